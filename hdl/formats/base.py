@@ -1,0 +1,84 @@
+"""What every number format has, whatever its family."""
+
+from abc import abstractmethod
+from fractions import Fraction
+
+from .rounding import RN, Rounding
+
+
+class Descriptor:
+    """Root of the descriptors.
+
+    It holds nothing. ``halfulp.hdl.shape`` inserts Amaranth's interface between it and `Format`, so that a format is
+    a shape in hardware while this folder stays plain Python.
+    """
+
+
+class Format(Descriptor):
+    """A number format: a finite set of codes and the numbers they stand for.
+
+    Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``.
+
+    Attributes
+    ----------
+    width : int
+        Number of bits of a code.
+    """
+
+    width: int
+
+    @abstractmethod
+    def decode(self, code: int) -> Fraction | float:
+        """Number that a code stands for.
+
+        Returns
+        -------
+        Fraction or float
+            A `Fraction` where the number is finite (both zeros give 0), else the float inf, -inf or nan.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``code`` is not an integer, or does not fit ``width`` bits.
+        """
+
+    @abstractmethod
+    def encode(
+        self, value: Fraction | int | float, rounding: Rounding = RN, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a number, rounded once to the format.
+
+        Parameters
+        ----------
+        value : Fraction, int or float
+            Taken exactly; a float may be inf, nan or -0.0.
+        rounding : Rounding
+        random : int
+            Random word of stochastic rounding.
+        saturate : bool
+            Overflow gives the largest finite number in every mode. An infinite ``value`` stays infinite.
+        """
+
+    @abstractmethod
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first."""
+
+    def text(self, code: int) -> str:
+        """A code's number as people write it, such as ``-0``, ``0.375``, ``inf``."""
+        value = self.decode(code)
+        if not isinstance(value, Fraction):
+            return str(value)
+        if value == 0:
+            return "-0" if self.negative(code) else "0"
+        return f"{float(value):.9g}" if abs(value) < Fraction(2) ** 1000 else f"{value.numerator:.9e}"
+
+    def negative(self, code: int) -> bool:
+        """Whether a code carries a minus sign, zeros included."""
+        return self.decode(code) < 0
+
+    def check_code(self, code: int) -> None:
+        """Raise TypeError or ValueError unless ``code`` is a code of this format."""
+        if not isinstance(code, int) or isinstance(code, bool):
+            raise TypeError(f"a code of {self} is an int, not {type(code).__name__}")
+        if not 0 <= code < 1 << self.width:
+            raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")

@@ -1,0 +1,250 @@
+"""Binary floating point of any size."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .base import Format
+from .rounding import RN, Rounding
+
+SPECIALS = ("ieee", "fn", "fnuz", "finite")
+MIN_EXP, MAX_EXP, MAX_MAN, MAX_BIAS = 2, 11, 52, 4096
+
+_FINITE_ROWS = ("e2m1fn", "e2m3fn", "e3m2fn")
+"""Names that ml_dtypes gives to formats without inf and without NaN, where ``fn`` elsewhere means one NaN."""
+
+
+@dataclass(frozen=True)
+class Float(Format):
+    """A binary floating-point format.
+
+    Parameters
+    ----------
+    exp : int
+        Exponent bits, 2 to 11.
+    man : int
+        Mantissa bits without the hidden one, 0 to 52.
+    bias : int, optional
+        Exponent bias, -4096 to 4096. By default 2^(exp-1) - 1, and 2^(exp-1) for ``fnuz``, as ml_dtypes has it.
+    specials : str
+        ``ieee``: inf and NaN; ``fn``: all ones is NaN, no inf; ``fnuz``: the code of -0 is NaN, no inf; ``finite``:
+        neither. Without mantissa bits ``ieee`` has no room.
+    subnormals : bool
+        If false, subnormal operands read as zero and results below the smallest normal become zero.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind, or out of range.
+    """
+
+    exp: int
+    man: int
+    bias: int = None  # type: ignore[assignment]  # None asks for the default; after construction it is an int
+    specials: str = "ieee"
+    subnormals: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value in (("exp", self.exp), ("man", self.man)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} of a float is an int, not {type(value).__name__}")
+        plural = "" if self.exp == 1 else "s"
+        if not MIN_EXP <= self.exp <= MAX_EXP:
+            raise ValueError(
+                f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}"
+            )
+        if not 0 <= self.man <= MAX_MAN:
+            raise ValueError(f"{self._size} has {self.man} mantissa bits; a float needs 0 to {MAX_MAN}")
+        if self.specials not in SPECIALS:
+            raise ValueError(f"unknown specials {self.specials!r}; a float has one of {', '.join(SPECIALS)}")
+        if not isinstance(self.subnormals, bool):
+            raise TypeError(f"subnormals of a float is a bool, not {type(self.subnormals).__name__}")
+        if self.man == 0 and self.specials == "ieee":
+            raise ValueError(
+                f"{self._size} has no mantissa bit to tell inf from NaN; a float without mantissa is fn, fnuz or finite"
+            )
+        if self.bias is None:
+            object.__setattr__(self, "bias", self._default_bias)
+        elif not isinstance(self.bias, int) or isinstance(self.bias, bool):
+            raise TypeError(f"bias of a float is an int, not {type(self.bias).__name__}")
+        elif abs(self.bias) > MAX_BIAS:
+            raise ValueError(f"bias {self.bias} is out of range; a float needs {-MAX_BIAS} to {MAX_BIAS}")
+
+    @property
+    def _size(self) -> str:
+        return f"e{self.exp}m{self.man}"
+
+    @property
+    def _default_bias(self) -> int:
+        half = 1 << (self.exp - 1)
+        return half if self.specials == "fnuz" else half - 1
+
+    def __str__(self) -> str:
+        text = self._size
+        if self.bias != self._default_bias:
+            text += f"b{self.bias}"
+        if self.specials == "finite":
+            text += "fn" if f"{text}fn" in _FINITE_ROWS else "-finite"
+        elif self.specials == "fn" and self.man > 0:
+            text += "-fn" if f"{text}fn" in _FINITE_ROWS else "fn"
+        elif self.specials == "fnuz":
+            text += "fnuz"
+        return text if self.subnormals else f"{text}-ftz"
+
+    # Sizes and ranges ------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """Bits of a code: sign, exponent, mantissa."""
+        return 1 + self.exp + self.man
+
+    @property
+    def precision(self) -> int:
+        """Bits of a normal significand, the hidden one included."""
+        return self.man + 1
+
+    @property
+    def emin(self) -> int:
+        """Exponent of the smallest normal number."""
+        return 1 - self.bias
+
+    @property
+    def quantum(self) -> int:
+        """Exponent of the last place of the smallest normal number, which subnormal numbers share."""
+        return self.emin - self.man
+
+    @property
+    def emax(self) -> int:
+        """Exponent of the largest finite number."""
+        return (self.max_code >> self.man) - self.bias
+
+    @property
+    def has_inf(self) -> bool:
+        """Whether a code stands for infinity."""
+        return self.specials == "ieee"
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a code stands for NaN."""
+        return self.specials != "finite"
+
+    @property
+    def has_negative_zero(self) -> bool:
+        """Whether -0 has a code of its own."""
+        return self.specials != "fnuz"
+
+    # Codes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sign_code(self) -> int:
+        """The sign bit."""
+        return 1 << (self.exp + self.man)
+
+    @property
+    def max_code(self) -> int:
+        """Code of the largest finite number."""
+        ones = self.sign_code - 1
+        if self.specials == "ieee":
+            return ones - (1 << self.man)
+        return ones - 1 if self.specials == "fn" else ones
+
+    @property
+    def inf_code(self) -> int | None:
+        """Code of +inf, or None."""
+        return self.max_code + 1 if self.has_inf else None
+
+    @property
+    def nan_code(self) -> int:
+        """Code that a NaN result takes: the canonical quiet NaN, or ml_dtypes' choice (-0) in a format without."""
+        if self.specials == "ieee":
+            return self.max_code + 1 + (1 << (self.man - 1))
+        return self.sign_code - 1 if self.specials == "fn" else self.sign_code
+
+    def infinity(self, negative: bool) -> int:
+        """Code that an infinite result takes: inf, or NaN where there is no inf, or else the largest finite."""
+        if self.specials in ("fn", "fnuz"):
+            return self.nan_code
+        code = self.max_code if self.inf_code is None else self.inf_code
+        return code | self.sign_code if negative else code
+
+    @property
+    def largest(self) -> Fraction:
+        """Largest finite number."""
+        value = self.decode(self.max_code)
+        assert isinstance(value, Fraction)
+        return value
+
+    @property
+    def smallest(self) -> Fraction:
+        """Smallest number above zero."""
+        return Fraction(2) ** (self.quantum if self.subnormals else self.emin)
+
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first."""
+        return {"mantissa": self.man, "exponent": self.exp, "sign": 1}
+
+    def negative(self, code: int) -> bool:
+        """Whether the sign bit of a code is set."""
+        self.check_code(code)
+        return bool(code & self.sign_code)
+
+    def decode(self, code: int) -> Fraction | float:
+        """Number that a code stands for; without subnormals, a subnormal code stands for zero."""
+        self.check_code(code)
+        negative, magnitude = bool(code & self.sign_code), code & (self.sign_code - 1)
+        if self.specials == "fnuz" and code == self.sign_code:
+            return math.nan
+        if self.specials != "fnuz" and magnitude > self.max_code:
+            if magnitude != self.inf_code:
+                return math.nan
+            return -math.inf if negative else math.inf
+        field, mantissa = magnitude >> self.man, magnitude & ((1 << self.man) - 1)
+        if field == 0:
+            value = mantissa * Fraction(2) ** self.quantum if self.subnormals else Fraction(0)
+        else:
+            value = ((1 << self.man) + mantissa) * Fraction(2) ** (field - self.bias - self.man)
+        return -value if negative else value
+
+    def encode(
+        self, value: Fraction | int | float, rounding: Rounding = RN, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a number, rounded once."""
+        negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
+        if isinstance(value, float) and not math.isfinite(value):
+            return self.nan_code if math.isnan(value) else self.infinity(negative)
+        return self.encode_magnitude(abs(Fraction(value)), negative, rounding, random, saturate)
+
+    def encode_magnitude(
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
+        if magnitude == 0:
+            return self._signed(0, negative)
+        last_place = floor_log2(magnitude) - self.man
+        if self.subnormals:
+            last_place = max(last_place, self.quantum)
+        ulp = Fraction(2) ** last_place
+        rounded = rounding.round(magnitude / ulp, negative, random) * ulp
+        if rounded > self.largest:
+            if rounding.mode == "exact":
+                raise ValueError(f"exact was asked for, but {self} ends at {self.largest}")
+            to_largest = saturate or rounding.overflows_to_largest[negative]
+            return self._signed(self.max_code, negative) if to_largest else self.infinity(negative)
+        if rounded < Fraction(2) ** self.emin:
+            if not self.subnormals:
+                return self._signed(0, negative)
+            return self._signed(int(rounded / Fraction(2) ** self.quantum), negative)
+        exponent = floor_log2(rounded)
+        mantissa = int(rounded / Fraction(2) ** (exponent - self.man)) - (1 << self.man)
+        return self._signed(((exponent + self.bias) << self.man) | mantissa, negative)
+
+    def _signed(self, magnitude: int, negative: bool) -> int:
+        if magnitude == 0 and not self.has_negative_zero:
+            return 0
+        return magnitude | self.sign_code if negative else magnitude
+
+
+def floor_log2(value: Fraction) -> int:
+    """Largest e with 2^e <= value, for a value above zero."""
+    e = value.numerator.bit_length() - value.denominator.bit_length()
+    return e if Fraction(2) ** e <= value else e - 1

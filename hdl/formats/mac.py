@@ -1,0 +1,99 @@
+"""Description of one multiply-accumulate, from which unit, golden model, bench and report are made."""
+
+import re
+from dataclasses import dataclass
+
+from .base import Format
+from .catalogue import parse
+from .floating import Float
+from .rounding import EXACT, RN, Rounding
+from .span import Span
+
+_ROUNDING = r"(?:rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)"
+_TEXT = re.compile(
+    rf"(?P<a>[^*]+)\*(?P<b>[^=+]+)(?:=(?P<product>[^+]+)\.(?P<product_rounding>{_ROUNDING}))?"
+    rf"\+(?P<acc>.+?)\.(?P<rounding>{_ROUNDING})(?P<saturate>\.sat)?"
+)
+
+
+@dataclass(frozen=True)
+class MacSpec:
+    """One multiply-accumulate step: acc <- acc + a * b.
+
+    Parameters
+    ----------
+    a, b : Format
+        Operand formats.
+    acc : Format
+        Accumulator format.
+    rounding : Rounding
+        Rounding to the accumulator format.
+    product : Format, optional
+        Format that the product is rounded to before it is added; None keeps it exact, so that a step rounds once.
+    product_rounding : Rounding
+        Rounding of the product; ``exact`` where ``product`` is None or holds every product.
+    saturate : bool
+        Overflow gives the largest finite number, in product and accumulator.
+
+    Raises
+    ------
+    ValueError
+        If a rounding is ``exact`` and its format cannot hold every result, or the product is exact and has a rounding.
+
+    Notes
+    -----
+    ``str()`` gives a short name such as ``e5m2*e5m2+e6m5.sr10`` or ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat``, and
+    `MacSpec.parse` reads it back.
+    """
+
+    a: Format
+    b: Format
+    acc: Format
+    rounding: Rounding = RN
+    product: Format | None = None
+    product_rounding: Rounding = EXACT
+    saturate: bool = False
+
+    def __post_init__(self) -> None:
+        product = Span.of(self.a) * Span.of(self.b)
+        if self.product is None:
+            if self.product_rounding != EXACT:
+                raise ValueError(
+                    f"the product is exact, so its rounding {self.product_rounding} does nothing; "
+                    "name a product format or leave the rounding out"
+                )
+        elif self.product_rounding == EXACT:
+            product.check_fits(self.product, f"product of {self.a} and {self.b}")
+        if self.rounding == EXACT:
+            term = product if self.product is None else Span.of(self.product)
+            (term + Span.of(self.acc)).check_fits(self.acc, f"sum of a product and {self.acc}")
+
+    def __str__(self) -> str:
+        product = "" if self.product is None else f"={self.product}.{self.product_rounding}"
+        saturate = ".sat" if self.saturate else ""
+        return f"{self.a}*{self.b}{product}+{self.acc}.{self.rounding}{saturate}"
+
+    @classmethod
+    def parse(cls, text: str) -> "MacSpec":
+        """Description that ``str()`` wrote."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn")
+        return cls(
+            a=parse(match["a"]),
+            b=parse(match["b"]),
+            acc=parse(match["acc"]),
+            rounding=Rounding.parse(match["rounding"]),
+            product=match["product"] and parse(match["product"]),
+            product_rounding=Rounding.parse(match["product_rounding"] or EXACT),
+            saturate=match["saturate"] is not None,
+        )
+
+
+def default_accumulator(fmt: Format) -> Format:
+    """Accumulator that a multiply-accumulate in ``fmt`` has unless told otherwise.
+
+    One exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials and subnormals of IEEE.
+    """
+    assert isinstance(fmt, Float)
+    return Float(min(fmt.exp + 1, 11), min(fmt.man + 3, 52), subnormals=fmt.subnormals)

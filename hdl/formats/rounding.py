@@ -1,0 +1,120 @@
+"""The rounding modes and what each of them does to an exact magnitude."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+MAX_RANDOM_BITS = 32
+"""Widest random word of a stochastic mode."""
+
+_MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact")
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A rounding mode.
+
+    Parameters
+    ----------
+    mode : str
+        ``rn`` nearest, ties to even; ``ra`` nearest, ties away from zero; ``rz`` toward zero; ``ru`` up; ``rd``
+        down; ``ro`` to odd; ``sr`` stochastic; ``exact`` nothing may be lost.
+    bits : int
+        Width of the random word of ``sr``, 1 to 32; 0 for every other mode.
+
+    Raises
+    ------
+    TypeError
+        If ``bits`` is not an integer.
+    ValueError
+        If the mode is unknown or the number of bits does not fit it.
+    """
+
+    mode: str
+    bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ValueError(f"unknown rounding mode {self.mode!r}; the modes are {_SPELLINGS}")
+        if not isinstance(self.bits, int) or isinstance(self.bits, bool):
+            raise TypeError(f"the random bits of a rounding mode are an int, not {type(self.bits).__name__}")
+        if self.mode == "sr" and not 1 <= self.bits <= MAX_RANDOM_BITS:
+            raise ValueError(
+                f"sr{self.bits} has {self.bits} random bits; stochastic rounding takes 1 to {MAX_RANDOM_BITS}"
+            )
+        if self.mode != "sr" and self.bits:
+            raise ValueError(f"{self.mode} takes no random bits; only sr does")
+
+    def __str__(self) -> str:
+        return f"sr{self.bits}" if self.mode == "sr" else self.mode
+
+    @classmethod
+    def parse(cls, text: "str | Rounding") -> "Rounding":
+        """Rounding mode named by ``text``, such as ``rn`` or ``sr10``."""
+        if isinstance(text, Rounding):
+            return text
+        if not isinstance(text, str):
+            raise TypeError(f"a rounding mode is a Rounding or a text such as 'rn', not {type(text).__name__}")
+        if match := re.fullmatch(r"sr([0-9]+)", text):
+            return cls("sr", int(match[1]))
+        if text in _MODES and text != "sr":
+            return cls(text)
+        raise ValueError(f"unknown rounding mode {text!r}; the modes are {_SPELLINGS}")
+
+    @property
+    def overflows_to_largest(self) -> tuple[bool, bool]:
+        """Whether a (positive, negative) overflow gives the largest finite magnitude rather than infinity."""
+        return self.mode in ("rz", "ro", "rd"), self.mode in ("rz", "ro", "ru")
+
+    def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
+        """Round a magnitude, given in units of the last place, to an integer.
+
+        Parameters
+        ----------
+        magnitude : Fraction
+            Not negative; the integer part is what truncation keeps.
+        negative : bool
+            Sign of the number, which the directed modes need.
+        random : int
+            Random word of ``sr``.
+
+        Raises
+        ------
+        ValueError
+            If ``magnitude`` is negative, the random word does not fit the mode, or the mode is ``exact`` and
+            something would be lost.
+        """
+        if magnitude < 0:
+            raise ValueError(f"a magnitude is not negative, but {magnitude} is")
+        if not 0 <= random < 1 << self.bits:
+            raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
+        floor, rest = divmod(magnitude, 1)
+        if self.mode == "exact" and rest:
+            raise ValueError(f"exact was asked for, but {rest} of a unit in the last place would be lost")
+        up = {
+            "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and floor % 2 == 1),
+            "ra": rest >= Fraction(1, 2),
+            "rz": False,
+            "ru": rest > 0 and not negative,
+            "rd": rest > 0 and negative,
+            "ro": rest > 0 and floor % 2 == 0,
+            "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
+            "exact": False,
+        }[self.mode]
+        return int(floor) + up
+
+
+_SPELLINGS = f"rn, ra, rz, ru, rd, ro, exact and sr1 to sr{MAX_RANDOM_BITS}"
+
+RN = Rounding("rn")
+RA = Rounding("ra")
+RZ = Rounding("rz")
+RU = Rounding("ru")
+RD = Rounding("rd")
+RO = Rounding("ro")
+EXACT = Rounding("exact")
+
+
+def stochastic(bits: int) -> Rounding:
+    """Stochastic rounding with a random word of ``bits`` bits."""
+    return Rounding("sr", bits)
