@@ -1,0 +1,132 @@
+"""Make ``.venv`` or bring it up to date. Standard library only; called by ``.ci/setup``.
+
+``.venv/ready`` is written last and says for which checkout, interpreter, lock file and project file the environment
+is complete. Whatever happens before that (an interrupt, a lost connection, a full disk) leaves an environment
+without it, which the next call throws away. Only one set-up of a checkout runs at a time; the others wait for it.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+READY = VENV / "ready"
+LOCK = ROOT / ".ci" / "requirements.lock"
+LOG = ROOT / "build" / "setup.log"
+
+
+def say(text: str) -> None:
+    print(f"halfulp: {text}", file=sys.stderr, flush=True)
+
+
+def refuse(text: str) -> NoReturn:
+    """Say in one sentence what is wrong with this machine."""
+    say(text)
+    sys.exit(3)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def wanted() -> dict[str, str]:
+    """What a complete environment records; ``checkout`` first, because the Makefile looks for it too."""
+    return {
+        "checkout": f"[{ROOT}]",
+        "python": f"{sys.version.split()[0]} in {sys.base_prefix}",
+        "lock": digest(LOCK),
+        "project": digest(ROOT / "pyproject.toml"),
+    }
+
+
+def recorded() -> dict[str, str]:
+    """What the environment says it is; empty unless it is complete and its interpreter still exists."""
+    if not (READY.is_file() and (VENV / "bin" / "python").exists()):
+        return {}
+    return dict(line.split(" = ", 1) for line in READY.read_text().splitlines() if " = " in line)
+
+
+def run(what: str, command: list[str], log: IO[str], held: int) -> None:
+    """Run one step. It inherits the lock, so that an orphan of a killed set-up still keeps others out."""
+    print("$", *command, file=log, flush=True)
+    environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[held]
+    )
+    if done.returncode:
+        lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
+        errors = [line for line in lines if line.lower().startswith("error") or "No space left" in line]
+        reason = (errors or lines)[-1].removeprefix("ERROR: ").rstrip(".")
+        refuse(f"{what} failed ({reason}); all that it printed is in {LOG.relative_to(ROOT)}.")
+
+
+def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
+    for module in ("venv", "ensurepip"):
+        if importlib.util.find_spec(module) is None:
+            refuse(
+                f"{sys.executable} has no module {module} and so cannot make a virtual environment: install it "
+                "(Debian: apt install python3-venv), or name another Python with PYTHON=/path/to/python3."
+            )
+    READY.unlink(missing_ok=True)
+    LOG.parent.mkdir(exist_ok=True)
+    python = str(VENV / "bin" / "python")
+    with LOG.open("w") as log:
+        if not all(old.get(key) == new[key] for key in ("checkout", "python")):
+            packages = sum(line[:1].isalnum() for line in LOCK.read_text().splitlines())
+            say(f"setting up .venv with {packages} packages; this happens once and takes about a minute ...")
+            if VENV.is_symlink():
+                refuse(f"{VENV} is a link: remove it, and the environment is made in its place.")
+            if VENV.exists():
+                shutil.rmtree(VENV)
+            base = getattr(sys, "_base_executable", "") or sys.executable
+            run("making the virtual environment", [base, "-I", "-m", "venv", str(VENV)], log, held)
+            old = {}
+        else:
+            say("bringing .venv up to date ...")
+        pip = [python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+        if old.get("lock") != new["lock"]:
+            run("installing the locked packages", [*pip, "-r", str(LOCK)], log, held)
+        run("installing halfulp", [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], log, held)
+        find = "import find_libpython, sys; sys.exit(not find_libpython.find_libpython())"
+        if subprocess.run([python, "-I", "-c", find], stdout=log, stderr=log).returncode:
+            refuse(
+                f"{sys.executable} comes without its shared library, which cocotb loads into the simulator: install "
+                "it (Debian: apt install libpython3-dev), or name another Python with PYTHON=/path/to/python3."
+            )
+    unfinished = READY.with_name("ready.part")
+    unfinished.write_text("".join(f"{key} = {value}\n" for key, value in new.items()))
+    unfinished.replace(READY)
+
+
+def main() -> None:
+    interpreter_was_named = "--interpreter-was-named" in sys.argv[1:]
+    held = os.open(__file__, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("another set-up of this checkout is running; waiting for it ...")
+        fcntl.flock(held, fcntl.LOCK_EX)
+    old, new = recorded(), wanted()
+    if old and not interpreter_was_named:
+        new["python"] = old["python"]  # an environment that works outlives a change of PATH
+    if old == new:
+        READY.touch()  # newer than the files it depends on, which changed in date only
+    else:
+        install(old, new, held)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        say("the set-up was interrupted; the next call starts it again.")
+        sys.exit(130)
+    except OSError as error:
+        refuse(f"the set-up failed ({error}).")

@@ -1,0 +1,83 @@
+# Each target makes .venv when it is missing or out of date, then calls one program of it. `make help` says more.
+
+define HELP
+make sim     check one unit, bit for bit, against the golden model
+make sweep   check one unit on every input there is, at compiled speed
+make emit    write one unit as Verilog
+make test    run the tests                  (ARGS="-k mac" goes to pytest)
+make bench   measure how fast the tools are
+make lint    check style and types
+make clean   remove what was built          (.venv stays)
+
+  make sim UNIT=mac FMT=e5m2
+  make sim UNIT=mac FMT=e5m2 ACC=e5m10 ROUND=sr10 PRODUCT=e5m2.rz PIPELINE=2
+  make sim UNIT=convert FMT=bf16 TO=e4m3fn SATURATE=1 WAVE=1
+  make sim UNIT=all
+  make sweep UNIT=mac FMT=e5m2 [RESTART=1]
+  make emit UNIT=mac FMT=e5m2 OUT=mac.v
+
+A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
+.venv/bin/halfulp sim --help tells what each means. PYTHON=python3.12 makes .venv with that interpreter.
+endef
+
+# What can be set, and the option that it becomes.
+values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to OUT:-o
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart
+name = $(firstword $(subst :, ,$(1)))
+option = $(lastword $(subst :, ,$(1)))
+settings := UNIT FMT $(foreach s,$(values) $(flags),$(call name,$(s))) ARGS PYTHON
+rooms := golden hdl sim units
+
+.PHONY: help sim sweep emit test bench lint clean FORCE
+.DEFAULT_GOAL := help
+
+# Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
+# command line that is no setting is a misspelt one.
+given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
+$(foreach v,$(filter-out $(settings) -%,$(.VARIABLES)),$(if $(filter command,$(firstword $(origin $(v)))),\
+	$(error $(v) is not a setting; there are $(settings))))
+$(foreach v,$(foreach s,$(flags),$(call name,$(s))),$(if $(filter-out 0 1,$(call given,$(v))),\
+	$(error $(v) is 0 or 1, not $(call given,$(v)))))
+
+quote = '$(subst ','\'',$(1))'
+unit = $(if $(call given,UNIT),$(call quote,$(call given,UNIT)) $(if $(call given,FMT),$(call quote,$(call given,FMT))))
+options = $(foreach s,$(values),$(if $(call given,$(call name,$(s))),$(call option,$(s)) $(call quote,$(call given,$(call name,$(s)))))) \
+	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(call name,$(s)))),$(call option,$(s))))
+
+# The programs call make and simulators of their own, which must not see this make's settings and flags.
+unexport $(settings)
+alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
+
+help:
+	@: $(info $(HELP))
+
+sim sweep emit: .venv/ready
+	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
+
+bench: .venv/ready
+	$(alone) .venv/bin/halfulp bench
+
+test: .venv/ready
+	$(alone) .venv/bin/pytest -n auto --dist worksteal $(call given,ARGS)
+
+lint: .venv/ready
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@rm -rf build/types && mkdir -p build/types/halfulp
+	@for room in $(rooms); do ln -s ../../../$$room build/types/halfulp/$$room; done
+	$(alone) .venv/bin/mypy
+
+clean:
+	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis halfulp.egg-info
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+# Up to date when it is newer than what it was made from; made for another place or with another interpreter than the
+# one named, it is made again. .ci/setup checks both, so it has to run only when one of them is in question.
+.venv/ready: .ci/requirements.lock pyproject.toml .ci/setup .ci/setup.py
+	@.ci/setup $(call quote,$(PYTHON))
+ifneq ($(PYTHON),)
+.venv/ready: FORCE
+endif
+ifeq ($(findstring [$(CURDIR)],$(file <.venv/ready)),)
+.venv/ready: FORCE
+endif
