@@ -1,0 +1,63 @@
+"""Register cuts between the stages of a unit."""
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from amaranth.hdl import Module, Signal, Value
+
+T = TypeVar("T")
+
+
+class Pipeline:
+    """Places registers at some of the stage boundaries of a unit.
+
+    Parameters
+    ----------
+    m : Module
+        Where the registers go, in the domain ``sync``.
+    cuts : int
+        Number of register cuts. They spread evenly; with more cuts than boundaries some boundaries get several, which
+        a synthesis tool can retime into the stages.
+    boundaries : sequence of str
+        Names of the boundaries, in order of the data.
+    enable : Value
+        Clock enable of every register.
+    """
+
+    def __init__(self, m: Module, *, cuts: int, boundaries: Sequence[str], enable: Value) -> None:
+        self._m = m
+        self._enable = enable
+        self._left = list(boundaries)
+        count = len(boundaries)
+        places = [(2 * cut + 1) * count // (2 * cuts) for cut in range(cuts)]
+        self._depth = {name: places.count(index) for index, name in enumerate(boundaries)}
+
+    def cut(self, boundary: str, *values: T) -> Any:
+        """Values as they leave a boundary; all that is used after it has to pass through here.
+
+        Values are Amaranth values or dataclasses of them, and anything else passes as it is. Boundaries come in the
+        order that they were declared in.
+        """
+        expected = self._left.pop(0)
+        if boundary != expected:
+            raise ValueError(f"boundary {boundary!r} came where {expected!r} was declared")
+        for level in range(self._depth[boundary]):
+            values = tuple(self._register(value, f"{boundary}_{level}") for value in values)
+        return values[0] if len(values) == 1 else values
+
+    def _register(self, value: Any, name: str) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(
+                value,
+                **{
+                    field.name: self._register(getattr(value, field.name), f"{name}_{field.name}")
+                    for field in fields(value)
+                },
+            )
+        if not isinstance(value, Value):
+            return value
+        register = Signal(value.shape(), name=f"{name}_register")
+        with self._m.If(self._enable):
+            self._m.d.sync += register.eq(value)
+        return register

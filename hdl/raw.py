@@ -1,0 +1,259 @@
+"""Raw numbers: what the cores of all floating-point units compute on.
+
+A format's code is unpacked to a raw number, a core makes another one of it, and ``round`` packs that. Everything known
+before the hardware exists (ranges of exponents, whether there can be leading zeros) is carried along as plain
+integers, so that the next stage leaves out what cannot happen.
+"""
+
+from dataclasses import dataclass, replace
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from .formats import RD, Float, Rounding
+from .shape import is_special
+from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A number ``(-1)^sign * significand * 2^(exponent + base - (len(significand) - 1))``, plus what was lost below.
+
+    Attributes
+    ----------
+    sign, nan, inf, zero : Value
+        One bit each. ``nan`` overrules ``inf``, and both overrule the number; ``zero`` says that it is exactly zero.
+    exponent : Value
+        Unsigned; the first bit of the significand weighs ``2^(exponent + base)``.
+    significand : Value
+        Unsigned.
+    sticky : Value
+        Something above zero and less than the last bit of the significand was cut off.
+    base : int
+        See ``exponent``.
+    emin, emax : int
+        Bounds on ``exponent + base``.
+    leading : str
+        Where a number other than zero can have leading zeros: ``one``: nowhere; ``floor``: only at the exponent
+        ``emin``; ``any``: anywhere.
+    zero_at_floor : bool
+        Whether zero has the exponent ``emin``, rather than any.
+    """
+
+    sign: Value
+    exponent: Value
+    significand: Value
+    nan: Value
+    inf: Value
+    zero: Value
+    sticky: Value
+    base: int
+    emin: int
+    emax: int
+    leading: str
+    zero_at_floor: bool
+
+    @property
+    def quantum(self) -> int:
+        """Exponent of the last place that any such number can have."""
+        return self.emin - (len(self.significand) - 1)
+
+
+def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
+    """Raw number of a code."""
+    mantissa, field, sign = bits[: fmt.man], bits[fmt.man : -1], bits[-1]
+    hidden = wire(m, field.any(), f"{name}_hidden")
+    if fmt.subnormals:
+        significand = Cat(mantissa, hidden)
+    else:
+        significand = Cat(mantissa & hidden.replicate(fmt.man), hidden)
+    nan, inf = is_special(fmt, bits)
+    return Raw(
+        sign=sign,
+        exponent=wire(m, field | ~hidden, f"{name}_exponent"),
+        significand=wire(m, significand, f"{name}_significand"),
+        nan=wire(m, nan, f"{name}_nan"),
+        inf=wire(m, inf, f"{name}_inf"),
+        zero=wire(m, ~significand.any(), f"{name}_zero"),
+        sticky=Const(0, 1),
+        base=-fmt.bias,
+        emin=fmt.emin,
+        emax=fmt.emax,
+        leading="floor" if fmt.subnormals and fmt.man else "one",
+        zero_at_floor=True,
+    )
+
+
+def multiply(m: Module, x: Raw, y: Raw) -> Raw:
+    """Exact product: significands multiply, exponents add, nothing is lost."""
+    # With 1 <= f < 2 for each significand, 1 <= product < 4: one bit more before the point. A significand of one bit
+    # is 0 or 1 and adds none.
+    grows = min(len(x.significand), len(y.significand)) > 1
+    width = len(x.significand) + len(y.significand) - (0 if grows else 1)
+    significand = (x.significand * y.significand)[:width]
+    leading = "any" if grows or "floor" in (x.leading, y.leading) else "one"
+    return Raw(
+        sign=wire(m, x.sign ^ y.sign, "product_sign"),
+        exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
+        significand=wire(m, significand, "product_significand"),
+        nan=wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
+        inf=wire(m, x.inf | y.inf, "product_inf"),
+        zero=wire(m, x.zero | y.zero, "product_zero"),
+        sticky=Const(0, 1),
+        base=x.base + y.base + grows,
+        emin=x.emin + y.emin + grows,
+        emax=x.emax + y.emax + grows,
+        leading=leading,
+        zero_at_floor=False,
+    )
+
+
+def normalise(m: Module, x: Raw, name: str) -> Raw:
+    """The same number without leading zeros; zero keeps some exponent."""
+    if x.leading == "one":
+        return x
+    most = len(x.significand) - 1
+    count = leading_zeros(m, x.significand, f"{name}_leading_zeros")
+    exponent = x.exponent + most - count
+    return replace(
+        x,
+        exponent=wire(m, exponent[: (x.emax - x.base + most).bit_length() + 1], f"{name}_normal_exponent"),
+        significand=shift_left(m, x.significand, count, f"{name}_shifted_up"),
+        base=x.base - most,
+        emin=x.emin - most,
+        leading="one",
+        zero_at_floor=False,
+    )
+
+
+def normalise_pair(m: Module, x: Raw, y: Raw) -> tuple[Raw, Raw]:
+    """Two numbers of which the one with the larger exponent has no leading zeros, unless the exponents are equal.
+
+    Then exponents order the magnitudes of numbers of different formats. A number that has leading zeros at its floor
+    only may keep them where the other one does not go below that floor.
+    """
+    while True:
+        if x.leading == "any" or (x.leading == "floor" and x.emin > y.emin):
+            x = normalise(m, x, "x")
+        elif y.leading == "any" or (y.leading == "floor" and y.emin > x.emin):
+            y = normalise(m, y, "y")
+        else:
+            return x, y
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Two numbers on one scale and which of them is less in magnitude.
+
+    ``x_exponent`` and ``y_exponent`` count from ``base``, both significands have the same width.
+    """
+
+    x: Raw
+    y: Raw
+    base: int
+    x_exponent: Value
+    y_exponent: Value
+    x_significand: Value
+    y_significand: Value
+    x_less: Value
+
+
+def order(m: Module, x: Raw, y: Raw) -> Ordered:
+    """Bring two numbers to one scale and compare their magnitudes."""
+    x, y = normalise_pair(m, x, y)
+    base = min(x.base, y.base)
+    width = max(len(x.significand), len(y.significand))
+    exponents = [wire(m, r.exponent + (r.base - base), f"{n}_aligned_exponent") for r, n in ((x, "x"), (y, "y"))]
+    significands = [Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y)]
+    x_less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
+    # A zero whose exponent may exceed the other number's must not pass for the larger one.
+    if not (x.zero_at_floor and x.emin <= y.emin):
+        x_less = x_less | x.zero
+    if not (y.zero_at_floor and y.emin <= x.emin):
+        x_less = x_less & ~y.zero
+    return Ordered(x, y, base, *exponents, *significands, x_less=wire(m, x_less, "x_less"))
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Larger and smaller magnitude on one grid, ready to be added.
+
+    ``sticky`` says that the smaller one lost ones below the window. It does so only where exponents differ by two or
+    more, so that a difference keeps its first bit in the upper two places of ``big``.
+    """
+
+    sign: Value
+    other_sign: Value
+    subtract: Value
+    exponent: Value
+    big: Value
+    small: Value
+    sticky: Value
+    nan: Value
+    inf: Value
+    inf_sign: Value
+    base: int
+    emin: int
+    emax: int
+
+
+def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
+    """First half of a sum: order the magnitudes and shift the smaller one.
+
+    ``keep`` is the number of bits, from the first one of the sum on, that the rounding looks at one by one; what is
+    below may be merged into the sticky bit.
+    """
+    o = order(m, x, y)
+    x, y, x_less = o.x, o.y, o.x_less
+    width = len(o.x_significand)
+    farthest = max(x.emax - y.emin, y.emax - x.emin)
+    # One place more than is kept or comes in: a difference can lose its first place. Never more than would hold all.
+    window = min(max(width, keep) + 1, width + farthest)
+    pad = Const(0, window - width)
+    distance = Mux(x_less, o.y_exponent - o.x_exponent, o.x_exponent - o.y_exponent)
+    distance = wire(m, distance[: max(len(o.x_exponent), len(o.y_exponent))], "distance")
+    small = wire(m, Cat(pad, Mux(x_less, o.x_significand, o.y_significand)), "small_unaligned")
+    distance = wire(m, saturate(distance, window.bit_length()), "shift")
+    small, sticky = shift_right_sticky(m, small, distance, "small_shifted")
+    subtract = wire(m, x.sign ^ y.sign, "subtract_magnitudes")
+    return Aligned(
+        sign=wire(m, Mux(x_less, y.sign, x.sign), "big_sign"),
+        other_sign=Mux(x_less, x.sign, y.sign),
+        subtract=subtract,
+        exponent=wire(m, Mux(x_less, o.y_exponent, o.x_exponent), "big_exponent"),
+        big=wire(m, Cat(pad, Mux(x_less, o.y_significand, o.x_significand)), "big"),
+        small=small,
+        sticky=sticky,
+        nan=wire(m, x.nan | y.nan | (x.inf & y.inf & subtract), "sum_nan"),
+        inf=wire(m, x.inf | y.inf, "sum_inf"),
+        inf_sign=wire(m, Mux(x.inf, x.sign, y.sign), "inf_sign"),
+        base=o.base,
+        emin=min(x.emin, y.emin),
+        emax=max(x.emax, y.emax),
+    )
+
+
+def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
+    """Second half of a sum. An exactly cancelled one is -0 under ``rd`` and +0 under any other rounding.
+
+    Of a difference the window holds the floor, so that the bits below it read as the exact result's.
+    """
+    width = len(z.big) + 1
+    small = Cat(z.small, Const(0, 1)) ^ z.subtract.replicate(width)
+    carry_in = z.subtract & ~z.sticky
+    total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry_in, small))[1 : width + 1], "sum_significand")
+    zero = wire(m, ~total.any(), "sum_zero")
+    cancelled_sign = z.sign | z.other_sign if rounding == RD else z.sign & z.other_sign
+    return Raw(
+        sign=wire(m, Mux(z.inf, z.inf_sign, Mux(zero, cancelled_sign, z.sign)), "sum_sign"),
+        exponent=z.exponent,
+        significand=total,
+        nan=z.nan,
+        inf=z.inf,
+        zero=zero,
+        sticky=z.sticky,
+        base=z.base + 1,
+        emin=z.emin + 1,
+        emax=z.emax + 1,
+        leading="any",
+        zero_at_floor=False,
+    )

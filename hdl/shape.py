@@ -1,0 +1,206 @@
+"""Formats as Amaranth shapes.
+
+Importing this module gives every `Format` the methods of Amaranth's ``ShapeCastable``: ``Signal(E5M2)`` is a signal
+of that format, ``Const(1.5, E5M2)`` its code for 1.5, and waveforms show decoded numbers.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, ShapeCastable, Value, ValueCastable, unsigned
+from amaranth.hdl import Format as Text
+from amaranth.lib import wiring
+
+from .formats import Float, Format
+from .formats.base import Descriptor
+
+_TABLE_WIDTH = 8
+"""Widest format whose waveform text is a table of decimals; wider ones print as hexadecimal significand and exponent,
+because a table grows with the number of codes."""
+
+
+class FormatView(ValueCastable):
+    """A value in a number format.
+
+    Parameters
+    ----------
+    fmt : Format
+        The format, kept as the attribute ``fmt``.
+    target : value-like
+        Its bits, ``fmt.width`` of them.
+
+    The fields of the format are attributes (``sign``, ``exponent``, ``mantissa`` of a float). Assignment takes a value
+    of the same format or a Python number that the format holds; raw bits go through ``as_value()``.
+    """
+
+    def __init__(self, fmt: Format, target: Any) -> None:
+        bits = Value.cast(target)
+        if len(bits) != fmt.width:
+            raise ValueError(f"{fmt} has {fmt.width} bits, but the value to view has {len(bits)}")
+        self.fmt = fmt
+        self._bits = bits
+
+    def shape(self) -> Format:
+        """The format."""
+        return self.fmt
+
+    def as_value(self) -> Value:
+        """The bits."""
+        return self._bits
+
+    def __getattr__(self, name: str) -> Value:
+        start = 0
+        for field, width in self.fmt.fields().items():
+            if field == name:
+                return self._bits[start : start + width]
+            start += width
+        raise AttributeError(f"{self.fmt} has no field {name!r}; it has {', '.join(self.fmt.fields())}")
+
+    def eq(self, other: Any) -> Any:
+        """Assignment of a value of the same format, or of a Python number that it holds."""
+        if isinstance(other, FormatView):
+            if other.fmt != self.fmt:
+                raise TypeError(f"a signal of {self.fmt} takes {self.fmt}, not {other.fmt}; a Convert unit goes between")
+            return self._bits.eq(other._bits)
+        if isinstance(other, (int, float, Fraction)):
+            return self._bits.eq(self.fmt.const(other).as_value())  # type: ignore[attr-defined]
+        raise TypeError(
+            f"a signal of {self.fmt} takes a value of that format or a number; assign raw bits through as_value()"
+        )
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, FormatView) and other.fmt == self.fmt:
+            return self._bits == other._bits
+        raise TypeError(
+            f"== compares the codes of two values of {self.fmt}; a Compare unit compares numbers of other formats"
+        )
+
+    def __ne__(self, other: object) -> Any:
+        return ~(self == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{self.fmt}({self._bits!r})"
+
+
+class FormatConst(FormatView):
+    """A constant in a number format, with its ``code`` and its ``number``."""
+
+    def __init__(self, fmt: Format, code: int) -> None:
+        fmt.check_code(code)
+        super().__init__(fmt, Const(code, fmt.width))
+        self.code = code
+
+    @property
+    def number(self) -> Fraction | float:
+        """The number, as `Format.decode` gives it."""
+        return self.fmt.decode(self.code)
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, FormatConst):
+            return (self.fmt, self.code) == (other.fmt, other.code)
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((self.fmt, self.code))
+
+    def __repr__(self) -> str:
+        return f"{self.fmt}({self.fmt.text(self.code)})"
+
+
+class FormatShape(ShapeCastable):
+    """What Amaranth asks of a shape, answered for a `Format`."""
+
+    def as_shape(self: Any) -> Any:
+        """The plain shape: unsigned, of the format's width."""
+        return unsigned(self.width)
+
+    def const(self: Any, init: Any) -> FormatConst:
+        """Constant of a Python number, refused unless the format holds it. None stands for +0."""
+        if init is None:
+            return FormatConst(self, 0)
+        if isinstance(init, FormatConst):
+            if init.fmt != self:
+                raise TypeError(f"a constant of {self} cannot be made of {init!r}, which is of {init.fmt}")
+            return init
+        if isinstance(init, bool) or not isinstance(init, (int, float, Fraction)):
+            raise TypeError(f"a constant of {self} is made of a number, not {type(init).__name__}")
+        code = self.encode(init)
+        held = self.decode(code)
+        if held != init and not (init != init and held != held):
+            raise ValueError(f"{self} does not hold {init}; the nearest number it holds is {self.text(code)}")
+        return FormatConst(self, code)
+
+    def from_bits(self: Any, raw: int) -> FormatConst:
+        """Constant of a code, which is what a simulation reads."""
+        return FormatConst(self, raw)
+
+    def __call__(self: Any, target: Any) -> FormatView:
+        """View of a value as this format."""
+        return FormatView(self, target)
+
+    def format(self: Any, value: FormatView, spec: str) -> Text:
+        """Decoded text, for waveforms and ``Print``."""
+        if spec:
+            raise ValueError(f"a value of {self} is printed without a format specifier, not with {spec!r}")
+        return _table_text(self, value) if self.width <= _TABLE_WIDTH else _hexadecimal_text(self, value)
+
+
+# A class statement cannot name these bases: the formats are plain data and know nothing of Amaranth.
+Format.__bases__ = (FormatShape, Descriptor)
+
+
+def is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
+    """Whether a code stands for NaN, and whether it stands for infinity."""
+    magnitude, never = bits[:-1], Const(0, 1)
+    if fmt.specials == "fnuz":
+        return bits == fmt.sign_code, never
+    if fmt.specials == "fn":
+        return magnitude == fmt.nan_code, never
+    if fmt.specials == "finite":
+        return never, never
+    all_ones, fraction = magnitude[fmt.man :].all(), magnitude[: fmt.man].any()
+    return all_ones & fraction, all_ones & ~fraction
+
+
+def _table_text(fmt: Format, value: FormatView) -> Text:
+    texts = [fmt.text(code) for code in range(1 << fmt.width)]
+    # Two parts, because Amaranth would build hardware for a text of a single one.
+    sign = {code: "-" if text.startswith("-") else "" for code, text in enumerate(texts)}
+    magnitude = {code: text.removeprefix("-") for code, text in enumerate(texts)}
+    return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
+
+
+def _hexadecimal_text(fmt: Any, value: FormatView) -> Text:
+    """Text such as ``-0x1.8p3``, as C prints floats: sign, significand, exponent of two."""
+    subnormal = value.exponent == 0
+    digits = max(-(-fmt.man // 4), 1)
+    return Text(
+        "{}{}{:0" + str(digits) + "x}p{:d}{}",
+        Text.Enum(value.sign, {0: "", 1: "-"}),
+        Text.Enum(subnormal, {0: "0x1.", 1: "0x0."}),
+        Cat(Const(0, 4 * digits - fmt.man), value.mantissa),
+        # Subnormal numbers share the exponent of the smallest normal one.
+        value.exponent + subnormal - fmt.bias,
+        Text.Enum(Cat(*is_special(fmt, value.as_value())), {0: "", 1: " nan", 2: " inf"}),
+    )
+
+
+def connect(m: Module, *args: Any, **kwargs: Any) -> None:
+    """``wiring.connect`` that also refuses to join two formats of one width.
+
+    Raises
+    ------
+    TypeError
+        If two members at one path have formats, and these differ.
+    """
+    first: dict[tuple[str | int, ...], tuple[str, Format]] = {}
+    for label, interface in [*enumerate(args), *kwargs.items()]:
+        for path, member in interface.signature.members.flatten() if hasattr(interface, "signature") else ():
+            name = ".".join(map(str, (label, *path)))
+            if isinstance(member.shape, Format):
+                other, fmt = first.setdefault(path, (name, member.shape))
+                if fmt != member.shape:
+                    raise TypeError(f"cannot connect {other} of {fmt} to {name} of {member.shape}")
+    wiring.connect(m, *args, **kwargs)

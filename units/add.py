@@ -1,0 +1,87 @@
+"""Addition and subtraction."""
+
+from dataclasses import replace
+
+from amaranth.hdl import Module, Value
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.raw import Raw, add, align
+from halfulp.hdl.round import places
+
+from .base import Arithmetic, float_format
+
+
+class Add(Arithmetic):
+    """Sum or difference of two numbers, rounded once.
+
+    Parameters
+    ----------
+    a, b : Format or str
+        Operand formats; they may differ.
+    o : Format or str
+        Result format.
+    rounding : Rounding or str
+        ``sr`` modes add the port ``random``.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    pipeline : int
+        Register cuts; changes ``latency`` and no result bit.
+
+    Members
+    -------
+    a : In(a)
+    b : In(b)
+    subtract : In(1)
+        a - b instead of a + b.
+    random : In(rounding.bits)
+        Random word of stochastic rounding; sampled with the operands.
+    en : In(1, init=1)
+        Clock enable, with ``pipeline`` only.
+    o : Out(o)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
+        sum.
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    BOUNDARIES = ("unpacked", "aligned", "sum", "normalised", "packed")
+
+    def __init__(
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str,
+        rounding: Rounding | str = RN,
+        saturate: bool = False,
+        pipeline: int = 0,
+    ) -> None:
+        operands = {"a": float_format("a", a), "b": float_format("b", b)}
+        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        if rounding == EXACT:
+            (Span.of(operands["a"]) + Span.of(operands["b"])).check_fits(result, f"sum of {a} and {b}")
+        super().__init__(
+            kind="add",
+            operands=operands,
+            controls=("subtract",),
+            o=result,
+            rounding=rounding,
+            saturate=saturate,
+            pipeline=pipeline,
+        )
+
+    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+        """Sum, exact down to the places that rounding looks at."""
+        a, b = operands
+        b = replace(b, sign=b.sign ^ self.subtract)
+        a, b, random = pipe.cut("unpacked", a, b, random)
+        keep = self.result.precision + places(self.rounding)
+        aligned, random = pipe.cut("aligned", align(m, a, b, keep), random)
+        return pipe.cut("sum", add(m, aligned, self.rounding), random)  # type: ignore[no-any-return]

@@ -1,0 +1,70 @@
+"""Conversion between formats."""
+
+from amaranth.hdl import Module, Value
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.raw import Raw
+
+from .base import Arithmetic, float_format
+
+
+class Convert(Arithmetic):
+    """The same number in another format, rounded once.
+
+    Parameters
+    ----------
+    a : Format or str
+        Operand format.
+    o : Format or str
+        Result format.
+    rounding : Rounding or str
+        ``sr`` modes add the port ``random``.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    pipeline : int
+        Register cuts; changes ``latency`` and no result bit.
+
+    Members
+    -------
+    a : In(a)
+    random : In(rounding.bits)
+        Random word of stochastic rounding; sampled with the operand.
+    en : In(1, init=1)
+        Clock enable, with ``pipeline`` only.
+    o : Out(o)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
+        number of ``a``.
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    BOUNDARIES = ("unpacked", "normalised", "packed")
+
+    def __init__(
+        self,
+        *,
+        a: Format | str,
+        o: Format | str,
+        rounding: Rounding | str = RN,
+        saturate: bool = False,
+        pipeline: int = 0,
+    ) -> None:
+        operands = {"a": float_format("a", a)}
+        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        if rounding == EXACT:
+            Span.of(operands["a"]).check_fits(result, f"number of {a}")
+        super().__init__(
+            kind="convert", operands=operands, o=result, rounding=rounding, saturate=saturate, pipeline=pipeline
+        )
+
+    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+        """The number itself."""
+        (a,) = operands
+        return pipe.cut("unpacked", a, random)  # type: ignore[no-any-return]

@@ -1,0 +1,80 @@
+"""Fused multiply-add."""
+
+from amaranth.hdl import Module, Value
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.raw import Raw, add, align, multiply
+from halfulp.hdl.round import places
+
+from .base import Arithmetic, float_format
+
+
+class Fma(Arithmetic):
+    """a * b + c with a single rounding.
+
+    Parameters
+    ----------
+    a, b, c : Format or str
+        Operand formats; they may differ.
+    o : Format or str
+        Result format.
+    rounding : Rounding or str
+        ``sr`` modes add the port ``random``.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    pipeline : int
+        Register cuts; changes ``latency`` and no result bit.
+
+    Members
+    -------
+    a : In(a)
+    b : In(b)
+    c : In(c)
+    random : In(rounding.bits)
+        Random word of stochastic rounding; sampled with the operands.
+    en : In(1, init=1)
+        Clock enable, with ``pipeline`` only.
+    o : Out(o)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
+        result.
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    BOUNDARIES = ("unpacked", "product", "aligned", "sum", "normalised", "packed")
+
+    def __init__(
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        c: Format | str,
+        o: Format | str,
+        rounding: Rounding | str = RN,
+        saturate: bool = False,
+        pipeline: int = 0,
+    ) -> None:
+        operands = {"a": float_format("a", a), "b": float_format("b", b), "c": float_format("c", c)}
+        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        if rounding == EXACT:
+            span = Span.of(operands["a"]) * Span.of(operands["b"]) + Span.of(operands["c"])
+            span.check_fits(result, f"{a} * {b} + {c}")
+        super().__init__(
+            kind="fma", operands=operands, o=result, rounding=rounding, saturate=saturate, pipeline=pipeline
+        )
+
+    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+        """Exact product, and the sum, exact down to the places that rounding looks at."""
+        a, b, c = operands
+        a, b, c, random = pipe.cut("unpacked", a, b, c, random)
+        product, c, random = pipe.cut("product", multiply(m, a, b), c, random)
+        keep = self.result.precision + places(self.rounding)
+        aligned, random = pipe.cut("aligned", align(m, product, c, keep), random)
+        return pipe.cut("sum", add(m, aligned, self.rounding), random)  # type: ignore[no-any-return]

@@ -1,0 +1,70 @@
+"""Any unit as a stream component with valid and ready on both sides."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .base import Unit
+
+
+class Streamed(wiring.Component):
+    """A unit between two streams.
+
+    Parameters
+    ----------
+    unit : Unit
+        Becomes a submodule.
+
+    Members
+    -------
+    i : In(stream.Signature(StructLayout(unit.inputs)))
+        Operands.
+    o : Out(stream.Signature(StructLayout(unit.outputs)))
+        Results, one for every transfer of operands, in order. While ``valid`` and not ``ready`` they do not change.
+
+    Latency
+    -------
+    ``unit.latency`` cycles without back-pressure, a transfer every cycle. ``i.ready`` follows ``o.ready`` in the same
+    cycle: one waiting result stops all stages.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        if not isinstance(unit, Unit):
+            raise TypeError(f"Streamed takes a Unit, not {type(unit).__name__}")
+        self.unit = unit
+        self.name = f"{unit.name}_stream"
+        super().__init__(
+            {
+                "i": In(stream.Signature(data.StructLayout(unit.inputs))),
+                "o": Out(stream.Signature(data.StructLayout(unit.outputs))),
+            }
+        )
+
+    @property
+    def latency(self) -> int:
+        """Clock cycles from operands to result when nothing waits."""
+        return self.unit.latency
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        for name in unit.inputs:
+            m.d.comb += Value.cast(getattr(unit, name)).eq(Value.cast(self.i.payload[name]))
+        m.d.comb += Value.cast(self.o.payload).eq(Cat(*(Value.cast(getattr(unit, name)) for name in unit.outputs)))
+        if unit.latency == 0:
+            m.d.comb += [self.o.valid.eq(self.i.valid), self.i.ready.eq(self.o.ready)]
+            return m
+        # One bit for every stage says whether it holds operands of a transfer.
+        occupied = Signal(unit.latency)
+        advance = Signal()
+        m.d.comb += [
+            advance.eq(self.o.ready | ~self.o.valid),
+            self.i.ready.eq(advance),
+            self.o.valid.eq(occupied[-1]),
+            unit.en.eq(advance),
+        ]
+        if unit.stateful:
+            m.d.comb += unit.valid.eq(self.i.valid)
+        with m.If(advance):
+            m.d.sync += occupied.eq(Cat(self.i.valid, occupied[:-1]))
+        return m
