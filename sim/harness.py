@@ -1,0 +1,88 @@
+"""The Verilog around a unit under test: the plain unit and its stream wrapper side by side, on packed words.
+
+Packed words keep the traffic between Python and simulator at one write and one read a cycle, whatever the unit. The
+fields are split into named wires of the port's width, so that a waveform shows them by name.
+"""
+
+from collections.abc import Mapping
+
+from .ports import Ports
+
+TOP = "harness"
+
+
+def harness(
+    inputs: Ports, outputs: Ports, plain: tuple[str, Mapping[str, int]], stream: tuple[str, Mapping[str, int]]
+) -> str:
+    """Verilog of the module ``harness``.
+
+    Parameters
+    ----------
+    inputs, outputs : Ports
+        Of the unit.
+    plain, stream : (module name, its ports and their widths)
+    """
+    lines = [
+        f"module {TOP} (",
+        "  input clk, input rst,",
+        "  input plain_en, input plain_valid,",
+        f"  input [{inputs.width - 1}:0] plain_inputs, output [{outputs.width - 1}:0] plain_outputs,",
+        f"  input [{inputs.width - 1}:0] stream_inputs, input stream_i_valid, output stream_i_ready,",
+        f"  output [{outputs.width - 1}:0] stream_outputs, output stream_o_valid, input stream_o_ready",
+        ");",
+    ]
+    for side in ("plain", "stream"):
+        for port, low in inputs.slices():
+            lines.append(f"  wire [{port.width - 1}:0] {side}_{port.name} = {side}_inputs[{low + port.width - 1}:{low}];")
+    for port, low in outputs.slices():
+        lines.append(f"  wire [{port.width - 1}:0] plain_{port.name};")
+        lines.append(f"  assign plain_outputs[{low + port.width - 1}:{low}] = plain_{port.name};")
+        lines.append(f"  wire [{port.width - 1}:0] stream_{port.name} = stream_outputs[{low + port.width - 1}:{low}];")
+    pins = {port.name: f"plain_{port.name}" for port in (*inputs, *outputs)}
+    lines += _instance("plain", plain, pins | {"en": "plain_en", "valid": "plain_valid"})
+    lines += _instance(
+        "stream",
+        stream,
+        {
+            "i__payload": "stream_inputs",
+            "i__valid": "stream_i_valid",
+            "i__ready": "stream_i_ready",
+            "o__payload": "stream_outputs",
+            "o__valid": "stream_o_valid",
+            "o__ready": "stream_o_ready",
+        },
+    )
+    return "\n".join([*lines, "endmodule", ""])
+
+
+def _instance(name: str, module: tuple[str, Mapping[str, int]], pins: Mapping[str, str]) -> list[str]:
+    kind, ports = module
+    pins = dict(pins) | {"clk": "clk", "rst": "rst"}
+    joined = ", ".join(f".{port}({pins[port]})" for port in ports if port in pins)
+    return [f"  {kind} {name} ({joined});"]
+
+
+def loop_ports(inputs: Ports, outputs: Ports, ports: Mapping[str, int]) -> str:
+    """The text of ``ports.inc`` for ``loop.cpp``.
+
+    Parameters
+    ----------
+    ports
+        Ports of the module and their widths.
+    """
+    rest = [f"    top.{name} = {value};" for name, value in (("en", 1), ("valid", 1), ("rst", 0), ("clk", 0)) if name in ports]
+    return "\n".join(
+        [
+            f"#define CLOCKED {int('clk' in ports)}",
+            "inline void idle(Vtop& top) {",
+            *rest,
+            "}",
+            "inline void drive(Vtop& top, const Lane* in, std::uint64_t i) {",
+            *(f"    top.{port.name} = in[{n}].at(i);" for n, port in enumerate(inputs)),
+            "}",
+            "inline void sample(Vtop& top, std::uint64_t* const* out, std::uint64_t i) {",
+            *(f"    out[{n}][i] = top.{port.name};" for n, port in enumerate(outputs)),
+            "}",
+            "",
+        ]
+    )

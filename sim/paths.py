@@ -1,0 +1,94 @@
+"""Where built things live, and how they get there whole."""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import ToolError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def build_root() -> Path:
+    """Folder of everything built: ``$HALFULP_BUILD``, else ``build`` in a checkout, else the user's cache."""
+    if given := os.environ.get("HALFULP_BUILD"):
+        return Path(given).absolute()
+    checkout = Path(__file__).resolve().parents[1]
+    if (checkout / "pyproject.toml").is_file():
+        return checkout / "build"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "halfulp"
+
+
+@contextlib.contextmanager
+def machine_errors(doing: str) -> Iterator[None]:
+    """Turn the operating system's refusals into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        if error.errno in _FULL:
+            raise ToolError(f"the disk is full: {doing} could not be written{where}; free some space") from error
+        raise ToolError(f"{doing} could not be written: {error.strerror or error}{where}") from error
+
+
+@contextlib.contextmanager
+def building(folder: Path, doing: str) -> Iterator[Path]:
+    """Fill a folder that either exists whole or not at all.
+
+    The body writes to a temporary folder beside ``folder``; when it ends well, that one is renamed. If another run got
+    there first, its folder stays and ours is dropped: both hold the same, for the name is a hash of the contents.
+
+    Yields
+    ------
+    Path
+        The temporary folder.
+
+    Raises
+    ------
+    ToolError
+        If the disk is full or the folder cannot be written.
+    """
+    with machine_errors(doing):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        with machine_errors(doing):
+            yield scratch
+            scratch.chmod(0o755)
+            try:
+                scratch.rename(folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_whole(path: Path, data: str | bytes, doing: str | None = None) -> None:
+    """Write a file that is either the old one or the new one, never half of it.
+
+    A path that is no regular file, such as ``/dev/stdout``, is written to directly.
+    """
+    with machine_errors(doing or str(path)):
+        payload = data.encode() if isinstance(data, str) else data
+        if path.exists() and not path.is_file():
+            path.write_bytes(payload)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(payload)
+            # mkstemp makes private files; the result has the permissions any new file has.
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(scratch, 0o666 & ~umask)
+            os.replace(scratch, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
+            raise

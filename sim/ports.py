@@ -1,0 +1,100 @@
+"""A unit's inputs and outputs as one packed word each, the form in which the bench moves them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halfulp.hdl.formats import Format
+
+RANDOM = ("random", "random_product")
+"""Ports that take random words."""
+
+STATE = ("load", "clear")
+"""Ports that decide what becomes of a unit's state."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of a unit.
+
+    Parameters
+    ----------
+    name : str
+    width : int
+    fmt : Format, optional
+        What its codes stand for; None for plain bits.
+    """
+
+    name: str
+    width: int
+    fmt: Format | None = None
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Ports in order, the first in the least significant bits, as in the payload of a stream."""
+
+    ports: tuple[Port, ...]
+
+    @classmethod
+    def of(cls, shapes: Mapping[str, Any]) -> "Ports":
+        """From ``unit.inputs`` or ``unit.outputs``."""
+        rows = []
+        for name, shape in shapes.items():
+            fmt = shape if isinstance(shape, Format) else None
+            rows.append(Port(name, int(shape.width), fmt))
+        return cls(tuple(rows))
+
+    def __iter__(self) -> Any:
+        return iter(self.ports)
+
+    def __len__(self) -> int:
+        return len(self.ports)
+
+    @property
+    def names(self) -> list[str]:
+        """Names in order."""
+        return [port.name for port in self.ports]
+
+    @property
+    def width(self) -> int:
+        """Bits of the packed word."""
+        return sum(port.width for port in self.ports)
+
+    def slices(self) -> list[tuple[Port, int]]:
+        """Each port with the position of its lowest bit."""
+        rows, low = [], 0
+        for port in self.ports:
+            rows.append((port, low))
+            low += port.width
+        return rows
+
+    def pack(self, codes: Sequence[int]) -> int:
+        """Packed word of one code for each port."""
+        return sum((int(code) & ((1 << port.width) - 1)) << low for (port, low), code in zip(self.slices(), codes, strict=True))
+
+    def unpack(self, word: int) -> list[int]:
+        """One code for each port."""
+        return [(word >> low) & ((1 << port.width) - 1) for port, low in self.slices()]
+
+    def describe(self) -> list[tuple[str, int]]:
+        """Names and widths, for a process that knows nothing of formats."""
+        return [(port.name, port.width) for port in self.ports]
+
+
+def verilog_ports(verilog: str, top: str) -> dict[str, int]:
+    """Names and widths of a module's ports, read from its Verilog.
+
+    Raises
+    ------
+    ValueError
+        If the text has no module of that name.
+    """
+    match = re.search(rf"^module {re.escape(top)}\s*\((.*?)\);(.*?)^endmodule", verilog, re.M | re.S)
+    if match is None:
+        raise ValueError(f"the Verilog has no module {top}")
+    found = {}
+    for high, name in re.findall(r"^\s*(?:input|output)\s+(?:\[(\d+):0\]\s+)?([A-Za-z_]\w*)\s*;", match[2], re.M):
+        found[name] = int(high) + 1 if high else 1
+    return found

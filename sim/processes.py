@@ -1,0 +1,117 @@
+"""Running tools: several at once, none left behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ToolError
+
+
+@dataclass(frozen=True)
+class Command:
+    """One call of a tool.
+
+    Parameters
+    ----------
+    what : str
+        What people call it, such as ``g++``; error sentences begin with it.
+    argv : sequence of str
+    log : Path
+        File that takes its standard output and errors.
+    cwd : Path, optional
+    env : mapping, optional
+        The whole environment; by default ours.
+    """
+
+    what: str
+    argv: Sequence[str]
+    log: Path
+    cwd: Path | None = None
+    env: Mapping[str, str] | None = None
+
+
+def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """Start a tool in a session of its own, so that a Ctrl-C reaches us alone and we end it.
+
+    Raises
+    ------
+    ToolError
+        If there is no such program.
+    """
+    try:
+        with command.log.open("wb") as log:
+            return subprocess.Popen(
+                list(command.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=command.cwd,
+                env=None if command.env is None else dict(command.env),
+                start_new_session=True,
+                pass_fds=pass_fds,
+            )
+    except (FileNotFoundError, PermissionError) as error:
+        raise ToolError(f"{command.what} could not be started: {command.argv[0]} {_reason(error)}") from error
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a tool and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
+    """Run tools side by side, as many at a time as there are processors.
+
+    Raises
+    ------
+    ToolError
+        If one fails; the others are ended first.
+    """
+    limit = jobs or processors()
+    waiting = list(commands)
+    running: list[tuple[subprocess.Popen[bytes], Command]] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < limit:
+                command = waiting.pop(0)
+                running.append((start(command), command))
+            still = []
+            for process, command in running:
+                code = process.poll()
+                if code is None:
+                    still.append((process, command))
+                elif code != 0:
+                    raise ToolError(failure(command, code))
+            running = still
+            time.sleep(0.003)
+    finally:
+        for process, _ in running:
+            stop(process)
+
+
+def failure(command: Command, code: int) -> str:
+    """Sentence about a tool that failed, with the line of its log that says why."""
+    lines = [line.strip() for line in command.log.read_text(errors="replace").splitlines() if line.strip()]
+    full = [line for line in lines if "No space left" in line or "File too large" in line]
+    telling = full or [line for line in lines if "rror" in line] or lines[-1:]
+    why = telling[0][:300] if telling else ("it was killed" if code < 0 else "it said nothing")
+    if full:
+        return f"the disk is full: {command.what} said: {why}"
+    ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+    return f"{command.what} {ended}: {why}"
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _reason(error: OSError) -> str:
+    return "is not there" if isinstance(error, FileNotFoundError) else "may not be run"

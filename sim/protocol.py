@@ -1,0 +1,283 @@
+"""The cocotb tests, the same for every unit: reset, feeding with stalls, latency, streams with back-pressure, drain.
+
+This module runs inside the simulator. It knows ports, a latency and lists of words; what the words mean, and which
+results are right, the parent process worked out beforehand and left in the job's folder.
+"""
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge, Timer
+
+SHOWN = 8
+"""Failures of a test that are kept in full; the others are counted."""
+
+PERIOD = 10
+"""Clock period in nanoseconds."""
+
+_QUIET = 2000
+"""Clock cycles without a transfer after which a stream counts as stuck."""
+
+
+class Job:
+    """What the parent process left: the unit's interface, and for each test its words in and out."""
+
+    def __init__(self) -> None:
+        self.folder = Path(os.environ["HALFULP_JOB"])
+        known = json.loads((self.folder / "job.json").read_text())
+        self.latency: int = known["latency"]
+        self.bubbles: bool = known["bubbles"]
+        self.seed: int = known["seed"]
+        self.widths: dict[str, list[int]] = {"inputs": known["inputs"], "outputs": known["outputs"]}
+        self._progress = int(known["progress"])
+
+    def words(self, test: str, side: str) -> list[int]:
+        """Packed words of a test."""
+        table = np.load(self.folder / f"{test}-{side}.npy")
+        lows = np.cumsum([0, *self.widths[side][:-1]])
+        if sum(self.widths[side]) <= 64:
+            packed = np.zeros(len(table), dtype=np.uint64)
+            for column, low in enumerate(lows):
+                packed |= table[:, column] << np.uint64(low)
+            return packed.tolist()
+        return [sum(code << int(low) for code, low in zip(row, lows, strict=True)) for row in table.tolist()]
+
+    def progress(self, count: int) -> None:
+        """Tell the parent that ``count`` more vectors are through."""
+        os.write(self._progress, b"%d\n" % count)
+
+
+class Outcome:
+    """Counts and failures of one test, written for the parent process to report."""
+
+    def __init__(self, job: Job, test: str) -> None:
+        self.job, self.test = job, test
+        self.checked = self.failed = 0
+        self.shown: list[dict[str, Any]] = []
+        self._told = 0
+
+    def passed(self) -> None:
+        """One more result was right."""
+        self.checked += 1
+        if self.checked - self._told >= 512:
+            self.tell()
+
+    def tell(self) -> None:
+        """Report progress."""
+        self.job.progress(self.checked - self._told)
+        self._told = self.checked
+
+    def fail(self, kind: str, text: str, index: int | None = None, got: int | None = None) -> None:
+        """One more failure; ``index`` and ``got`` name the vector and the packed result."""
+        self.failed += 1
+        if len(self.shown) < SHOWN:
+            self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
+
+    def result(self, index: int, got: int, expected: int) -> None:
+        """Compare one result."""
+        if got == expected:
+            self.passed()
+        else:
+            self.checked += 1
+            self.fail("mismatch", "", index, got)
+
+    def finish(self) -> None:
+        """Leave the outcome where the parent process finds it, and fail the cocotb test if anything did."""
+        self.tell()
+        known = {"test": self.test, "checked": self.checked, "failed": self.failed, "failures": self.shown}
+        (self.job.folder / f"{self.test}-outcome.json").write_text(json.dumps(known))
+        assert self.checked > 0, "nothing was checked"
+        assert self.failed == 0, f"{self.failed} failures; the first: {self.shown[0]}"
+
+
+async def start(dut: Any) -> None:
+    """Put every input to rest, start the clock and reset."""
+    for name in ("rst", "plain_en", "plain_valid", "plain_inputs", "stream_inputs", "stream_i_valid", "stream_o_ready"):
+        getattr(dut, name).value = 0
+    Clock(dut.clk, PERIOD, "ns").start()
+    await reset(dut)
+
+
+async def reset(dut: Any) -> None:
+    """Hold reset for two clock edges."""
+    await FallingEdge(dut.clk)
+    dut.rst.value = 1
+    await FallingEdge(dut.clk)
+    await FallingEdge(dut.clk)
+    dut.rst.value = 0
+
+
+@cocotb.test()
+async def plain(dut: Any) -> None:
+    """The plain unit, on vectors that do not depend on each other."""
+    job = Job()
+    await start(dut)
+    if job.latency:
+        await feed(dut, job, "plain")
+    else:
+        await settle(dut, job)
+
+
+@cocotb.test()
+async def chain(dut: Any) -> None:
+    """The plain unit on steps that build on each other, from reset, after reset has wiped earlier ones."""
+    job = Job()
+    await start(dut)
+    noise = random.Random(job.seed)
+    dut.plain_en.value = dut.plain_valid.value = 1
+    for _ in range(8):
+        await FallingEdge(dut.clk)
+        dut.plain_inputs.value = noise.getrandbits(sum(job.widths["inputs"]))
+    await reset(dut)
+    await feed(dut, job, "chain")
+
+
+async def settle(dut: Any, job: Job) -> None:
+    """Combinational: the result is there without a clock edge."""
+    outcome = Outcome(job, "plain")
+    dut.plain_en.value = dut.plain_valid.value = 1
+    operand, output, pause = dut.plain_inputs, dut.plain_outputs, Timer(1, "ns")
+    for index, (word, expected) in enumerate(zip(job.words("plain", "inputs"), job.words("plain", "outputs"), strict=True)):
+        operand.value = word
+        await pause
+        outcome.result(index, int(output.value), expected)
+    outcome.finish()
+
+
+async def feed(dut: Any, job: Job, test: str) -> None:
+    """Registered: every result appears exactly ``latency`` enabled edges after its operands, and not a stalled one moves.
+
+    The first quarter runs without stalls, so that a failure that only stalls provoke is told apart. While the unit is
+    stalled, or its operands are marked invalid, its inputs carry noise.
+    """
+    outcome = Outcome(job, test)
+    noise, width = random.Random(job.seed), sum(job.widths["inputs"])
+    words, expected = job.words(test, "inputs"), job.words(test, "outputs")
+    enable, valid, operand, output, clock = dut.plain_en, dut.plain_valid, dut.plain_inputs, dut.plain_outputs, FallingEdge(dut.clk)
+    count, unstalled = len(words), len(words) // 4
+    entered: list[Entry] = []
+    seen: list[int] = []
+    index, flushed, stepped, previous, failed_unstalled = 0, 0, False, 0, 0
+    while flushed <= job.latency:
+        await clock
+        word = int(output.value)
+        if stepped:
+            seen.append(word)
+            check(outcome, entered, word, expected, job.latency)
+        elif seen and word != previous:
+            outcome.fail("stall", "the result moved while the clock enable was low", max(index - 1, 0), word)
+        previous = word
+        if index <= unstalled:
+            failed_unstalled = outcome.failed
+        stalls = index >= unstalled
+        stepped = not stalls or noise.random() < 0.75
+        bubble = job.bubbles and (index == count or (stalls and noise.random() < 0.15))
+        enable.value, valid.value = int(stepped), int(not bubble)
+        if stepped and not bubble and index < count:
+            operand.value = words[index]
+            entered.append(Entry(index, fresh=True))
+            index += 1
+            continue
+        operand.value = noise.getrandbits(width)
+        if stepped:
+            # A bubble leaves the state, and so the result, as the step before it did; nothing is known of noise.
+            entered.append(Entry(entered[-1].index if bubble and entered else None, fresh=False))
+            flushed += index == count
+    diagnose(outcome, entered, seen, expected, job.latency, failed_unstalled)
+    outcome.finish()
+
+
+class Entry(NamedTuple):
+    """What an enabled clock edge took in: the vector whose result is due for it, and whether it was that vector."""
+
+    index: int | None
+    fresh: bool
+
+
+def check(outcome: Outcome, entered: list[Entry], word: int, expected: list[int], latency: int) -> None:
+    """Compare what the output shows after an enabled edge with what is due."""
+    if len(entered) < latency:
+        return
+    index, fresh = entered[len(entered) - latency]
+    if index is None:
+        return
+    if fresh:
+        outcome.result(index, word, expected[index])
+    elif word != expected[index]:
+        outcome.fail("bubble", "the result moved although the operands were not valid", index, word)
+
+
+def diagnose(
+    outcome: Outcome, entered: list[Entry], seen: list[int], expected: list[int], latency: int, failed_unstalled: int
+) -> None:
+    """Name the cause of mismatches that are not arithmetic: another latency, or a register that does not stall."""
+    if not outcome.failed:
+        return
+    fresh = [(edge, entry.index) for edge, entry in enumerate(entered) if entry.fresh and entry.index is not None]
+    for other in range(max(latency - 4, 1), latency + 5):
+        # The last results may still be inside the unit when its latency is longer than it says.
+        pairs = [(seen[edge + other - 1], expected[index]) for edge, index in fresh if edge + other - 1 < len(seen)]
+        if other != latency and len(pairs) > 8 and all(got == want for got, want in pairs):
+            text = f"results appear {other} clock cycles after their operands, but the latency is said to be {latency}"
+            outcome.shown.insert(0, {"kind": "latency", "text": text, "index": None, "got": "0x0"})
+            return
+    if not failed_unstalled and all(failure["kind"] == "mismatch" for failure in outcome.shown):
+        text = "results are right without stalls and wrong with them: a register does not hold while it is stalled"
+        outcome.shown.insert(0, {"kind": "stall", "text": text, "index": None, "got": "0x0"})
+
+
+@cocotb.test()
+async def stream(dut: Any) -> None:
+    """The stream wrapper: gaps on one side, back-pressure on the other, every result once and in order."""
+    job = Job()
+    await start(dut)
+    outcome = Outcome(job, "stream")
+    noise, width = random.Random(job.seed), sum(job.widths["inputs"])
+    words, expected = job.words("stream", "inputs"), job.words("stream", "outputs")
+    count, sent, received, quiet, offered = len(words), 0, 0, 0, False
+    held: int | None = None
+    likely_valid, likely_ready = 1.0, 1.0
+    cycle = 0
+    clock, middle = FallingEdge(dut.clk), Timer(PERIOD // 4, "ns")
+    # After the last result some more cycles show whether the wrapper makes results of nothing.
+    while received < count or quiet < 16:
+        if cycle % 64 == 0:
+            likely_valid, likely_ready = noise.choice([(1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9)])
+        cycle += 1
+        await clock
+        # A source that has offered a payload keeps it until it is taken; without an offer the payload is noise.
+        offered = offered or (sent < count and noise.random() < likely_valid)
+        ready = noise.random() < likely_ready
+        dut.stream_i_valid.value, dut.stream_o_ready.value = int(offered), int(ready)
+        dut.stream_inputs.value = words[sent] if offered else noise.getrandbits(width)
+        await middle
+        valid, word = int(dut.stream_o_valid.value), int(dut.stream_outputs.value)
+        quiet += 1
+        if held is not None and not valid:
+            outcome.fail("withdrawn", "valid fell before the result was taken", received)
+        elif held is not None and word != held:
+            outcome.fail("payload", "the result changed while it waited to be taken", received, word)
+        held = word if valid and not ready else None
+        if valid and ready:
+            quiet = 0
+            if received < count:
+                outcome.result(received, word, expected[received])
+            else:
+                outcome.fail("count", "the stream gave more results than it took operands", None, word)
+            received += 1
+        if offered and int(dut.stream_i_ready.value):
+            quiet, offered = 0, False
+            sent += 1
+        if received > sent:
+            outcome.fail("count", "the stream gave a result before it took the operands", None, word)
+        if quiet > _QUIET or received > count + 8:
+            break
+    if received < count:
+        outcome.fail("count", f"the stream took {sent} operands and gave {received} results, then nothing more")
+    outcome.finish()

