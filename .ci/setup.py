@@ -80,7 +80,7 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
     with LOG.open("w") as log:
         if not all(old.get(key) == new[key] for key in ("checkout", "python")):
             packages = sum(line[:1].isalnum() for line in LOCK.read_text().splitlines())
-            say(f"setting up .venv with {packages} packages; this happens once and takes about a minute ...")
+            say(f"setting up .venv with {packages} packages; this happens once and takes a minute or two ...")
             if VENV.is_symlink():
                 refuse(f"{VENV} is a link: remove it, and the environment is made in its place.")
             if VENV.exists():
