@@ -55,7 +55,7 @@ class Pipeline:
                     for field in fields(value)
                 },
             )
-        if not isinstance(value, Value):
+        if not isinstance(value, Value) or len(value) == 0:
             return value
         register = Signal(value.shape(), name=f"{name}_register")
         with self._m.If(self._enable):

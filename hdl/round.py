@@ -88,8 +88,8 @@ def normalise_to(m: Module, x: Raw, o: Float, rounding: Rounding) -> Normalised:
         can_be_subnormal = x.quantum < o.emin if x.leading != "one" else x.emin < o.emin
         if can_be_subnormal:
             subnormal = wire(m, field < 0, "subnormal")
-            up = Mux(subnormal, Mux(room < 0, 0, room), count) if x.leading != "one" else count
-            up = up[: len(count)]
+            room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
+            up = Mux(subnormal, room_up, count)[: len(count)] if x.leading != "one" else count
             field = Mux(subnormal | x.zero, 0, field)
         else:
             up = count

@@ -3,14 +3,16 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 
-def wire(m: Module, value: Value, name: str) -> Signal:
+def wire(m: Module, value: Value, name: str) -> Value:
     """Named signal that carries ``value``, so that Verilog and waveforms show it once, under its name."""
+    if len(value) == 0:
+        return value
     signal = Signal(value.shape(), name=name)
     m.d.comb += signal.eq(value)
     return signal
 
 
-def leading_zeros(m: Module, value: Value, name: str) -> Signal:
+def leading_zeros(m: Module, value: Value, name: str) -> Value:
     """Number of zeros above the first one; the width of ``value`` where it is zero.
 
     A balanced tree: two halves count for themselves, and the upper one decides. (Oklobdzija, IEEE Trans. VLSI 2(1),

@@ -4,6 +4,11 @@ from typing import Any
 
 from amaranth.back import verilog
 
+_HEADER = """\
+// Operands are written as wide as they are, and Verilog's own rules extend them.
+/* verilator lint_off WIDTHEXPAND */
+"""
+
 
 def emit(component: Any, name: str | None = None) -> str:
     """Plain Verilog text of a component and what is in it.
@@ -18,4 +23,4 @@ def emit(component: Any, name: str | None = None) -> str:
     text: str = verilog.convert(
         component, name=component.name if name is None else name, emit_src=False, strip_internal_attrs=True
     )
-    return text
+    return _HEADER + text
