@@ -1,0 +1,60 @@
+"""Every input that a unit has, numbered."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .loop import Codes
+from .ports import RANDOM, STATE, Port, Ports
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of a unit's inputs, random words and state controls aside.
+
+    Attributes
+    ----------
+    free : tuple of Port
+        The ports whose codes are counted through, the first one fastest.
+    random : tuple of Port
+        The ports that take random words.
+    fixed : dict
+        Codes of the others: a stateful unit loads its state with every vector.
+    """
+
+    free: tuple[Port, ...]
+    random: tuple[Port, ...]
+    fixed: dict[str, int]
+
+    @classmethod
+    def of(cls, inputs: Ports) -> "Space":
+        """Space of a unit's inputs."""
+        return cls(
+            free=tuple(port for port in inputs if port.name not in (*RANDOM, *STATE)),
+            random=tuple(port for port in inputs if port.name in RANDOM),
+            fixed={port.name: int(port.name == "load") for port in inputs if port.name in STATE},
+        )
+
+    @property
+    def bits(self) -> int:
+        """The space has 2^bits vectors, for each random word."""
+        return sum(port.width for port in self.free)
+
+    @property
+    def operand_bits(self) -> int:
+        """Bits of the operands alone, without controls such as ``subtract``."""
+        return sum(port.width for port in self.free if port.fmt is not None)
+
+    @property
+    def random_bits(self) -> int:
+        """Bits of the random words."""
+        return sum(port.width for port in self.random)
+
+    def codes(self, start: int, count: int, *, with_random: bool = False) -> dict[str, Codes]:
+        """Vectors number ``start`` and on. With ``with_random`` the random words are counted through too, last."""
+        index = np.arange(start, start + count, dtype=np.uint64)
+        rows = {name: np.full(1, code, dtype=np.uint64) for name, code in self.fixed.items()}
+        for port in (*self.free, *(self.random if with_random else ())):
+            rows[port.name] = index & np.uint64((1 << port.width) - 1)
+            index = index >> np.uint64(port.width)
+        return rows
