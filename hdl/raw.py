@@ -170,7 +170,16 @@ def order(m: Module, x: Raw, y: Raw) -> Ordered:
         x_less = x_less | x.zero
     if not (y.zero_at_floor and y.emin <= x.emin):
         x_less = x_less & ~y.zero
-    return Ordered(x, y, base, *exponents, *significands, x_less=wire(m, x_less, "x_less"))
+    return Ordered(
+        x=x,
+        y=y,
+        base=base,
+        x_exponent=exponents[0],
+        y_exponent=exponents[1],
+        x_significand=significands[0],
+        y_significand=significands[1],
+        x_less=wire(m, x_less, "x_less"),
+    )
 
 
 @dataclass(frozen=True)

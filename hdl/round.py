@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
 from .raw import Raw
@@ -123,13 +123,13 @@ def round_and_pack(
     m: Module, x: Normalised, o: Float, rounding: Rounding, saturating: bool, random: Value | None
 ) -> Value:
     """Code of a number, rounded once."""
-    up = round_up(
-        rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random
-    )
+    up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
     up = wire(m, up, "round_up")
     # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too.
-    rounded = wire(m, Cat(Const(0, o.man), x.field).as_signed() + x.kept + up, "rounded") if not o.subnormals else (
-        wire(m, (Cat(Const(0, o.man), x.field) + x.kept + up)[: len(x.field) + o.man + 1], "rounded")
+    rounded = (
+        wire(m, Cat(Const(0, o.man), x.field).as_signed() + x.kept + up, "rounded")
+        if not o.subnormals
+        else (wire(m, (Cat(Const(0, o.man), x.field) + x.kept + up)[: len(x.field) + o.man + 1], "rounded"))
     )
     largest = Const(o.max_code, o.exp + o.man)
     magnitude = rounded[: o.exp + o.man]

@@ -60,7 +60,9 @@ class FormatView(ValueCastable):
         """Assignment of a value of the same format, or of a Python number that it holds."""
         if isinstance(other, FormatView):
             if other.fmt != self.fmt:
-                raise TypeError(f"a signal of {self.fmt} takes {self.fmt}, not {other.fmt}; a Convert unit goes between")
+                raise TypeError(
+                    f"a signal of {self.fmt} takes {self.fmt}, not {other.fmt}; a Convert unit goes between"
+                )
             return self._bits.eq(other._bits)
         if isinstance(other, (int, float, Fraction)):
             return self._bits.eq(self.fmt.const(other).as_value())  # type: ignore[attr-defined]
@@ -102,7 +104,7 @@ class FormatConst(FormatView):
             return (self.fmt, self.code) == (other.fmt, other.code)
         return super().__eq__(other)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash((self.fmt, self.code))
 
     def __repr__(self) -> str:
@@ -183,7 +185,7 @@ def _hexadecimal_text(fmt: Any, value: FormatView) -> Text:
         Cat(Const(0, 4 * digits - fmt.man), value.mantissa),
         # Subnormal numbers share the exponent of the smallest normal one.
         value.exponent + subnormal - fmt.bias,
-        Text.Enum(Cat(*is_special(fmt, value.as_value())), {0: "", 1: " nan", 2: " inf"}),
+        Text.Enum(Cat(*is_special(fmt, value.as_value())), {0: "", 1: "(nan)", 2: "(inf)"}),
     )
 
 
@@ -192,8 +194,8 @@ def connect(m: Module, *args: Any, **kwargs: Any) -> None:
 
     Raises
     ------
-    TypeError
-        If two members at one path have formats, and these differ.
+    amaranth.lib.wiring.ConnectionError
+        If two members at one path have formats, and these differ, or for any reason that ``wiring.connect`` has.
     """
     first: dict[tuple[str | int, ...], tuple[str, Format]] = {}
     for label, interface in [*enumerate(args), *kwargs.items()]:
@@ -202,5 +204,5 @@ def connect(m: Module, *args: Any, **kwargs: Any) -> None:
             if isinstance(member.shape, Format):
                 other, fmt = first.setdefault(path, (name, member.shape))
                 if fmt != member.shape:
-                    raise TypeError(f"cannot connect {other} of {fmt} to {name} of {member.shape}")
+                    raise wiring.ConnectionError(f"cannot connect {other} of {fmt} to {name} of {member.shape}")
     wiring.connect(m, *args, **kwargs)

@@ -84,4 +84,4 @@ class Add(Arithmetic):
         a, b, random = pipe.cut("unpacked", a, b, random)
         keep = self.result.precision + places(self.rounding)
         aligned, random = pipe.cut("aligned", align(m, a, b, keep), random)
-        return pipe.cut("sum", add(m, aligned, self.rounding), random)  # type: ignore[no-any-return]
+        return pipe.cut("sum", add(m, aligned, self.rounding), random)

@@ -141,10 +141,9 @@ def build(
     for option in given:
         if option not in entry.options:
             raise ValueError(f"{name} has no {option}; it takes {', '.join(entry.options)}")
-    formats = {option: parse(value) for option, value in given.items() if option != "product"}
-    if product is not None:
-        formats["product"] = _parse_product(product)
-    return entry.unit(
+    formats = {option: _parse_product(text) if option == "product" else parse(text) for option, text in given.items()}
+    make: Callable[..., Unit] = entry.unit
+    return make(
         **entry.parameters(parse(fmt), formats),
         rounding=Rounding.parse(rounding),
         saturate=saturate,

@@ -68,7 +68,9 @@ class Compare(Unit):
         self.result, self.rounding = float_format("o", o), Rounding.parse(rounding)
         self.saturate = check_saturate(saturate)
         if self.rounding == EXACT:
-            (Span.of(self.operands["a"]) | Span.of(self.operands["b"])).check_fits(self.result, f"number of {a} and {b}")
+            (Span.of(self.operands["a"]) | Span.of(self.operands["b"])).check_fits(
+                self.result, f"number of {a} and {b}"
+            )
         super().__init__(
             inputs={**self.operands, **random_input(self.rounding)},
             outputs={

@@ -77,4 +77,4 @@ class Fma(Arithmetic):
         product, c, random = pipe.cut("product", multiply(m, a, b), c, random)
         keep = self.result.precision + places(self.rounding)
         aligned, random = pipe.cut("aligned", align(m, product, c, keep), random)
-        return pipe.cut("sum", add(m, aligned, self.rounding), random)  # type: ignore[no-any-return]
+        return pipe.cut("sum", add(m, aligned, self.rounding), random)

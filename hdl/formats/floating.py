@@ -50,9 +50,7 @@ class Float(Format):
                 raise TypeError(f"{name} of a float is an int, not {type(value).__name__}")
         plural = "" if self.exp == 1 else "s"
         if not MIN_EXP <= self.exp <= MAX_EXP:
-            raise ValueError(
-                f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}"
-            )
+            raise ValueError(f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}")
         if not 0 <= self.man <= MAX_MAN:
             raise ValueError(f"{self._size} has {self.man} mantissa bits; a float needs 0 to {MAX_MAN}")
         if self.specials not in SPECIALS:

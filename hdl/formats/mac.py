@@ -84,7 +84,7 @@ class MacSpec:
             b=parse(match["b"]),
             acc=parse(match["acc"]),
             rounding=Rounding.parse(match["rounding"]),
-            product=match["product"] and parse(match["product"]),
+            product=None if match["product"] is None else parse(match["product"]),
             product_rounding=Rounding.parse(match["product_rounding"] or EXACT),
             saturate=match["saturate"] is not None,
         )
