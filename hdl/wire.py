@@ -31,7 +31,7 @@ def _leading_zeros(m: Module, value: Value, name: str) -> tuple[Value, Value]:
     half = len(value) // 2
     low_zero, low_count = _leading_zeros(m, value[:half], f"{name}_low")
     high_zero, high_count = _leading_zeros(m, value[half:], f"{name}_high")
-    count = Cat(Mux(high_zero, low_count, high_count), high_zero)
+    count = Cat(Mux(high_zero, low_count, high_count), high_zero) if half > 1 else high_zero
     return wire(m, low_zero & high_zero, f"{name}_none"), wire(m, count, f"{name}_count")
 
 
