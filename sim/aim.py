@@ -20,7 +20,10 @@ def targets(fmt: Float, rng: random.Random) -> Iterator[Fraction]:
         *(fmt.largest + step * top_place for step in (0, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1)),
         fmt.largest - top_place / 2,
         *(step * quantum for step in (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1, Fraction(3, 2), 2)),
-        *(Fraction(2) ** fmt.emin - step * Fraction(2) ** fmt.quantum for step in (Fraction(1, 2), Fraction(1, 4), 1, 0)),
+        *(
+            Fraction(2) ** fmt.emin - step * Fraction(2) ** fmt.quantum
+            for step in (Fraction(1, 2), Fraction(1, 4), 1, 0)
+        ),
     ]
     while True:
         if rng.random() < 0.4:

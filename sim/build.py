@@ -176,7 +176,13 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
 def _link(kind: str, scratch: Path, objects: Path) -> Command:
     names = {"loop": ("verilated", "verilated_threads"), "cocotb": ("verilated", "verilated_threads", "verilated_vpi")}
     parts = names.get(kind, ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c"))
-    argv = [*compiler(), str(scratch / "all.o"), *(str(objects / f"{part}.o") for part in parts), "-lpthread", "-latomic"]
+    argv = [
+        *compiler(),
+        str(scratch / "all.o"),
+        *(str(objects / f"{part}.o") for part in parts),
+        "-lpthread",
+        "-latomic",
+    ]
     if kind == "loop":
         argv += ["-shared", "-o", str(scratch / "loop.so")]
     else:

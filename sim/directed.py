@@ -36,8 +36,22 @@ class Directed:
             return [*always, (6, self.cuts), (4, self.aimed)]
         pairs = [(4, self.aligned_products), (3, self.tied_products)]
         if len(self.operands) == 2:
-            return [*always, *pairs, (4, self.aligned_sums), (2, self.cancelling_sums), (3, self.halves), (3, self.aimed)]
-        return [*always, *pairs, (6, self.aligned_addends), (3, self.cancelling_products), (4, self.halves), (3, self.aimed)]
+            return [
+                *always,
+                *pairs,
+                (4, self.aligned_sums),
+                (2, self.cancelling_sums),
+                (3, self.halves),
+                (3, self.aimed),
+            ]
+        return [
+            *always,
+            *pairs,
+            (6, self.aligned_addends),
+            (3, self.cancelling_products),
+            (4, self.halves),
+            (3, self.aimed),
+        ]
 
     # Without interaction ---------------------------------------------------------------------------------------
 
@@ -69,7 +83,12 @@ class Directed:
 
     def aligned_products(self, n: int) -> Rows:
         """Products around the ends of a result's range and anywhere in it, with long and short significands."""
-        rows = self._products(n, self._exponent(n, self._some_result().emin - self._some_result().man - 3, self._some_result().emax + 1, None))
+        rows = self._products(
+            n,
+            self._exponent(
+                n, self._some_result().emin - self._some_result().man - 3, self._some_result().emax + 1, None
+            ),
+        )
         return self._with_addend(rows, n)
 
     def tied_products(self, n: int) -> Rows:
@@ -97,7 +116,9 @@ class Directed:
         solved = (high >> k << k) | low
         ma, mb = np.where(beside, odd, ma), np.where(beside, solved, mb)
         # Either any exponent, or the one at which the k discarded bits end at the subnormal last place.
-        last_place = np.where(self.rng.random(n) < 0.5, o.quantum - k, self._exponent(n, o.quantum - k.max(), o.emax - pa - pb, None))
+        last_place = np.where(
+            self.rng.random(n) < 0.5, o.quantum - k, self._exponent(n, o.quantum - k.max(), o.emax - pa - pb, None)
+        )
         last_a = self._split(last_place, a.quantum, a.emax - a.man, b.quantum, b.emax - b.man)
         rows = {
             "a": compose(a, self._sign(n), last_a + a.man, ma),
@@ -184,7 +205,10 @@ class Directed:
                 "c": anchor,
             }
         b = self.operands["b"]
-        return {"a": anchor, "b": neighbour(b, compose(b, self._sign(n), half, np.zeros(n, dtype=np.int64)), self._few(n))}
+        return {
+            "a": anchor,
+            "b": neighbour(b, compose(b, self._sign(n), half, np.zeros(n, dtype=np.int64)), self._few(n)),
+        }
 
     # From the result backwards ---------------------------------------------------------------------------------
 
@@ -246,7 +270,11 @@ class Directed:
     def _odd_multiple(self, precision: int, zeros: Ints) -> Ints:
         """Significands of full length with exactly ``zeros`` trailing zeros."""
         length = precision - zeros
-        odd = (self.rng.integers(0, 1 << 53, len(zeros)) & ((np.int64(1) << length) - 1)) | (np.int64(1) << (length - 1)) | 1
+        odd = (
+            (self.rng.integers(0, 1 << 53, len(zeros)) & ((np.int64(1) << length) - 1))
+            | (np.int64(1) << (length - 1))
+            | 1
+        )
         return odd << zeros
 
 

@@ -55,7 +55,10 @@ def patterns(rng: np.random.Generator, fmt: Float, cut: Ints) -> Ints:
         rng.integers(0, 8, n),
         [0 * unit, 0 * unit + 1, half, half + 1, half - 1, unit - 1, half | (half >> 1), rng.integers(0, 1 << 53, n)],
     )
-    high = np.choose(rng.integers(0, 4, n), [rng.integers(0, 1 << 53, n)] * 2 + [np.zeros(n, dtype=np.int64), ~np.zeros(n, dtype=np.int64)])
+    high = np.choose(
+        rng.integers(0, 4, n),
+        [rng.integers(0, 1 << 53, n)] * 2 + [np.zeros(n, dtype=np.int64), ~np.zeros(n, dtype=np.int64)],
+    )
     mantissa: Ints = ((high << cut) | (low & (unit - 1))) & ((1 << fmt.man) - 1)
     return mantissa
 

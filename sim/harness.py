@@ -33,7 +33,9 @@ def harness(
     ]
     for side in ("plain", "stream"):
         for port, low in inputs.slices():
-            lines.append(f"  wire [{port.width - 1}:0] {side}_{port.name} = {side}_inputs[{low + port.width - 1}:{low}];")
+            lines.append(
+                f"  wire [{port.width - 1}:0] {side}_{port.name} = {side}_inputs[{low + port.width - 1}:{low}];"
+            )
     for port, low in outputs.slices():
         lines.append(f"  wire [{port.width - 1}:0] plain_{port.name};")
         lines.append(f"  assign plain_outputs[{low + port.width - 1}:{low}] = plain_{port.name};")
@@ -70,7 +72,11 @@ def loop_ports(inputs: Ports, outputs: Ports, ports: Mapping[str, int]) -> str:
     ports
         Ports of the module and their widths.
     """
-    rest = [f"    top.{name} = {value};" for name, value in (("en", 1), ("valid", 1), ("rst", 0), ("clk", 0)) if name in ports]
+    rest = [
+        f"    top.{name} = {value};"
+        for name, value in (("en", 1), ("valid", 1), ("rst", 0), ("clk", 0))
+        if name in ports
+    ]
     return "\n".join(
         [
             f"#define CLOCKED {int('clk' in ports)}",

@@ -36,7 +36,12 @@ class Loop:
         except OSError as error:
             raise ToolError(f"the compiled loop {library} cannot be loaded: {error}") from error
         self._library.halfulp_new.restype = ctypes.c_void_p
-        self._library.halfulp_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *(ctypes.c_void_p,) * 2, ctypes.c_uint64]
+        self._library.halfulp_run.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_uint64,
+            *(ctypes.c_void_p,) * 2,
+            ctypes.c_uint64,
+        ]
         for name in ("halfulp_free", "halfulp_reset"):
             getattr(self._library, name).argtypes = [ctypes.c_void_p]
         self.inputs, self.outputs, self.latency = inputs, outputs, latency

@@ -72,7 +72,9 @@ class Ports:
 
     def pack(self, codes: Sequence[int]) -> int:
         """Packed word of one code for each port."""
-        return sum((int(code) & ((1 << port.width) - 1)) << low for (port, low), code in zip(self.slices(), codes, strict=True))
+        return sum(
+            (int(code) & ((1 << port.width) - 1)) << low for (port, low), code in zip(self.slices(), codes, strict=True)
+        )
 
     def unpack(self, word: int) -> list[int]:
         """One code for each port."""

@@ -105,12 +105,12 @@ async def start(dut: Any) -> None:
 
 
 async def reset(dut: Any) -> None:
-    """Hold reset for two clock edges."""
+    """Hold reset for two clock edges, and leave the plain unit stalled, so that nothing enters it unseen."""
     await FallingEdge(dut.clk)
     dut.rst.value = 1
     await FallingEdge(dut.clk)
     await FallingEdge(dut.clk)
-    dut.rst.value = 0
+    dut.rst.value = dut.plain_en.value = dut.plain_valid.value = 0
 
 
 @cocotb.test()
@@ -143,7 +143,9 @@ async def settle(dut: Any, job: Job) -> None:
     outcome = Outcome(job, "plain")
     dut.plain_en.value = dut.plain_valid.value = 1
     operand, output, pause = dut.plain_inputs, dut.plain_outputs, Timer(1, "ns")
-    for index, (word, expected) in enumerate(zip(job.words("plain", "inputs"), job.words("plain", "outputs"), strict=True)):
+    for index, (word, expected) in enumerate(
+        zip(job.words("plain", "inputs"), job.words("plain", "outputs"), strict=True)
+    ):
         operand.value = word
         await pause
         outcome.result(index, int(output.value), expected)
@@ -159,7 +161,13 @@ async def feed(dut: Any, job: Job, test: str) -> None:
     outcome = Outcome(job, test)
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
     words, expected = job.words(test, "inputs"), job.words(test, "outputs")
-    enable, valid, operand, output, clock = dut.plain_en, dut.plain_valid, dut.plain_inputs, dut.plain_outputs, FallingEdge(dut.clk)
+    enable, valid, operand, output, clock = (
+        dut.plain_en,
+        dut.plain_valid,
+        dut.plain_inputs,
+        dut.plain_outputs,
+        FallingEdge(dut.clk),
+    )
     count, unstalled = len(words), len(words) // 4
     entered: list[Entry] = []
     seen: list[int] = []

@@ -22,6 +22,9 @@ from .ports import Ports
 from .processes import Command, failure, start, stop
 
 
+Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one cocotb test found.
@@ -52,17 +55,8 @@ class Interface:
     bubbles: bool
 
 
-def simulate(
-    model: Path,
-    interface: Interface,
-    tests: Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]],
-    folder: Path,
-    *,
-    seed: int,
-    wave: Path | None = None,
-    progress: Callable[[int], None] = lambda count: None,
-) -> list[Outcome]:
-    """Run cocotb tests and read what they found.
+class Simulation:
+    """A simulator at work on cocotb tests, beside whatever this process does meanwhile.
 
     Parameters
     ----------
@@ -77,44 +71,79 @@ def simulate(
         Of stalls, gaps and noise.
     wave : Path, optional
         Where the waveform goes; the model must be one with a trace.
-    progress
-        Called with the number of results checked since the last call.
 
     Raises
     ------
     ToolError
-        If the simulator failed, or did not run every test.
+        If the simulator does not start, or the disk is full.
     """
-    with machine_errors("the vectors of the simulation"):
-        for test, (vectors, expected) in tests.items():
-            np.save(folder / f"{test}-inputs.npy", _table(vectors, interface.inputs))
-            np.save(folder / f"{test}-outputs.npy", _table(expected, interface.outputs))
-    reader, writer = os.pipe()
-    try:
-        known = {
-            "latency": interface.latency,
-            "bubbles": interface.bubbles,
-            "seed": seed,
-            "inputs": [port.width for port in interface.inputs],
-            "outputs": [port.width for port in interface.outputs],
-            "progress": writer,
-        }
-        (folder / "job.json").write_text(json.dumps(known))
-        trace = ["--trace", "--trace-file", str(wave)] if wave else []
-        command = Command("the simulator", [str(model), *trace], folder / "simulator.log", folder, _environment(folder, tests))
-        process = start(command, pass_fds=(writer,))
-        os.close(writer)
-        writer = -1
+
+    def __init__(
+        self, model: Path, interface: Interface, tests: Tests, folder: Path, *, seed: int, wave: Path | None = None
+    ) -> None:
+        self._tests, self._folder = list(tests), folder
+        self._reader, writer = os.pipe()
+        self._process = None
         try:
-            _follow(reader, progress)
-            code = process.wait()
+            with machine_errors("the vectors of the simulation"):
+                _leave_job(folder, interface, tests, seed, writer)
+            trace = ["--trace", "--trace-file", str(wave)] if wave else []
+            argv = [str(model), *trace]
+            self._command = Command(
+                "the simulator", argv, folder / "simulator.log", folder, _environment(folder, tests)
+            )
+            self._process = start(self._command, pass_fds=(writer,))
+        except BaseException:
+            self.close()
+            raise
         finally:
-            stop(process)
-    finally:
-        os.close(reader)
-        if writer >= 0:
             os.close(writer)
-    return _outcomes(folder, list(tests), command, code)
+
+    def __enter__(self) -> "Simulation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the simulator if it still runs."""
+        if self._process is not None:
+            stop(self._process)
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
+
+    def finish(self, progress: Callable[[int], None] = lambda count: None) -> list[Outcome]:
+        """Wait for the end and read what the tests found.
+
+        Parameters
+        ----------
+        progress
+            Called with the number of results checked since the last call.
+
+        Raises
+        ------
+        ToolError
+            If the simulator failed, or did not run every test.
+        """
+        assert self._process is not None
+        _follow(self._reader, progress)
+        return _outcomes(self._folder, self._tests, self._command, self._process.wait())
+
+
+def _leave_job(folder: Path, interface: Interface, tests: Tests, seed: int, writer: int) -> None:
+    for test, (vectors, expected) in tests.items():
+        np.save(folder / f"{test}-inputs.npy", _table(vectors, interface.inputs))
+        np.save(folder / f"{test}-outputs.npy", _table(expected, interface.outputs))
+    known = {
+        "latency": interface.latency,
+        "bubbles": interface.bubbles,
+        "seed": seed,
+        "inputs": [port.width for port in interface.inputs],
+        "outputs": [port.width for port in interface.outputs],
+        "progress": writer,
+    }
+    (folder / "job.json").write_text(json.dumps(known))
 
 
 def _table(codes: Mapping[str, Codes], ports: Ports) -> Codes:
@@ -169,5 +198,7 @@ def _outcomes(folder: Path, tests: list[str], command: Command, code: int) -> li
                 f"the cocotb test {test} came to no result; {failure(command, code)} (whole log: {command.log})"
             ) from error
     if sorted(str(name).rpartition(".")[2] for name in ran) != sorted(tests):
-        raise ToolError(f"cocotb ran {ran or 'no test'} where {', '.join(tests)} were asked for; {failure(command, code)}")
+        raise ToolError(
+            f"cocotb ran {ran or 'no test'} where {', '.join(tests)} were asked for; {failure(command, code)}"
+        )
     return outcomes

@@ -93,7 +93,9 @@ def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Comman
         *("--cc", "--quiet", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--prefix", "Vtop"),
         *("--top-module", top, "--Mdir", str(folder), *flags, *map(str, sources)),
     ]
-    return Command("Verilator", argv, folder.with_suffix(".verilator.log"), env=os.environ | {"VERILATOR_ROOT": str(root)})
+    return Command(
+        "Verilator", argv, folder.with_suffix(".verilator.log"), env=os.environ | {"VERILATOR_ROOT": str(root)}
+    )
 
 
 def runtime() -> Path:

@@ -148,4 +148,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
 
 
 def _full(codes: dict[str, Codes], count: int) -> dict[str, Codes]:
-    return {name: np.broadcast_to(column, count).copy() if len(column) != count else column for name, column in codes.items()}
+    return {
+        name: np.broadcast_to(column, count).copy() if len(column) != count else column
+        for name, column in codes.items()
+    }

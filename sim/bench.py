@@ -1,0 +1,254 @@
+"""The bench: one unit built, driven, watched and compared."""
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfulp.hdl.formats import Format
+
+from .build import design, models
+from .errors import ToolError
+from .expect import CHUNK, expected
+from .loop import Codes, Loop
+from .paths import build_root, machine_errors
+from .ports import Ports
+from .progress import Progress, silent
+from .report import Check, Failure, Result, describe, mismatch, write_junit
+from .simulate import Interface, Outcome, Simulation
+from .vectors import Vectors, chains, make
+from .wave import decode_wave
+
+PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12
+"""Vectors that cocotb runs through the plain unit, chained, and through the stream wrapper: seconds, not minutes."""
+
+LOOP_CHAIN = 1 << 16
+"""Chained steps of the compiled loop."""
+
+KEPT = 8
+"""Mismatches of one check that are reported in full."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run drives.
+
+    Attributes
+    ----------
+    vectors : Vectors
+        Independent ones, for the compiled loop.
+    plain, stream : dict
+        Some of them, for cocotb.
+    chain : dict, optional
+        Steps that build on each other, for a unit with state.
+    """
+
+    vectors: Vectors
+    plain: dict[str, Codes]
+    stream: dict[str, Codes]
+    chain: dict[str, Codes] | None
+
+
+def plan(unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str, int] | None = None) -> Plan:
+    """Choose the vectors of a run.
+
+    Parameters
+    ----------
+    unit : Unit
+    seed : int
+    limit : int, optional
+        Most independent vectors.
+    vector : mapping, optional
+        One vector to run instead of all others.
+    """
+    inputs, stateful = Ports.of(unit.inputs), unit.stateful
+    if vector is not None:
+        codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
+        return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
+    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit)
+    rng = np.random.default_rng(seed)
+    some = rng.permutation(vectors.count)[: PLAIN + STREAM]
+    plain = vectors.take(np.sort(some[:PLAIN]))
+    few = some[PLAIN:] if len(some) > PLAIN + STREAM // 2 else some[:STREAM]
+    steps = None
+    if stateful:
+        steps = chains(inputs, result_formats(unit), min(LOOP_CHAIN, max(limit or LOOP_CHAIN, 256)), seed + 1)
+    return Plan(vectors, plain, vectors.take(few), steps)
+
+
+def result_formats(unit: Any) -> list[Format]:
+    """What a unit rounds to: its result, and its product if that is rounded too."""
+    formats = [shape for shape in unit.outputs.values() if isinstance(shape, Format)][:1]
+    product = unit.parameters.get("product")
+    return [*formats, product] if product is not None else formats
+
+
+def run(
+    unit: Any,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    vector: Mapping[str, int] | None = None,
+    wave: bool = False,
+    progress: Progress = silent,
+) -> Result:
+    """Check one unit against the golden model.
+
+    Parameters
+    ----------
+    unit : Unit
+        One whose class, or a base of it, is in the catalogue.
+    seed : int
+        Of vectors, stalls and gaps.
+    limit : int, optional
+        Most independent vectors; by default all there are, or a million.
+    vector : mapping, optional
+        Codes of the one vector to run.
+    wave : bool
+        Whether to leave a waveform.
+    progress : Progress
+        Told how far the run is.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ToolError
+        If a tool or the machine fails.
+    """
+    began = time.monotonic()
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    progress.phase("building")
+    made = design(unit)
+    kind = "wave" if wave else "cocotb"
+    built = models(made, ("loop", kind))
+    progress.phase("choosing vectors")
+    chosen = plan(unit, seed=seed, limit=limit, vector=vector)
+    tests = {"plain": (chosen.plain, expected(unit, chosen.plain))}
+    stream = chosen.stream
+    if chosen.chain is not None:
+        chain_expected = expected(unit, chosen.chain, chained=True)
+        tests["chain"] = (_head(chosen.chain, CHAIN), _head(chain_expected, CHAIN))
+        # In a stream, too, steps build on each other.
+        stream = _head(chosen.chain, STREAM)
+    tests["stream"] = (stream, expected(unit, stream, chained=unit.stateful))
+    result = Result(unit.name, describe(unit), chosen.vectors.what)
+    results = build_root() / "results" / unit.name
+    total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())
+    progress.total("checking", total)
+    with _scratch(unit.name) as folder:
+        trace = folder / "trace.vcd" if wave else None
+        interface = Interface(inputs, outputs, unit.latency, bubbles=unit.stateful)
+        with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
+            # The simulator works meanwhile: it has one processor, and the loop another.
+            with Loop(built["loop"], inputs, outputs, unit.latency) as loop:
+                bulk = [_bulk(unit, loop, chosen.vectors, progress)]
+                if chosen.chain is not None:
+                    bulk.append(_loop_chain(unit, loop, chosen.chain, chain_expected))
+            outcomes = simulation.finish(progress.advance)
+        result.checks = [*(_check(unit, outcome, *tests[outcome.test]) for outcome in outcomes), *bulk]
+        if trace is not None:
+            result.wave = results / "wave.vcd"
+            with machine_errors("the waveform"):
+                decode_wave(trace, result.wave, unit)
+    result.seconds = time.monotonic() - began
+    write_junit(result, results / "results.xml")
+    return result
+
+
+@contextlib.contextmanager
+def _scratch(name: str) -> Iterator[Path]:
+    """A folder for the run's files. It goes unless a tool failed, whose log someone may want to read."""
+    with machine_errors("the files of the run"):
+        runs = build_root() / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
+    keep = False
+    try:
+        yield folder
+    except ToolError:
+        keep = True
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _head(codes: Mapping[str, Codes], count: int) -> dict[str, Codes]:
+    return {name: column[:count] for name, column in codes.items()}
+
+
+def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress) -> Check:
+    """All independent vectors through the compiled loop."""
+    failures: list[Failure] = []
+    failed = 0
+    loop.reset()
+    for start in range(0, vectors.count, CHUNK):
+        codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
+        count = min(CHUNK, vectors.count - start)
+        more, found = compare(unit, loop, codes, count, KEPT - len(failures))
+        failed += more
+        failures += found
+        progress.advance(count)
+    return Check("compiled loop", "plain", vectors.count, failed, failures)
+
+
+def compare(unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int) -> tuple[int, list[Failure]]:
+    """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
+    want, got = expected(unit, codes), loop.run(codes, count)
+    wrong = np.zeros(count, dtype=bool)
+    for name, column in got.items():
+        wrong |= column != want[name]
+    at = np.flatnonzero(wrong)
+    return len(at), [mismatch(unit, *_rows(index, codes, want, got)) for index in at[: max(most, 0)].tolist()]
+
+
+def _rows(index: int, *tables: Mapping[str, Codes]) -> list[dict[str, int]]:
+    return [{name: int(column[index if len(column) > 1 else 0]) for name, column in table.items()} for table in tables]
+
+
+def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes], want: dict[str, Codes]) -> Check:
+    """Chained steps, from reset, through the compiled loop."""
+    count = len(steps["a"])
+    loop.reset()
+    got = loop.run(steps, count)
+    at = np.flatnonzero(got["o"] != want["o"])
+    # One wrong step spoils those after it, so the first says most.
+    failures = [_step(unit, index, steps, want, int(got["o"][index])) for index in at[:KEPT].tolist()]
+    return Check("compiled loop", "chain", count, len(at), failures)
+
+
+def _step(unit: Any, index: int, steps: Mapping[str, Codes], want: Mapping[str, Codes], got: int) -> Failure:
+    """A chained step as the independent vector that it amounts to: its start value is the state before it."""
+    (codes,) = _rows(index, steps)
+    if not codes["load"]:
+        before = int(want["o"][index - 1]) if index else 0
+        codes["c"] = 0 if codes["clear"] else before
+    codes |= {"load": 1, "clear": 0}
+    found = mismatch(unit, codes, {"o": int(want["o"][index])}, {"o": got})
+    return Failure(found.kind, f"step {index} of the chain; its start value is written as c\n{found.text}")
+
+
+def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mapping[str, Codes]) -> Check:
+    """A cocotb outcome with its failures spelled out."""
+    outputs = Ports.of(unit.outputs)
+    failures = []
+    for row in outcome.failures:
+        index = row["index"]
+        if row["kind"] != "mismatch" or index is None:
+            failures.append(Failure(row["kind"], row["text"]))
+            continue
+        got = dict(zip(outputs.names, outputs.unpack(int(row["got"], 16)), strict=True))
+        if unit.stateful and outcome.test != "plain":
+            failures.append(_step(unit, index, codes, want, got["o"]))
+        else:
+            failures.append(mismatch(unit, *_rows(index, codes, want), got))
+    return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

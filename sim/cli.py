@@ -1,0 +1,236 @@
+"""The command line.
+
+Exit codes: 0 all is well, 1 the thing checked is wrong, 2 the request is wrong, 3 a tool or the machine failed; 130 after
+Ctrl-C. What is heavy is imported where it is used, so that help and refusals come at once.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from .errors import ToolError
+from .request import Request
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_UNIT_OPTIONS = (
+    click.option("--acc", metavar="FMT", help="accumulator format (mac)"),
+    click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); exact by default"),
+    click.option(
+        "--round", "rounding", default="rn", metavar="MODE", help="rn ra rz ru rd ro exact or srN; rn by default"
+    ),
+    click.option("--saturate", is_flag=True, help="overflow gives the largest finite number"),
+    click.option("--pipeline", default=0, metavar="N", type=click.IntRange(0), help="register cuts; 0 by default"),
+    click.option("--b", metavar="FMT", help="format of the second operand; that of the first by default"),
+    click.option("--c", metavar="FMT", help="format of the third operand (fma)"),
+    click.option("--to", metavar="FMT", help="result format"),
+)
+
+
+def unit_options(function: Function) -> Function:
+    """The options that say which unit is meant."""
+    for option in reversed(_UNIT_OPTIONS):
+        function = option(function)
+    return function
+
+
+class Refused(click.ClickException):
+    """A request that cannot be met: one sentence, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        """Print the sentence."""
+        click.echo(f"halfulp: {self.message}", err=True)
+
+
+@contextmanager
+def requests() -> Iterator[None]:
+    """Turn what a unit or a format says of its parameters into a refusal."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise Refused(str(error)) from error
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="halfulp")
+def cli() -> None:
+    """Arithmetic units in RTL, bit-exact against a golden model."""
+
+
+@cli.command()
+@click.argument("unit")
+@click.argument("fmt", default="e5m2")
+@unit_options
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of everything random; 0 by default")
+@click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
+@click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
+@click.option("--wave", is_flag=True, help="leave a waveform with decoded numbers")
+def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any) -> None:
+    """Check UNIT in FMT (e5m2 by default) against the golden model; UNIT `all` checks the catalogue."""
+    from .bench import run
+    from .ports import Ports
+    from .progress import Bar
+    from .report import summary
+    from .request import read_vector
+
+    with requests():
+        if unit == "all" and vector is not None:
+            raise ValueError("--vector goes with one unit, not with all of them")
+        units = [request.build() for request in _requests(unit, fmt, options)]
+        chosen = None if vector is None else read_vector(vector, Ports.of(units[0].inputs))
+    passed = True
+    for built in units:
+        with Bar(built.name) as bar:
+            result = run(built, seed=seed, limit=vectors, vector=chosen, wave=wave, progress=bar)
+        if chosen is not None:
+            result.notes += _told(built, chosen)
+        click.echo(summary(result))
+        passed = passed and result.passed
+    sys.exit(0 if passed else 1)
+
+
+@cli.command()
+@click.argument("unit")
+@click.argument("fmt", default="e5m2")
+@unit_options
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of random words; 0 by default")
+@click.option("--vectors", metavar="N", type=click.IntRange(1), help="sample N vectors instead of taking all")
+@click.option("--restart", is_flag=True, help="start over instead of going on where an earlier run stopped")
+def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, **options: Any) -> None:
+    """Compare UNIT in FMT with the golden model on every input there is."""
+    from .progress import Bar
+    from .report import summary
+    from .sweep import Interrupted, job
+    from .sweep import sweep as run
+
+    with requests():
+        built = Request(unit, fmt, **options).build()
+        job(built, seed=seed, limit=vectors)
+    try:
+        with Bar(built.name) as bar:
+            result = run(built, seed=seed, limit=vectors, restart=restart, progress=bar)
+    except Interrupted as stop:
+        click.echo(f"halfulp: stopped; {stop}", err=True)
+        sys.exit(130)
+    click.echo(summary(result))
+    sys.exit(0 if result.passed else 1)
+
+
+@cli.command()
+@click.argument("unit")
+@click.argument("fmt", default="e5m2")
+@unit_options
+@click.option("-o", "--output", metavar="FILE", help="where to; standard output by default")
+def emit(unit: str, fmt: str, output: str | None, **options: Any) -> None:
+    """Write UNIT in FMT as plain Verilog."""
+    from .paths import write_whole
+
+    with requests():
+        built = Request(unit, fmt, **options).build()
+    from halfulp.units.verilog import emit as text_of
+
+    text = text_of(built)
+    if output is None or output == "-":
+        click.echo(text, nl=False)
+        return
+    path = Path(output)
+    if path.is_dir():
+        raise Refused(f"{output} is a folder; -o takes the name of a file")
+    if not path.parent.is_dir():
+        raise Refused(f"there is no folder {path.parent} to write {path.name} to")
+    write_whole(path, text)
+
+
+@cli.command(name="list")
+@click.argument("what", type=click.Choice(["formats", "units"]))
+def list_(what: str) -> None:
+    """Say which formats or units there are."""
+    if what == "formats":
+        from .listing import formats as lines
+    else:
+        from .listing import units as lines
+    click.echo("\n".join(lines()))
+
+
+@cli.command()
+def bench() -> None:
+    """Measure how fast golden model, compiled loop and cocotb are, against each other in this run."""
+    from .speed import table
+
+    click.echo("\n".join(table()))
+
+
+def _requests(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
+    """One request, or for `all` one for each unit, with those of the options that the unit has."""
+    if unit != "all":
+        return [Request(unit, fmt, **options)]
+    from halfulp.units.catalogue import CATALOGUE
+
+    named = ("acc", "product", "b", "c", "to")
+    return [
+        Request(
+            row.name, fmt, **{key: value for key, value in options.items() if key not in named or key in row.options}
+        )
+        for row in CATALOGUE.values()
+    ]
+
+
+def _told(unit: Any, codes: dict[str, int]) -> list[str]:
+    """The one vector that was asked for, with the result that is expected."""
+    import numpy as np
+
+    from .exact_text import line, shown
+    from .expect import expected
+    from .ports import Ports
+
+    want = expected(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
+    lines = shown(unit, Ports.of(unit.inputs), codes)
+    return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]
+
+
+def _end(signum: int, frame: Any) -> NoReturn:
+    """Treat a request to end like Ctrl-C, so that nothing is left behind."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the program."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        # Not cli(): it would print an empty line of its own on Ctrl-C.
+        with cli.make_context("halfulp", sys.argv[1:]) as context:
+            cli.invoke(context)
+        code = 0
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        code = 2
+    except click.UsageError as error:
+        click.echo(f"halfulp: {error.format_message()}", err=True)
+        code = 2
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except ToolError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        code = 3
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("halfulp: stopped", err=True)
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output, such as head, has seen enough.
+        sys.stderr.close()
+        code = 0
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

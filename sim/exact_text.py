@@ -1,0 +1,105 @@
+"""One vector in full, for people: codes, bits, numbers, and the exact result that had to be rounded."""
+
+from fractions import Fraction
+from typing import Any
+
+from halfulp.hdl.formats import Float, Format
+
+from .ports import STATE, Port, Ports
+
+Number = Fraction | float
+
+
+def bits(port: Port, code: int) -> str:
+    """Binary code, in the fields of its format."""
+    text = f"{code:0{port.width}b}"
+    if port.fmt is None:
+        return text
+    parts = []
+    for width in reversed(port.fmt.fields().values()):
+        if width:
+            parts.append(text[:width])
+            text = text[width:]
+    return "_".join(parts)
+
+
+def line(port: Port, code: int, what: str = "") -> str:
+    """Name, code and number of one port."""
+    digits = -(-port.width // 4)
+    number = port.fmt.text(code) if port.fmt is not None else str(code)
+    return f"{what:9}{port.name:14} 0x{code:0{digits}x}  {bits(port, code)}  {number}"
+
+
+def number(value: Number) -> str:
+    """An exact number: its decimal value, and as odd integer times power of two."""
+    if isinstance(value, float):
+        return str(value)
+    if value == 0:
+        return "0"
+    shift = 0
+    numerator, denominator = value.numerator, value.denominator
+    while numerator % 2 == 0:
+        numerator //= 2
+        shift += 1
+    shift -= denominator.bit_length() - 1
+    approximate = f"{float(value):.17g}" if Fraction(1, 2**1000) < abs(value) < 2**1000 else "beyond double precision"
+    return f"{approximate} = {numerator} * 2^{shift}"
+
+
+def exact_result(unit: Any, codes: dict[str, int]) -> str:
+    """The real number that a unit had to round, and how it comes about."""
+    formats: dict[str, Format] = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
+    values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
+    if "less" in unit.outputs:
+        return ""
+    if len(values) == 1:
+        return number(values["a"])
+    if "subtract" in codes:
+        sign, second = (" - ", _minus(values["b"])) if codes["subtract"] else (" + ", values["b"])
+        return f"a{sign}b = {number(_add(values['a'], second))}"
+    product = _times(values["a"], values["b"])
+    if "c" not in values:
+        return f"a * b = {number(product)}"
+    via = unit.parameters.get("product")
+    text = "a * b"
+    if isinstance(via, Float):
+        rounding = unit.parameters["product_rounding"]
+        negative = formats["a"].negative(codes["a"]) != formats["b"].negative(codes["b"])
+        word, saturate = codes.get("random_product", 0), unit.parameters["saturate"]
+        if isinstance(product, Fraction):
+            code = via.encode_magnitude(abs(product), negative, rounding, word, saturate)
+        else:
+            code = via.encode(product)
+        text, product = f"(a * b = {number(product)}, rounded to {via.text(code)})", via.decode(code)
+    return f"{text} + c = {number(_add(product, values['c']))}"
+
+
+def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
+    """Lines about the inputs of one vector and its exact result; the controls of a loaded step go without saying."""
+    lines = [line(port, codes[port.name]) for port in inputs if port.name not in STATE]
+    if exact := exact_result(unit, codes):
+        lines.append(f"{'':9}exact          {exact}")
+    return lines
+
+
+def _minus(value: Number) -> Number:
+    return -value
+
+
+def _times(x: Number, y: Number) -> Number:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x * y
+    # A finite factor counts by its sign alone, so a very large one must not become an infinite float.
+    return _float(x) * _float(y)
+
+
+def _add(x: Number, y: Number) -> Number:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x + y
+    return (0.0 if isinstance(x, Fraction) else x) + (0.0 if isinstance(y, Fraction) else y)
+
+
+def _float(value: Number) -> float:
+    if isinstance(value, float):
+        return value
+    return float((value > 0) - (value < 0))

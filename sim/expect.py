@@ -1,0 +1,71 @@
+"""What a unit should answer: the golden model, called with the unit's own parameters."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from .loop import Codes
+from .ports import RANDOM, STATE
+
+CHUNK = 1 << 17
+"""Vectors of one call of the golden model; more only leave the processor's caches."""
+
+
+@functools.cache
+def _golden() -> tuple[Any, Any]:
+    import torch
+
+    from halfulp import golden  # type: ignore[attr-defined]
+
+    return torch, golden
+
+
+def row_of(unit: Any) -> Any:
+    """Catalogue row of a unit, which a class derived from the row's also has."""
+    from halfulp.units.catalogue import CATALOGUE
+
+    for row in CATALOGUE.values():
+        if isinstance(unit, row.unit):
+            return row
+    raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so nothing says what it should compute")
+
+
+def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> dict[str, Codes]:
+    """Results of a unit on vectors.
+
+    Parameters
+    ----------
+    unit : Unit
+    codes : dict
+        For each input an array of codes, all of one length or of length 1.
+    chained : bool
+        Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state along.
+
+    Returns
+    -------
+    dict
+        For each output an array of codes.
+    """
+    torch, golden = _golden()
+    name = row_of(unit).golden + ("_sequence" if chained else "")
+    skipped = RANDOM if chained else (*RANDOM, *STATE)
+    operands = [_tensor(torch, codes[port]) for port in unit.inputs if port not in skipped]
+    words = {port: _tensor(torch, codes[port]) for port in RANDOM if port in unit.inputs}
+    results = getattr(golden, name)(*operands, **words, **unit.parameters)
+    fields = results if isinstance(results, tuple) else (results,)
+    length = max(len(column) for column in codes.values())
+    return {
+        port: np.ascontiguousarray(np.broadcast_to(field.to(torch.int64).numpy(), length)).view(np.uint64)
+        for port, field in zip(unit.outputs, fields, strict=True)
+    }
+
+
+def _tensor(torch: Any, codes: Codes) -> Any:
+    # A copy where numpy says read-only, for torch cannot promise to leave it so.
+    return torch.from_numpy((codes if codes.flags.writeable else codes.copy()).view(np.int64))
+
+
+def one_thread() -> None:
+    """Keep torch to the calling thread's processor: the sweep brings a thread for each."""
+    _golden()[0].set_num_threads(1)

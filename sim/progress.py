@@ -1,0 +1,69 @@
+"""How far a run is, on a terminal."""
+
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """Told what is going on; this one keeps it to itself."""
+
+    def phase(self, text: str) -> None:
+        """Something of unknown length began."""
+
+    def total(self, text: str, count: int, done: int = 0) -> None:
+        """Something of ``count`` vectors began, ``done`` of them earlier."""
+
+    def advance(self, count: int) -> None:
+        """So many more vectors are through."""
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The run ended, one way or the other."""
+
+
+silent = Progress()
+
+
+class Bar(Progress):
+    """A progress bar on standard error, which goes when the run ends. Without a terminal there is none."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Rich
+
+        self._console = Console(stderr=True)
+        self._rich: Any = Rich(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._title = title
+        self._task = self._rich.add_task(title, total=None)
+
+    def __enter__(self) -> "Bar":
+        self._rich.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rich.stop()
+
+    def phase(self, text: str) -> None:
+        self._rich.update(self._task, description=f"{self._title}: {text}")
+
+    def total(self, text: str, count: int, done: int = 0) -> None:
+        self._rich.update(self._task, description=f"{self._title}: {text}", total=count, completed=done)
+
+    def advance(self, count: int) -> None:
+        self._rich.update(self._task, advance=count)

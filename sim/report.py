@@ -1,0 +1,215 @@
+"""What a run found, as text for people and as JUnit XML for machines."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from .exact_text import line, shown
+from .paths import write_whole
+from .ports import STATE, Ports
+from .request import request_of, write_vector
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing that went wrong.
+
+    Attributes
+    ----------
+    kind : str
+        ``mismatch`` for a wrong result; ``latency``, ``stall``, ``bubble``, ``withdrawn``, ``payload`` or ``count`` for
+        a wrong behaviour.
+    text : str
+        What happened, in full.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One part of a run.
+
+    Attributes
+    ----------
+    tool : str
+        ``cocotb`` or ``compiled loop``.
+    name : str
+        ``plain``, ``chain`` or ``stream``.
+    checked, failed : int
+        Results compared, and failures.
+    failures : list of Failure
+        The first of them.
+    """
+
+    tool: str
+    name: str
+    checked: int
+    failed: int
+    failures: list[Failure]
+
+
+@dataclass
+class Result:
+    """What a run of the bench found.
+
+    Attributes
+    ----------
+    title : str
+        Name of the unit.
+    what : str
+        Its formats and rounding, in words.
+    vectors : str
+        How the vectors were chosen.
+    checks : list of Check
+    seconds : float
+    wave : Path, optional
+        The waveform, if one was asked for.
+    notes : list of str
+        Further lines for the reader.
+    """
+
+    title: str
+    what: str
+    vectors: str
+    checks: list[Check] = field(default_factory=list)
+    seconds: float = 0.0
+    wave: Path | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def checked(self) -> int:
+        """Results compared in all."""
+        return sum(check.checked for check in self.checks)
+
+    @property
+    def failed(self) -> int:
+        """Failures in all."""
+        return sum(check.failed for check in self.checks)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every part compared something and nothing failed."""
+        return bool(self.checks) and all(check.checked > 0 and check.failed == 0 for check in self.checks)
+
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds of failure that occurred among those kept."""
+        return {failure.kind for check in self.checks for failure in check.failures}
+
+
+_DOING = {
+    ("cocotb", "plain"): "with stalls",
+    ("cocotb", "chain"): "chained, with stalls",
+    ("cocotb", "stream"): "through the stream wrapper, with back-pressure",
+    ("compiled loop", "plain"): "one a cycle",
+    ("compiled loop", "chain"): "chained",
+    ("sweep", "plain"): "one a cycle",
+}
+
+
+def summary(result: Result, most: int = 3) -> str:
+    """A short text about a run: what was checked by what, and the first failures in full."""
+    lines = [result.title, f"  {result.what}", f"  vectors     {result.vectors}"]
+    for check in result.checks:
+        doing = _DOING[check.tool, check.name]
+        if check.tool == "cocotb" and check.name == "plain" and "combinational" in result.what:
+            doing = "combinational"
+        wrong = f", {check.failed:,} wrong" if check.failed else ""
+        lines.append(f"  {check.tool:14}{check.checked:>13,}  {doing}{wrong}")
+    lines += [f"  {note}" for note in result.notes]
+    lines.append(f"  mismatches  {result.failed:,}")
+    lines.append(f"  seconds     {result.seconds:.1f}")
+    if result.wave is not None:
+        lines.append(f"  waveform    {result.wave}")
+    lines.append("PASS" if result.passed else "FAIL")
+    told = 0
+    for check in result.checks:
+        # Protocol failures say more than the mismatches that they cause, and come first.
+        for failure in sorted(check.failures, key=lambda failure: failure.kind == "mismatch")[:most]:
+            told += 1
+            lines += [
+                "",
+                f"{check.tool}, {check.name}: {failure.kind}",
+                *(f"  {row}" for row in failure.text.split("\n")),
+            ]
+    if result.failed > told > 0:
+        lines += ["", f"and {result.failed - told:,} more"]
+    return "\n".join(lines)
+
+
+def describe(unit: Any) -> str:
+    """Formats, rounding and latency of a unit."""
+    given = unit.parameters
+    operands = ", ".join(f"{name} {shape}" for name, shape in _format_ports(unit.inputs))
+    results = ", ".join(f"{name} {shape}" for name, shape in _format_ports(unit.outputs))
+    product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
+    saturate = ", saturating" if given["saturate"] else ""
+    clock = f"latency {unit.latency}" if unit.latency else "combinational"
+    return f"{operands}{product} -> {results}, rounding {given['rounding']}{saturate}, {clock}"
+
+
+def _format_ports(shapes: Any) -> list[tuple[str, Any]]:
+    """Format-shaped ports."""
+    return [(port.name, port.fmt) for port in Ports.of(shapes) if port.fmt is not None]
+
+
+def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
+    """A wrong result in full, with the command that runs its vector again."""
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    lines = shown(unit, inputs, codes)
+    for port in outputs:
+        if expected[port.name] != got[port.name]:
+            lines.append(line(port, expected[port.name], "expected"))
+            lines.append(line(port, got[port.name], "got"))
+    if verdict := second_opinion(unit, codes, expected):
+        lines.append(verdict)
+    command = request_of(unit).command("sim", "--vector", write_vector(codes, inputs))
+    return Failure("mismatch", "\n".join([*lines, f"again: {command}"]))
+
+
+def second_opinion(unit: Any, codes: dict[str, int], expected: dict[str, int]) -> str:
+    """What the exact model says of an expected result, so that a wrong golden model does not pass for a wrong unit."""
+    from halfulp.golden import exact
+
+    from .expect import row_of
+
+    operands = [codes[name] for name in unit.inputs if name not in (*STATE, "random", "random_product")]
+    words = {name: codes[name] for name in ("random", "random_product") if name in codes}
+    answer = getattr(exact, row_of(unit).golden)(*operands, **words, **unit.parameters)
+    fields = answer if isinstance(answer, tuple) else (answer,)
+    if all(int(value) == expected[name] for name, value in zip(unit.outputs, fields, strict=True)):
+        return ""
+    return f"the golden model is wrong here: exact arithmetic gives {', '.join(hex(int(value)) for value in fields)}"
+
+
+def junit(result: Result) -> str:
+    """JUnit XML of a run."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name=result.title,
+        tests=str(len(result.checks)),
+        failures=str(sum(check.failed > 0 or check.checked == 0 for check in result.checks)),
+        time=f"{result.seconds:.3f}",
+    )
+    for check in result.checks:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=f"halfulp.{result.title}", name=f"{check.tool} {check.name}"
+        )
+        properties = ElementTree.SubElement(case, "properties")
+        ElementTree.SubElement(properties, "property", name="vectors", value=str(check.checked))
+        if check.failed or not check.checked:
+            message = f"{check.failed} of {check.checked} wrong" if check.checked else "nothing was checked"
+            node = ElementTree.SubElement(case, "failure", message=message)
+            node.text = "\n\n".join(failure.text for failure in check.failures)
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def write_junit(result: Result, path: Path) -> None:
+    """Leave the XML where continuous integration finds it."""
+    write_whole(path, junit(result), "the test results")

@@ -1,0 +1,131 @@
+"""What a user asks for: a unit of the catalogue, by the words of the command line."""
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .ports import STATE, Ports
+
+
+@dataclass(frozen=True)
+class Request:
+    """A unit by name, formats and options, all as text.
+
+    Parameters
+    ----------
+    unit, fmt : str
+        Name of the unit and operand format.
+    acc, product, b, c, to : str, optional
+        Further formats, where the unit has them.
+    rounding : str
+    saturate : bool
+    pipeline : int
+    """
+
+    unit: str
+    fmt: str
+    acc: str | None = None
+    product: str | None = None
+    b: str | None = None
+    c: str | None = None
+    to: str | None = None
+    rounding: str = "rn"
+    saturate: bool = False
+    pipeline: int = 0
+
+    def build(self) -> Any:
+        """The unit.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no such unit; one sentence says why.
+        """
+        from halfulp.units.catalogue import build
+
+        return build(
+            self.unit,
+            self.fmt,
+            acc=self.acc,
+            product=self.product,
+            b=self.b,
+            c=self.c,
+            to=self.to,
+            rounding=self.rounding,
+            saturate=self.saturate,
+            pipeline=self.pipeline,
+        )
+
+    def command(self, verb: str, *more: str) -> str:
+        """Command line that asks for the same."""
+        words = ["halfulp", verb, self.unit, self.fmt]
+        for option in ("acc", "product", "b", "c", "to"):
+            if (value := getattr(self, option)) is not None:
+                words += [f"--{option}", value]
+        if self.rounding != "rn":
+            words += ["--round", self.rounding]
+        if self.saturate:
+            words += ["--saturate"]
+        if self.pipeline:
+            words += ["--pipeline", str(self.pipeline)]
+        return shlex.join([*words, *more])
+
+
+def request_of(unit: Any) -> Request:
+    """Shortest request that a unit of the catalogue would come from."""
+    from .expect import row_of
+
+    given = unit.parameters
+    row = row_of(unit)
+    texts = {
+        option: str(given[key]) for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o")) if key in given
+    }
+    if given.get("product") is not None:
+        texts["product"] = f"{given['product']}.{given['product_rounding']}"
+    request = Request(
+        unit=row.name,
+        fmt=str(given["a"]),
+        rounding=str(given["rounding"]),
+        saturate=given["saturate"],
+        pipeline=unit.pipeline,
+        **{option: text for option, text in texts.items() if option in row.options},
+    )
+    for option in row.options:
+        shorter = replace(request, **{option: None})
+        try:
+            same = shorter.build().parameters == given
+        except ValueError:
+            same = False
+        request = shorter if same else request
+    return request
+
+
+def read_vector(text: str, inputs: Ports) -> dict[str, int]:
+    """Codes of one vector, written as ``0x3c,0x40,0x001`` in the order of the unit's inputs.
+
+    Raises
+    ------
+    ValueError
+        If there are too many or too few codes, or one is no number or does not fit its port.
+    """
+    taken = [port for port in inputs if port.name not in STATE]
+    words = text.split(",")
+    if len(words) != len(taken):
+        names = ", ".join(port.name for port in taken)
+        raise ValueError(f"a vector of this unit has {len(taken)} codes ({names}), not {len(words)}")
+    codes = {port.name: int(port.name == "load") for port in inputs}
+    for port, word in zip(taken, words, strict=True):
+        try:
+            code = int(word, 0)
+        except ValueError:
+            raise ValueError(f"{word!r} is no code for {port.name}; codes are written like 0x3c") from None
+        if not 0 <= code < 1 << port.width:
+            raise ValueError(f"code {word} does not fit the {port.width} bits of {port.name}")
+        codes[port.name] = code
+    return codes
+
+
+def write_vector(codes: dict[str, int], inputs: Ports) -> str:
+    """Text that `read_vector` reads."""
+    taken = [port for port in inputs if port.name not in STATE]
+    return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in taken)

@@ -1,0 +1,85 @@
+"""How fast the parts are, each against a baseline of the same run, so that the numbers mean something on any machine."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .bench import result_formats
+from .build import design, models
+from .expect import CHUNK, expected, row_of
+from .loop import Codes, Loop
+from .ports import STATE, Ports
+from .request import Request
+from .simulate import Interface, Simulation
+from .vectors import make
+
+ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
+"""What is measured."""
+
+CYCLES = 20_000
+"""Vectors that cocotb is timed on."""
+
+
+def table() -> list[str]:
+    """Lines of the table."""
+    lines = [
+        f"{'unit':34}{'exact':>10}{'golden':>10}{'ratio':>8}   {'cocotb':>12}{'loop':>14}{'ratio':>8}",
+        f"{'':34}{'ns/vector':>10}{'ns/vector':>10}{'':8}   {'vectors/s':>12}{'vectors/s':>14}",
+    ]
+    for name, fmt in ROWS:
+        unit = Request(name, fmt).build()
+        exact, golden = _models(unit)
+        slow, fast = _simulators(unit)
+        lines.append(
+            f"{unit.name:34}{exact * 1e9:10,.0f}{golden * 1e9:10,.1f}{exact / golden:7,.0f}x"
+            f"   {slow:12,.0f}{fast:14,.0f}{fast / slow:7,.0f}x"
+        )
+    return lines
+
+
+def _models(unit: Any) -> tuple[float, float]:
+    """Seconds for one vector, of the exact model and of the golden one."""
+    from halfulp.golden import exact
+
+    vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
+    operands = [vectors.codes[port][:500].tolist() for port in unit.inputs if port not in STATE]
+    function: Callable[..., Any] = getattr(exact, row_of(unit).golden)
+    began = time.perf_counter()
+    for row in zip(*operands, strict=True):
+        function(*row, **unit.parameters)
+    slow = (time.perf_counter() - began) / len(operands[0])
+    return slow, _best(lambda: expected(unit, vectors.codes)) / vectors.count
+
+
+def _simulators(unit: Any) -> tuple[float, float]:
+    """Vectors in a second, of cocotb and of the compiled loop."""
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    vectors = make(inputs, result_formats(unit), seed=0, limit=CHUNK)
+    built = models(design(unit), ("loop", "cocotb"))
+    with Loop(built["loop"], inputs, outputs, unit.latency) as loop:
+        fast = vectors.count / _best(lambda: loop.run(vectors.codes, vectors.count))
+    return _cocotb(unit, built["cocotb"], {name: codes[:CYCLES] for name, codes in vectors.codes.items()}), fast
+
+
+def _cocotb(unit: Any, model: Path, codes: dict[str, Codes]) -> float:
+    """Vectors in a second once the simulator runs: its start is left out."""
+    told: list[tuple[float, int]] = []
+    interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency, bubbles=unit.stateful)
+    with tempfile.TemporaryDirectory() as folder:
+        tests = {"plain": (codes, expected(unit, codes))}
+        with Simulation(model, interface, tests, Path(folder), seed=0) as simulation:
+            simulation.finish(lambda count: told.append((time.perf_counter(), count)))
+    return sum(count for _, count in told[1:]) / (told[-1][0] - told[0][0])
+
+
+def _best(function: Callable[[], Any]) -> float:
+    """Seconds of the fastest of some calls, after one that warms up."""
+    function()
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - began)
+    return min(times)

@@ -1,0 +1,284 @@
+"""Every input of a unit through the compiled loop, on all processors, resumable."""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .bench import KEPT, compare, result_formats
+from .build import Design, design, models
+from .expect import expected, one_thread
+from .loop import Codes, Loop
+from .paths import build_root, write_whole
+from .ports import Ports
+from .processes import processors
+from .progress import Progress, silent
+from .report import Check, Failure, Result, describe, write_junit
+from .space import Space
+from .toolchain import digest
+from .vectors import random_words, sampled
+
+CHUNK_BITS = 17
+"""A chunk has 2^17 vectors: large enough to forget the overhead, small enough for the processors' caches."""
+
+MOST_BITS = 40
+"""Spaces larger than 2^40 are not swept: that takes days."""
+
+SAVE_SECONDS = 2.0
+"""How often the state is written while the sweep runs."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A sweep that was stopped and saved."""
+
+
+@dataclass
+class State:
+    """How far a sweep is.
+
+    Attributes
+    ----------
+    chunks : int
+        Number of chunks in all.
+    done : list of [first, end]
+        Finished chunks, as sorted ranges.
+    failed : int
+        Mismatches in them.
+    failures : list of str
+        The first ones in full.
+    seconds : float
+        Time spent, over all runs.
+    """
+
+    chunks: int
+    done: list[list[int]] = field(default_factory=list)
+    failed: int = 0
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def count(self) -> int:
+        """Number of finished chunks."""
+        return sum(end - first for first, end in self.done)
+
+    def waiting(self) -> list[int]:
+        """Chunks that are not finished."""
+        finished = {chunk for first, end in self.done for chunk in range(first, end)}
+        return [chunk for chunk in range(self.chunks) if chunk not in finished]
+
+    def finish(self, chunk: int) -> None:
+        """Note a finished chunk, joining the ranges that it touches."""
+        for row in self.done:
+            if row[1] == chunk:
+                row[1] += 1
+                break
+            if row[0] == chunk + 1:
+                row[0] -= 1
+                break
+        else:
+            self.done.append([chunk, chunk + 1])
+        self.done.sort()
+        joined: list[list[int]] = []
+        for row in self.done:
+            if joined and joined[-1][1] == row[0]:
+                joined[-1][1] = row[1]
+            else:
+                joined.append(row)
+        self.done = joined
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a sweep runs: vectors by the number of their chunk."""
+
+    unit: Any
+    space: Space
+    count: int
+    seed: int
+    everything: bool
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return -(-self.count >> CHUNK_BITS)
+
+    def size(self, chunk: int) -> int:
+        """Vectors in a chunk."""
+        return min(1 << CHUNK_BITS, self.count - (chunk << CHUNK_BITS))
+
+    def codes(self, chunk: int) -> dict[str, Codes]:
+        """Vectors of a chunk. Its random words depend on the seed and on its number alone, so a resumed sweep is the same."""
+        inputs = Ports.of(self.unit.inputs)
+        rng = np.random.default_rng([self.seed, chunk])
+        if not self.everything:
+            return sampled(inputs, result_formats(self.unit), self.size(chunk), rng)
+        codes = self.space.codes(chunk << CHUNK_BITS, self.size(chunk))
+        return codes | random_words(inputs, self.size(chunk), rng)
+
+
+def job(unit: Any, *, seed: int, limit: int | None = None) -> Job:
+    """The work of a sweep.
+
+    Raises
+    ------
+    ValueError
+        If the unit has more than 2^40 inputs and no limit is given.
+    """
+    space = Space.of(Ports.of(unit.inputs))
+    if limit is None and space.bits > MOST_BITS:
+        raise ValueError(
+            f"{unit.name} has 2^{space.bits} inputs, and a sweep takes at most 2^{MOST_BITS}; "
+            "--vectors N takes N of them"
+        )
+    everything = limit is None or limit >= 1 << space.bits
+    return Job(unit, space, 1 << space.bits if everything else int(limit or 0), seed, everything)
+
+
+def sweep(
+    unit: Any,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    restart: bool = False,
+    progress: Progress = silent,
+    threads: int | None = None,
+) -> Result:
+    """Compare a unit with the golden model on every input there is.
+
+    Parameters
+    ----------
+    unit : Unit
+    seed : int
+        Of random words, and of the vectors where a limit leaves a choice.
+    limit : int, optional
+        Most vectors.
+    restart : bool
+        Forget an earlier, unfinished sweep of the same.
+    progress : Progress
+    threads : int, optional
+        By default one for each processor.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C, after what is done was saved.
+    ToolError
+        If a tool or the machine fails.
+    ValueError
+        As `job` does.
+    """
+    work = job(unit, seed=seed, limit=limit)
+    progress.phase("building")
+    made = design(unit)
+    library = models(made, ("loop",))["loop"]
+    path = _state_path(made, work)
+    state = State(work.chunks) if restart else _load(path, work.chunks)
+    resumed = state.count()
+    began, before = time.monotonic(), state.seconds
+    progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
+    # The first call imports torch and compiles what it wants to; the workers then find it done.
+    expected(unit, {name: column[:1] for name, column in work.codes(0).items()})
+
+    def save() -> None:
+        state.seconds = before + time.monotonic() - began
+        write_whole(path, json.dumps(asdict(state)), "the state of the sweep")
+
+    try:
+        _work(work, state, library, threads or processors(), save, progress)
+    except KeyboardInterrupt:
+        save()
+        done = state.count() / max(state.chunks, 1)
+        raise Interrupted(f"{done:.0%} is done and saved; the same command goes on from there") from None
+    save()
+    if state.count() == state.chunks:
+        path.unlink(missing_ok=True)
+    return _result(work, state, resumed, path)
+
+
+def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[], None], progress: Progress) -> None:
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for chunk in state.waiting():
+        todo.put(chunk)
+    lock, halt = threading.Lock(), threading.Event()
+    errors: list[BaseException] = []
+    unit = work.unit
+
+    def worker() -> None:
+        try:
+            one_thread()
+            with Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
+                while not halt.is_set():
+                    try:
+                        chunk = todo.get_nowait()
+                    except queue.Empty:
+                        return
+                    failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), KEPT - len(state.failures))
+                    with lock:
+                        state.finish(chunk)
+                        state.failed += failed
+                        state.failures = [*state.failures, *(failure.text for failure in found)][:KEPT]
+                    progress.advance(work.size(chunk))
+                    if state.failed >= 1000 * KEPT:
+                        return
+        except BaseException as error:
+            errors.append(error)
+            halt.set()
+
+    pool = [threading.Thread(target=worker, daemon=True) for _ in range(threads)]
+    for thread in pool:
+        thread.start()
+    saved = time.monotonic()
+    try:
+        while any(thread.is_alive() for thread in pool):
+            for thread in pool:
+                thread.join(0.05)
+            if time.monotonic() - saved > SAVE_SECONDS:
+                with lock:
+                    save()
+                saved = time.monotonic()
+    finally:
+        halt.set()
+        for thread in pool:
+            thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _state_path(made: Design, work: Job) -> Path:
+    key = digest(made.key, work.unit.parameters, work.seed, work.count, CHUNK_BITS)
+    return build_root() / "sweeps" / f"{work.unit.name}-{key}.json"
+
+
+def _load(path: Path, chunks: int) -> State:
+    try:
+        state = State(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return State(chunks)
+    # A sweep that found mismatches starts over: its vectors are worth seeing again.
+    return state if state.chunks == chunks and not state.failed else State(chunks)
+
+
+def _result(work: Job, state: State, resumed: int, path: Path) -> Result:
+    words = ", random words sampled" if work.space.random else ""
+    what = f"every one of the 2^{work.space.bits} inputs{words}" if work.everything else "sampled, directed and random"
+    result = Result(work.unit.name, describe(work.unit), what)
+    checked = min(state.count() << CHUNK_BITS, work.count)
+    failures = [Failure("mismatch", text) for text in state.failures]
+    result.checks.append(Check("sweep", "plain", checked, state.failed, failures))
+    if resumed:
+        result.notes.append(f"resumed at {min(resumed << CHUNK_BITS, work.count):,}")
+    if state.count() < state.chunks:
+        result.notes.append("stopped early: there are mismatches enough")
+        path.unlink(missing_ok=True)
+    result.seconds = state.seconds
+    write_junit(result, build_root() / "results" / work.unit.name / "sweep.xml")
+    return result
