@@ -1,0 +1,191 @@
+"""The operations on single codes, through exact fractions: slow, and plainly what the rounding contract says.
+
+The tensor functions of this package are judged by these, and these by outside oracles. Signatures are the same, with
+Python ints for tensors.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from halfulp.hdl.formats import EXACT, RD, RN, Float, Format, Rounding
+
+
+@dataclass(frozen=True)
+class Number:
+    """An exact result: a finite magnitude, or inf or nan as a float, with a sign that zeros have too."""
+
+    magnitude: Fraction | float
+    negative: bool
+
+    @property
+    def value(self) -> Fraction | float:
+        """The number with its sign."""
+        return -self.magnitude if self.negative else self.magnitude
+
+    @property
+    def is_nan(self) -> bool:
+        """Whether it is not a number."""
+        return isinstance(self.magnitude, float) and math.isnan(self.magnitude)
+
+    @property
+    def is_inf(self) -> bool:
+        """Whether it is infinite."""
+        return isinstance(self.magnitude, float) and math.isinf(self.magnitude)
+
+
+NAN = Number(math.nan, False)
+
+
+def _decode(code: int, fmt: Format) -> Number:
+    value = fmt.decode(code)
+    negative = fmt.negative(code)
+    return Number(-value if value < 0 else value, negative)
+
+
+def _encode(number: Number, o: Format, rounding: Rounding, random: int, saturate: bool) -> int:
+    assert isinstance(o, Float)
+    if number.is_nan:
+        return o.nan_code
+    if number.is_inf:
+        return o.infinity(number.negative)
+    assert isinstance(number.magnitude, Fraction)
+    return o.encode_magnitude(number.magnitude, number.negative, rounding, random, saturate)
+
+
+def _product(x: Number, y: Number) -> Number:
+    if x.is_nan or y.is_nan:
+        return NAN
+    negative = x.negative != y.negative
+    if x.is_inf or y.is_inf:
+        return NAN if x.magnitude == 0 or y.magnitude == 0 else Number(math.inf, negative)
+    return Number(x.magnitude * y.magnitude, negative)
+
+
+def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
+    if x.is_nan or y.is_nan or (x.is_inf and y.is_inf and x.negative != y.negative):
+        return NAN
+    if x.is_inf or y.is_inf:
+        return x if x.is_inf else y
+    value = x.value + y.value
+    if value == 0:
+        # Zeros of one sign keep it; what cancels is +0, and -0 when rounding down.
+        return Number(Fraction(0), x.negative if x.negative == y.negative else rounding == RD)
+    return Number(abs(value), value < 0)
+
+
+def mul(
+    x: int,
+    y: int,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+) -> int:
+    """Code of x * y in ``o``."""
+    return _encode(_product(_decode(x, a), _decode(y, b)), o, rounding, random, saturate)
+
+
+def add(
+    x: int,
+    y: int,
+    subtract: int = 0,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+) -> int:
+    """Code of x + y, or of x - y, in ``o``."""
+    second = _decode(y, b)
+    second = Number(second.magnitude, second.negative != bool(subtract))
+    return _encode(_sum(_decode(x, a), second, rounding), o, rounding, random, saturate)
+
+
+def fma(
+    x: int,
+    y: int,
+    z: int,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    c: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+) -> int:
+    """Code of x * y + z in ``o``, rounded once."""
+    product = _product(_decode(x, a), _decode(y, b))
+    return _encode(_sum(product, _decode(z, c), rounding), o, rounding, random, saturate)
+
+
+def mac(
+    x: int,
+    y: int,
+    start: int,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    acc: Format,
+    product: Format | None = None,
+    product_rounding: Rounding = EXACT,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+    random_product: int = 0,
+) -> int:
+    """Code of start + x * y in ``acc``, the product rounded to ``product`` first if there is one."""
+    term = _product(_decode(x, a), _decode(y, b))
+    if product is not None:
+        term = _decode(_encode(term, product, product_rounding, random_product, saturate), product)
+    return _encode(_sum(term, _decode(start, acc), rounding), acc, rounding, random, saturate)
+
+
+def convert(
+    x: int, /, *, a: Format, o: Format, rounding: Rounding = RN, saturate: bool = False, random: int = 0
+) -> int:
+    """Code of x in ``o``."""
+    return _encode(_decode(x, a), o, rounding, random, saturate)
+
+
+class Comparison(NamedTuple):
+    """What `compare` finds: three truth values, 0 or 1, and two codes."""
+
+    less: Any
+    equal: Any
+    unordered: Any
+    minimum: Any
+    maximum: Any
+
+
+def compare(
+    x: int,
+    y: int,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+) -> Comparison:
+    """Order of x and y; minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6)."""
+    first, second = _decode(x, a), _decode(y, b)
+    if first.is_nan or second.is_nan:
+        nan = _encode(NAN, o, rounding, random, saturate)
+        return Comparison(0, 0, 1, nan, nan)
+    less, equal = first.value < second.value, first.value == second.value
+    ordered = (first, second) if less or (equal and first.negative) else (second, first)
+    return Comparison(int(less), int(equal), 0, *(_encode(n, o, rounding, random, saturate) for n in ordered))
