@@ -250,5 +250,6 @@ def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mappin
         if unit.stateful and outcome.test != "plain":
             failures.append(_step(unit, index, codes, want, got["o"]))
         else:
-            failures.append(mismatch(unit, *_rows(index, codes, want), got))
+            row_codes, row_want = _rows(index, codes, want)
+            failures.append(mismatch(unit, row_codes, row_want, got))
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

@@ -100,7 +100,8 @@ def _room(name: str) -> Path:
     import importlib.util
 
     spec = importlib.util.find_spec(f"halfulp.{name}")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     return Path(spec.origin).resolve().parent
 
 

@@ -1,7 +1,7 @@
 """The command line.
 
-Exit codes: 0 all is well, 1 the thing checked is wrong, 2 the request is wrong, 3 a tool or the machine failed; 130 after
-Ctrl-C. What is heavy is imported where it is used, so that help and refusals come at once.
+Exit codes: 0 all is well, 1 the thing checked is wrong, 2 the request is wrong, 3 a tool or the machine failed; 130
+after Ctrl-C. What is heavy is imported where it is used, so that help and refusals come at once.
 """
 
 import signal

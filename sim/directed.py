@@ -1,11 +1,11 @@
-"""Vectors in which operands interact: aligned, cancelling, exactly between two results, or a sticky bit away from it."""
+"""Vectors in which operands interact: aligned, cancelling, halfway between two results, or a sticky bit beside it."""
 
 import random
 from collections.abc import Callable
 
 import numpy as np
 
-from halfulp.hdl.formats import Float
+from halfulp.hdl.formats import RZ, Float
 
 from . import aim
 from .fields import Codes, Ints, compose, exponents, landmarks, neighbour, patterns
@@ -291,4 +291,4 @@ def _minus_product(a: Float, b: Float, c: Float, x: int, y: int) -> int:
     first, second = a.decode(x), b.decode(y)
     if isinstance(first, float) or isinstance(second, float):
         return 0
-    return c.encode(-first * second, aim.RZ, saturate=True)
+    return c.encode(-first * second, RZ, saturate=True)

@@ -16,7 +16,7 @@ CHUNK = 1 << 17
 def _golden() -> tuple[Any, Any]:
     import torch
 
-    from halfulp import golden  # type: ignore[attr-defined]
+    from halfulp import golden
 
     return torch, golden
 

@@ -153,7 +153,7 @@ async def settle(dut: Any, job: Job) -> None:
 
 
 async def feed(dut: Any, job: Job, test: str) -> None:
-    """Registered: every result appears exactly ``latency`` enabled edges after its operands, and not a stalled one moves.
+    """Registered: every result appears exactly ``latency`` enabled edges after its operands, and none moves in a stall.
 
     The first quarter runs without stalls, so that a failure that only stalls provoke is told apart. While the unit is
     stalled, or its operands are marked invalid, its inputs carry noise.
@@ -195,7 +195,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
         operand.value = noise.getrandbits(width)
         if stepped:
             # A bubble leaves the state, and so the result, as the step before it did; nothing is known of noise.
-            entered.append(Entry(entered[-1].index if bubble and entered else None, fresh=False))
+            entered.append(Entry(entered[-1].vector if bubble and entered else None, fresh=False))
             flushed += index == count
     diagnose(outcome, entered, seen, expected, job.latency, failed_unstalled)
     outcome.finish()
@@ -204,7 +204,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
 class Entry(NamedTuple):
     """What an enabled clock edge took in: the vector whose result is due for it, and whether it was that vector."""
 
-    index: int | None
+    vector: int | None
     fresh: bool
 
 
@@ -227,7 +227,7 @@ def diagnose(
     """Name the cause of mismatches that are not arithmetic: another latency, or a register that does not stall."""
     if not outcome.failed:
         return
-    fresh = [(edge, entry.index) for edge, entry in enumerate(entered) if entry.fresh and entry.index is not None]
+    fresh = [(edge, entry.vector) for edge, entry in enumerate(entered) if entry.fresh and entry.vector is not None]
     for other in range(max(latency - 4, 1), latency + 5):
         # The last results may still be inside the unit when its latency is longer than it says.
         pairs = [(seen[edge + other - 1], expected[index]) for edge, index in fresh if edge + other - 1 < len(seen)]

@@ -91,7 +91,8 @@ def request_of(unit: Any) -> Request:
         **{option: text for option, text in texts.items() if option in row.options},
     )
     for option in row.options:
-        shorter = replace(request, **{option: None})
+        without: dict[str, Any] = {option: None}
+        shorter = replace(request, **without)
         try:
             same = shorter.build().parameters == given
         except ValueError:

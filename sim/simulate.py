@@ -21,7 +21,6 @@ from .paths import machine_errors
 from .ports import Ports
 from .processes import Command, failure, start, stop
 
-
 Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
 
 

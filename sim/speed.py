@@ -1,4 +1,4 @@
-"""How fast the parts are, each against a baseline of the same run, so that the numbers mean something on any machine."""
+"""How fast the parts are, each against a baseline of the same run, so that the ratios mean something anywhere."""
 
 import tempfile
 import time

@@ -112,7 +112,7 @@ class Job:
         return min(1 << CHUNK_BITS, self.count - (chunk << CHUNK_BITS))
 
     def codes(self, chunk: int) -> dict[str, Codes]:
-        """Vectors of a chunk. Its random words depend on the seed and on its number alone, so a resumed sweep is the same."""
+        """Vectors of a chunk. Random words depend on the seed and its number alone, so a resumed sweep is the same."""
         inputs = Ports.of(self.unit.inputs)
         rng = np.random.default_rng([self.seed, chunk])
         if not self.everything:
