@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +234,7 @@ def _step(unit: Any, index: int, steps: Mapping[str, Codes], want: Mapping[str, 
         codes["c"] = 0 if codes["clear"] else before
     codes |= {"load": 1, "clear": 0}
     found = mismatch(unit, codes, {"o": int(want["o"][index])}, {"o": got})
-    return Failure(found.kind, f"step {index} of the chain; its start value is written as c\n{found.text}")
+    return replace(found, text=f"step {index} of the chain; its start value is written as c\n{found.text}")
 
 
 def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mapping[str, Codes]) -> Check:

@@ -12,6 +12,10 @@ from pathlib import Path
 from .errors import ToolError
 
 
+_FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
+"""What tools say when there is no room."""
+
+
 @dataclass(frozen=True)
 class Command:
     """One call of a tool.
@@ -99,10 +103,10 @@ def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
 def failure(command: Command, code: int) -> str:
     """Sentence about a tool that failed, with the line of its log that says why."""
     lines = [line.strip() for line in command.log.read_text(errors="replace").splitlines() if line.strip()]
-    full = [line for line in lines if "No space left" in line or "File too large" in line]
+    full = [line for line in lines if any(sign in line for sign in _FULL)]
     telling = full or [line for line in lines if "rror" in line] or lines[-1:]
     why = telling[0][:300] if telling else ("it was killed" if code < 0 else "it said nothing")
-    if full:
+    if full or code == -signal.SIGXFSZ:
         return f"the disk is full: {command.what} said: {why}"
     ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
     return f"{command.what} {ended}: {why}"

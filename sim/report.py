@@ -22,10 +22,15 @@ class Failure:
         a wrong behaviour.
     text : str
         What happened, in full.
+    codes, expected, got : dict, optional
+        Of a mismatch: codes of the inputs, and of the outputs as they should be and as they were.
     """
 
     kind: str
     text: str
+    codes: dict[str, int] | None = None
+    expected: dict[str, int] | None = None
+    got: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     if verdict := second_opinion(unit, codes, expected):
         lines.append(verdict)
     command = request_of(unit).command("sim", "--vector", write_vector(codes, inputs))
-    return Failure("mismatch", "\n".join([*lines, f"again: {command}"]))
+    return Failure("mismatch", "\n".join([*lines, f"again: {command}"]), codes, expected, got)
 
 
 def second_opinion(unit: Any, codes: dict[str, int], expected: dict[str, int]) -> str:

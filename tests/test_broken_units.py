@@ -1,0 +1,263 @@
+"""The bench can fail: units with one deliberate mistake each are caught, and for that mistake."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from halfulp.golden import exact
+from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, stochastic
+from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.round import round_and_pack
+from halfulp.sim.bench import run
+from halfulp.sim.report import Failure, Result
+from halfulp.units.add import Add
+from halfulp.units.base import Arithmetic
+from halfulp.units.mac import Mac
+from halfulp.units.mul import Mul
+from halfulp.units.stream import Streamed
+
+VECTORS = 1 << 13
+E5M2_SAME: dict[str, Any] = {"a": E5M2, "b": E5M2, "o": E5M2}
+
+
+def mismatches(result: Result) -> list[Failure]:
+    """Wrong results that were kept, which must be there, both of cocotb and of the compiled loop."""
+    assert not result.passed
+    found = [failure for check in result.checks for failure in check.failures if failure.kind == "mismatch"]
+    assert {check.tool for check in result.checks if check.failed} == {"cocotb", "compiled loop"}
+    assert found
+    return found
+
+
+def all_such(result: Result, cause: Callable[[dict[str, int], int, int], bool]) -> None:
+    """Every wrong result that was kept has the cause; it is told by codes in, code expected and code seen."""
+    for failure in mismatches(result):
+        assert failure.codes is not None
+        assert failure.expected is not None
+        assert failure.got is not None
+        assert cause(failure.codes, failure.expected["o"], failure.got["o"]), failure.text
+    assert result.kinds == {"mismatch"}
+
+
+def repack(monkeypatch: pytest.MonkeyPatch, change: Callable[..., Value]) -> None:
+    """Let units pack through ``change``, which gets what ``round_and_pack`` gets."""
+    monkeypatch.setattr("halfulp.units.base.round_and_pack", change)
+
+
+class LostSticky(Add):
+    def compute(self, m: Module, pipe: Pipeline, random: Any, *operands: Any) -> Any:
+        raw, random = super().compute(m, pipe, random, *operands)
+        return replace(raw, sticky=Const(0, 1)), random
+
+
+def test_a_lost_sticky_bit() -> None:
+    def sticky_decides(codes: dict[str, int], expected: int, got: int) -> bool:
+        # What is left below the window decides only where the rest of the sum looks like a tie or exact.
+        x, y = (E5M2.decode(codes[name]) for name in "ab")
+        assert not isinstance(x, float)
+        assert not isinstance(y, float)
+        near = (min(abs(x), abs(y)) / max(abs(x), abs(y))) < 0.5
+        return near and abs(expected - got) == 1
+
+    all_such(run(LostSticky(**E5M2_SAME), limit=VECTORS), sticky_decides)
+
+
+class TiesAway(Mul):
+    pass
+
+
+def test_ties_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    repack(monkeypatch, lambda m, x, o, rounding, saturate, random: round_and_pack(m, x, o, RA, saturate, random))
+
+    def away(codes: dict[str, int], expected: int, got: int) -> bool:
+        return got == exact.mul(codes["a"], codes["b"], **E5M2_SAME, rounding=RA)
+
+    all_such(run(TiesAway(**E5M2_SAME), limit=VECTORS), away)
+
+
+class NoSubnormalShift(Mul):
+    pass
+
+
+def test_a_missing_subnormal_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("halfulp.hdl.round.shift_right_sticky", lambda m, value, amount, name: (value, Const(0, 1)))
+
+    def subnormal(codes: dict[str, int], expected: int, got: int) -> bool:
+        return expected & (E5M2.sign_code - 1) <= 1 << E5M2.man
+
+    all_such(run(NoSubnormalShift(**E5M2_SAME), limit=VECTORS), subnormal)
+
+
+class WrongZero(Add):
+    def compute(self, m: Module, pipe: Pipeline, random: Any, *operands: Any) -> Any:
+        raw, random = super().compute(m, pipe, random, *operands)
+        return replace(raw, sign=raw.sign | raw.zero), random
+
+
+def test_a_wrong_zero_sign() -> None:
+    result = run(WrongZero(**E5M2_SAME), limit=VECTORS)
+    all_such(result, lambda codes, expected, got: (expected, got) == (0, E5M2.sign_code))
+
+
+class EarlyOverflow(Mul):
+    pass
+
+
+def test_an_overflow_threshold_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def early(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
+        code = round_and_pack(m, x, o, rounding, saturate, random)
+        return Cat(Mux(code[:-1] == o.max_code, o.max_code + 1, code[:-1])[: o.width - 1], code[-1])
+
+    repack(monkeypatch, early)
+    result = run(EarlyOverflow(**E5M2_SAME), limit=VECTORS)
+    all_such(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
+
+
+class SwappedRandom(Mul):
+    def compute(self, m: Module, pipe: Pipeline, random: Any, *operands: Any) -> Any:
+        return super().compute(m, pipe, Cat(random[1], random[0], random[2:]), *operands)
+
+
+def test_a_swapped_random_bit() -> None:
+    rounding = stochastic(3)
+
+    def swapped(codes: dict[str, int], expected: int, got: int) -> bool:
+        word = codes["random"]
+        other = word & 4 | (word & 1) << 1 | (word & 2) >> 1
+        return got == exact.mul(codes["a"], codes["b"], **E5M2_SAME, rounding=rounding, random=other)
+
+    all_such(run(SwappedRandom(**E5M2_SAME, rounding=rounding), limit=VECTORS), swapped)
+
+
+class Restless(Mul):
+    def start_pipeline(self, m: Module) -> Pipeline:
+        return Pipeline(m, cuts=self.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_a_stalled_register_that_moves(pipeline: int) -> None:
+    result = run(Restless(**E5M2_SAME, pipeline=pipeline), limit=VECTORS)
+    assert not result.passed
+    assert "stall" in result.kinds
+    # Nothing stalls the compiled loop, so it shows that the results alone are right.
+    assert [check.failed for check in result.checks if check.tool == "compiled loop"] == [0]
+
+
+class HalfRestless(Mul):
+    """Only the first register ignores the clock enable, so the output itself never moves."""
+
+    def start_pipeline(self, m: Module) -> Pipeline:
+        pipe = super().start_pipeline(m)
+        register, enable = pipe._register, pipe._enable
+        names: list[str] = []
+
+        def careless(value: Any, name: str) -> Any:
+            names.append(name)
+            pipe._enable = Const(1, 1) if name.startswith(names[0].partition("_")[0]) else enable
+            return register(value, name)
+
+        pipe._register = careless  # type: ignore[method-assign]
+        return pipe
+
+
+def test_an_inner_register_that_moves() -> None:
+    result = run(HalfRestless(**E5M2_SAME, pipeline=2), limit=VECTORS)
+    assert not result.passed
+    texts = [failure.text for check in result.checks for failure in check.failures if failure.kind == "stall"]
+    assert any("right without stalls and wrong with them" in text for text in texts)
+
+
+class StrangeNan(Mul):
+    pass
+
+
+def test_a_nan_that_is_not_canonical(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strange(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
+        code = round_and_pack(m, x, o, rounding, saturate, random)
+        return Mux(code == o.nan_code, o.nan_code + 1, code)[: o.width]
+
+    repack(monkeypatch, strange)
+    result = run(StrangeNan(**E5M2_SAME), limit=VECTORS)
+    all_such(result, lambda codes, expected, got: (expected, got) == (E5M2.nan_code, E5M2.nan_code + 1))
+
+
+class Unsaturated(Mul):
+    pass
+
+
+def test_saturate_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    repack(monkeypatch, lambda m, x, o, rounding, saturate, random: round_and_pack(m, x, o, rounding, False, random))
+    result = run(Unsaturated(**E5M2_SAME, saturate=True), limit=VECTORS)
+    all_such(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
+
+
+class Late(Mul):
+    """One register more than it says."""
+
+    more = 1
+
+    def start_pipeline(self, m: Module) -> Pipeline:
+        return Pipeline(m, cuts=self.pipeline + self.more, boundaries=self.BOUNDARIES, enable=self.en)
+
+
+class Hasty(Late):
+    """One register less than it says."""
+
+    more = -1
+
+
+@pytest.mark.parametrize(("unit", "really", "said"), [(Late, 3, 2), (Hasty, 1, 2)])
+def test_a_latency_off_by_one(unit: type[Arithmetic], really: int, said: int) -> None:
+    result = run(unit(**E5M2_SAME, pipeline=2), limit=VECTORS)
+    assert not result.passed
+    assert "latency" in result.kinds
+    text = f"results appear {really} clock cycles after their operands, but the latency is said to be {said}"
+    assert text in [failure.text for check in result.checks for failure in check.failures]
+
+
+class Eager(Mac):
+    """Steps even without valid operands."""
+
+    def elaborate(self, platform: object) -> Module:
+        valid = self.valid
+        self.valid = Const(1, 1)
+        try:
+            return super().elaborate(platform)
+        finally:
+            self.valid = valid
+
+
+def test_an_accumulator_that_moves_without_operands() -> None:
+    result = run(Eager(a=E5M2, b=E5M2, acc=E6M5, rounding=RN), limit=VECTORS)
+    assert not result.passed
+    assert "bubble" in result.kinds
+
+
+class Buffered(Mul):
+    pass
+
+
+def test_a_stream_that_ignores_back_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pushy(Streamed):
+        def elaborate(self, platform: object) -> Module:
+            m = Module()
+            m.submodules.inner = inner = Streamed(self.unit)
+            m.d.comb += [
+                inner.i.payload.eq(self.i.payload),
+                inner.i.valid.eq(self.i.valid),
+                self.i.ready.eq(1),
+                inner.o.ready.eq(1),
+                self.o.payload.eq(inner.o.payload),
+                self.o.valid.eq(inner.o.valid),
+            ]
+            return m
+
+    monkeypatch.setattr("halfulp.units.stream.Streamed", Pushy)
+    unit = Buffered(**E5M2_SAME, pipeline=1)
+    result = run(unit, limit=VECTORS)
+    assert not result.passed
+    assert {"payload", "count"} & result.kinds
+    assert {check.name for check in result.checks if check.failed} == {"stream"}
