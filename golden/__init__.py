@@ -1,1 +1,16 @@
-"""The golden model: every unit's operation on torch tensors of codes, and on single codes in ``exact``."""
+"""The golden model: every unit's operation on torch tensors of codes, and on single codes in ``exact``.
+
+Operations take tensors of any integer dtype, any shape and any device, and give int64. A 64-bit code is the int64 of
+the same bits.
+"""
+
+from .add import add
+from .compare import compare
+from .convert import convert
+from .exact import Comparison
+from .fma import fma
+from .mac import mac, mac_sequence
+from .mul import mul
+from .values import decode, encode
+
+__all__ = ["Comparison", "add", "compare", "convert", "decode", "encode", "fma", "mac", "mac_sequence", "mul"]

@@ -1,0 +1,64 @@
+"""Addition and subtraction."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+
+from .check import codes_of, float_format, random_of
+from .raw import add as add_raw
+from .raw import align, unpack
+from .round import places, round_and_pack
+
+
+def add(
+    x: Tensor,
+    y: Tensor,
+    subtract: Tensor | int = 0,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Sum, or difference, rounded once.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Codes in the formats ``a`` and ``b``, of shapes that broadcast.
+    subtract : Tensor or int
+        1 where x - y is wanted, 0 where x + y.
+    a, b, o : Format
+        Formats of operands and result.
+    rounding : Rounding
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
+        cannot hold every sum.
+    """
+    a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    if rounding == EXACT:
+        (Span.of(a) + Span.of(b)).check_fits(o, f"sum of {a} and {b}")
+    random = random_of("random", random, rounding)
+    first, second = unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b)
+    minus = codes_of("subtract", torch.as_tensor(subtract, device=first.sign.device), 1) != 0
+    second = replace(second, sign=second.sign ^ minus)
+    total = add_raw(align(first, second, o.precision + places(rounding)), rounding)
+    return round_and_pack(total, o, rounding, saturate, random)

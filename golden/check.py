@@ -1,0 +1,43 @@
+"""What the operations refuse."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Float, Format, Rounding
+
+
+def float_format(name: str, fmt: Format) -> Float:
+    """A floating-point format; TypeError for anything else."""
+    if not isinstance(fmt, Float):
+        raise TypeError(f"{name} is a floating-point format, not {fmt!r}")
+    return fmt
+
+
+def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
+    """Codes as int64, refused unless they are integers of ``width`` bits.
+
+    A tensor of 64-bit codes holds any int64: the bits are what counts.
+    """
+    if not isinstance(codes, Tensor):
+        raise TypeError(f"{name} is a tensor of codes, not {type(codes).__name__}")
+    if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
+        raise TypeError(f"{name} is a tensor of integer codes, not of {codes.dtype}; encode() makes codes of numbers")
+    codes = codes.to(torch.int64)
+    if width < 64 and codes.numel():
+        least, most = (int(bound) for bound in torch.aminmax(codes))
+        if least < 0 or most >= 1 << width:
+            raise ValueError(
+                f"{name} holds {least if least < 0 else most}, but codes of {width} bits are 0 to {(1 << width) - 1}"
+            )
+    return codes
+
+
+def random_of(name: str, random: Tensor | None, rounding: Rounding) -> Tensor | None:
+    """Random words as int64, refused unless the rounding takes such words."""
+    if rounding.bits == 0:
+        if random is not None:
+            raise ValueError(f"{name} is given, but {rounding} takes no random words; only sr does")
+        return None
+    if random is None:
+        raise ValueError(f"{rounding} needs random words of {rounding.bits} bits; pass them as {name}")
+    return codes_of(name, random, rounding.bits)

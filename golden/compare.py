@@ -1,0 +1,83 @@
+"""Comparison, minimum and maximum."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+
+from .check import codes_of, float_format, random_of
+from .exact import Comparison
+from .raw import int64, order, unpack, widen
+from .round import round_and_pack
+
+
+def compare(
+    x: Tensor,
+    y: Tensor,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Comparison:
+    """Order of x and y, and their minimum and maximum (IEEE 754-2019, 9.6), rounded to ``o``.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Codes in the formats ``a`` and ``b``, of shapes that broadcast.
+    a, b, o : Format
+        Formats of operands, and of minimum and maximum.
+    rounding : Rounding
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding, for minimum and maximum alike.
+
+    Returns
+    -------
+    Comparison
+        Tensors of int64: ``less``, ``equal`` and ``unordered`` are 0 or 1, ``minimum`` and ``maximum`` codes in ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
+        cannot hold every operand.
+    """
+    a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    if rounding == EXACT:
+        (Span.of(a) | Span.of(b)).check_fits(o, f"number of {a} and {b}")
+    random = random_of("random", random, rounding)
+    first, second = unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b)
+    width = max(a.precision, b.precision)
+    first, second = widen(first, width), widen(second, width)
+
+    unordered = first.nan | second.nan
+    both_zero = first.zero & second.zero
+    finite = ~first.inf & ~second.inf
+    same_magnitude = (
+        both_zero
+        | (first.inf & second.inf)
+        | (finite & (first.exponent == second.exponent) & first.significand.equals(second.significand))
+    )
+    magnitude_less = ~first.inf & (second.inf | order(first, second))
+    magnitude_order = torch.where(first.sign, ~magnitude_less & ~same_magnitude, magnitude_less)
+    less = torch.where(first.sign == second.sign, magnitude_order, first.sign) & ~both_zero & ~unordered
+    equal = same_magnitude & ((first.sign == second.sign) | both_zero) & ~unordered
+    # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
+    first_is_minimum = less | (equal & first.sign)
+
+    # Rounding keeps the order, so it may come before the choice.
+    rounded = [round_and_pack(number, o, rounding, saturate, random) for number in (first, second)]
+    nan = int64(o.nan_code)
+    return Comparison(
+        less=less.to(torch.int64),
+        equal=equal.to(torch.int64),
+        unordered=unordered.to(torch.int64),
+        minimum=torch.where(unordered, nan, torch.where(first_is_minimum, *rounded)),
+        maximum=torch.where(unordered, nan, torch.where(first_is_minimum, *reversed(rounded))),
+    )

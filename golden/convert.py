@@ -1,0 +1,51 @@
+"""Conversion between formats."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+
+from .check import codes_of, float_format, random_of
+from .raw import unpack
+from .round import round_and_pack
+
+
+def convert(
+    x: Tensor,
+    /,
+    *,
+    a: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """The same numbers in another format, rounded once.
+
+    Parameters
+    ----------
+    x : Tensor
+        Codes in the format ``a``.
+    a, o : Format
+        Formats of operand and result.
+    rounding : Rounding
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
+        cannot hold every number of ``a``.
+    """
+    a, o = float_format("a", a), float_format("o", o)
+    if rounding == EXACT:
+        Span.of(a).check_fits(o, f"number of {a}")
+    random = random_of("random", random, rounding)
+    return round_and_pack(unpack(codes_of("x", x, a.width), a), o, rounding, saturate, random)

@@ -1,0 +1,57 @@
+"""Fused multiply-add."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+
+from .check import codes_of, float_format, random_of
+from .raw import add, align, multiply, unpack
+from .round import places, round_and_pack
+
+
+def fma(
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    c: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """x * y + z with a single rounding.
+
+    Parameters
+    ----------
+    x, y, z : Tensor
+        Codes in the formats ``a``, ``b`` and ``c``, of shapes that broadcast.
+    a, b, c, o : Format
+        Formats of operands and result.
+    rounding : Rounding
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
+        cannot hold every result.
+    """
+    a, b, c, o = float_format("a", a), float_format("b", b), float_format("c", c), float_format("o", o)
+    if rounding == EXACT:
+        (Span.of(a) * Span.of(b) + Span.of(c)).check_fits(o, f"{a} * {b} + {c}")
+    random = random_of("random", random, rounding)
+    product = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
+    total = add(align(product, unpack(codes_of("z", z, c.width), c), o.precision + places(rounding)), rounding)
+    return round_and_pack(total, o, rounding, saturate, random)

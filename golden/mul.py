@@ -1,0 +1,54 @@
+"""Multiplication."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+
+from .check import codes_of, float_format, random_of
+from .raw import multiply, unpack
+from .round import round_and_pack
+
+
+def mul(
+    x: Tensor,
+    y: Tensor,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Product, rounded once.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Codes in the formats ``a`` and ``b``, of shapes that broadcast.
+    a, b, o : Format
+        Formats of operands and result.
+    rounding : Rounding
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
+        cannot hold every product.
+    """
+    a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    if rounding == EXACT:
+        (Span.of(a) * Span.of(b)).check_fits(o, f"product of {a} and {b}")
+    random = random_of("random", random, rounding)
+    product = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
+    return round_and_pack(product, o, rounding, saturate, random)

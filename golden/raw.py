@@ -1,0 +1,170 @@
+"""Raw numbers on tensors: the stages unpack, multiply, align, add under the names that the hardware's have.
+
+A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))`` and, unlike in hardware, its first bit is
+always one, unless it is zero, whose exponent is then below every other.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import RD, Float, Rounding
+
+from .wide import Wide
+
+ZERO_EXPONENT = -(1 << 20)
+"""Exponent of zero: zero is less than any other magnitude."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Numbers unpacked.
+
+    Attributes
+    ----------
+    sign, nan, inf, zero : Tensor of bool
+        ``nan`` overrules ``inf``, and both overrule the number.
+    exponent : Tensor of int64
+        Weight of the significand's first bit.
+    significand : Wide
+    sticky : Tensor of bool
+        Something above zero and less than the last bit of the significand was cut off.
+    """
+
+    sign: Tensor
+    exponent: Tensor
+    significand: Wide
+    nan: Tensor
+    inf: Tensor
+    zero: Tensor
+    sticky: Tensor | None = None
+
+
+def int64(code: int) -> int:
+    """A code of up to 64 bits as the int64 of the same bits."""
+    return code - (1 << 64) if code >= 1 << 63 else code
+
+
+def unpack(codes: Tensor, fmt: Float) -> Raw:
+    """Raw numbers of codes."""
+    magnitude = codes & (fmt.sign_code - 1)
+    mantissa = magnitude & ((1 << fmt.man) - 1)
+    field = magnitude >> fmt.man
+    hidden = field > 0
+    if not fmt.subnormals:
+        mantissa = torch.where(hidden, mantissa, 0)
+    significand = mantissa + (hidden.to(torch.int64) << fmt.man)
+    zero = significand == 0
+    # Subnormal numbers are normalised here, so that no later stage knows of them.
+    leading_zeros = fmt.precision - Wide.of(significand, fmt.precision).bit_length()
+    exponent = torch.where(zero, ZERO_EXPONENT, field.clamp(min=1) - fmt.bias - leading_zeros)
+    never = torch.zeros_like(zero)
+    if fmt.specials == "ieee":
+        inf, nan = magnitude == fmt.inf_code, magnitude > fmt.max_code + 1
+    elif fmt.specials == "fn":
+        inf, nan = never, magnitude == fmt.nan_code
+    elif fmt.specials == "fnuz":
+        inf, nan = never, codes == int64(fmt.sign_code)
+    else:
+        inf, nan = never, never
+    return Raw(
+        sign=(codes >> (fmt.width - 1)) & 1 != 0,
+        exponent=exponent,
+        significand=Wide.of(significand << leading_zeros, fmt.precision),
+        nan=nan,
+        inf=inf,
+        zero=zero,
+    )
+
+
+def multiply(x: Raw, y: Raw) -> Raw:
+    """Exact product: significands multiply, exponents add, nothing is lost."""
+    zero = x.zero | y.zero
+    significand = x.significand * y.significand
+    # Factors from 1 to below 2 give a product from 1 to below 4; the first bit counts the latter.
+    below_two = (significand.width - significand.bit_length()).clamp(max=1)
+    return Raw(
+        sign=x.sign ^ y.sign,
+        exponent=torch.where(zero, ZERO_EXPONENT, x.exponent + y.exponent + 1 - below_two),
+        significand=significand.shift_left(below_two),
+        nan=x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf),
+        inf=x.inf | y.inf,
+        zero=zero,
+    )
+
+
+def order(x: Raw, y: Raw) -> Tensor:
+    """Whether x is less than y in magnitude, significands having one width."""
+    distance = x.exponent - y.exponent
+    return (distance < 0) | ((distance == 0) & (x.significand < y.significand))
+
+
+def widen(x: Raw, width: int) -> Raw:
+    """The same numbers with zeros below."""
+    return replace(x, significand=x.significand.pad(width - x.significand.width))
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Larger and smaller magnitude on one grid. ``sticky`` says where the smaller one lost ones below it."""
+
+    sign: Tensor
+    subtract: Tensor
+    exponent: Tensor
+    big: Wide
+    small: Wide
+    sticky: Tensor
+    nan: Tensor
+    inf: Tensor
+    inf_sign: Tensor
+    both_negative: Tensor
+
+
+def align(x: Raw, y: Raw, keep: int) -> Aligned:
+    """First half of a sum: order the magnitudes and shift the smaller one.
+
+    ``keep`` is the number of bits, from the first one of the sum on, that the rounding looks at one by one.
+    """
+    # One place more than is kept or comes in: a difference of numbers far apart can lose its first place.
+    window = max(x.significand.width, y.significand.width, keep) + 1
+    x, y = widen(x, window), widen(y, window)
+    x_less = order(x, y)
+    big, small = _select(x_less, y.significand, x.significand), _select(x_less, x.significand, y.significand)
+    small, sticky = small.shift_right((x.exponent - y.exponent).abs_())
+    return Aligned(
+        sign=torch.where(x_less, y.sign, x.sign),
+        subtract=x.sign ^ y.sign,
+        exponent=torch.maximum(x.exponent, y.exponent),
+        big=big,
+        small=small,
+        sticky=sticky,
+        nan=x.nan | y.nan | (x.inf & y.inf & (x.sign ^ y.sign)),
+        inf=x.inf | y.inf,
+        inf_sign=torch.where(x.inf, x.sign, y.sign),
+        both_negative=x.sign & y.sign,
+    )
+
+
+def _select(condition: Tensor, x: Wide, y: Wide) -> Wide:
+    return Wide(tuple(torch.where(condition, p, q) for p, q in zip(x.limbs, y.limbs, strict=True)), x.width)
+
+
+def add(z: Aligned, rounding: Rounding) -> Raw:
+    """Second half of a sum. An exactly cancelled one is -0 under ``rd`` and +0 under any other rounding.
+
+    Of a difference the significand is the floor, and sticky what the exact one has more.
+    """
+    difference = z.big.minus(z.small, z.sticky.to(torch.int64))
+    total = _select(z.subtract, difference.resized(z.big.width + 1), z.big + z.small)
+    zero = total.is_zero()
+    cancelled_sign = z.both_negative | z.subtract if rounding == RD else z.both_negative
+    return Raw(
+        sign=torch.where(z.inf, z.inf_sign, torch.where(zero, cancelled_sign, z.sign)),
+        exponent=z.exponent + 1,
+        significand=total,
+        nan=z.nan,
+        inf=z.inf,
+        zero=zero,
+        sticky=z.sticky,
+    )

@@ -1,0 +1,164 @@
+"""Every operand, rounding mode and random word of small formats: RTL at compiled speed against the golden model."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from amaranth.hdl import Module, Value, unsigned
+
+from halfulp import golden
+from halfulp.hdl.formats import Float, parse
+from halfulp.sim.build import design, models
+from halfulp.sim.loop import Loop
+from halfulp.sim.ports import Ports
+from halfulp.units import Unit
+from halfulp.units.catalogue import CATALOGUE, build
+
+MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr3")
+
+FORMATS = ("e5m2", "e4m3", "e4m3fn", "e4m3fnuz", "e3m4", "e3m2fn", "e2m3fn", "e2m1fn", "e5m2-ftz")
+
+TOYS = [
+    Float(exp, man, specials=specials, subnormals=subnormals)
+    for exp, man in ((2, 1), (2, 2), (3, 1), (3, 0))
+    for specials in ("ieee", "fn", "fnuz", "finite")
+    for subnormals in (True, False)
+    if not (man == 0 and specials == "ieee")
+]
+"""Formats of 4 and 5 bits."""
+
+
+class Bundle(Unit):
+    """Many units on the same operands, so that one model is built and not dozens."""
+
+    BOUNDARIES: ClassVar = ()
+
+    def __init__(self, units):
+        self.units = units
+        widest = max(units.values(), key=lambda unit: len(unit.inputs))
+        super().__init__(
+            inputs=widest.inputs,
+            outputs={
+                f"{label}_{port}": unsigned(len(Value.cast(getattr(unit, port))))
+                for label, unit in units.items()
+                for port in unit.outputs
+            },
+            name=f"bundle_{widest.name}",
+            pipeline=0,
+            parameters={},
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        for label, unit in self.units.items():
+            m.submodules[label] = unit
+            for port in unit.inputs:
+                m.d.comb += Value.cast(getattr(unit, port)).eq(Value.cast(getattr(self, port)))
+            for port in unit.outputs:
+                m.d.comb += Value.cast(getattr(self, f"{label}_{port}")).eq(Value.cast(getattr(unit, port)))
+        return m
+
+
+def every_input(ports):
+    """All combinations of all inputs, as one column of codes for each."""
+    widths = [port.width for port in ports]
+    index = np.arange(1 << sum(widths), dtype=np.uint64)
+    lows = np.cumsum([0, *widths[:-1]])
+    return {
+        port.name: (index >> np.uint64(low)) & np.uint64((1 << port.width) - 1)
+        for port, low in zip(ports, lows, strict=True)
+    }
+
+
+def mismatches(name, fmt, targets=(None,), **options):
+    """Checks done, and those that failed, as texts."""
+    units = {
+        f"to{index}_{mode}": build(name, fmt, rounding=mode, to=target, **options)
+        for index, target in enumerate(targets)
+        for mode in MODES
+    }
+    bundle = Bundle(units)
+    inputs, outputs = Ports.of(bundle.inputs), Ports.of(bundle.outputs)
+    columns = every_input(inputs)
+    count = len(columns["a"])
+    with Loop(models(design(bundle), ["loop"])["loop"], inputs, outputs, latency=0) as loop:
+        found = loop.run(columns, count)
+    function = getattr(golden, CATALOGUE[name].golden)
+    codes = {port: torch.from_numpy(column.astype(np.int64)) for port, column in columns.items()}
+    operands = [codes[port] for port in inputs.names if port != "random"]
+    failed, checks = [], 0
+    for label, unit in units.items():
+        random = codes["random"] if "random" in unit.inputs else None
+        expected = function(*operands, **unit.parameters, random=random)
+        results = expected._asdict() if hasattr(expected, "_asdict") else {"o": expected}
+        for port, column in results.items():
+            got = torch.from_numpy(found[f"{label}_{port}"].astype(np.int64))
+            checks += count
+            wrong = torch.nonzero(got != column.to(torch.int64)).flatten()
+            failed += [
+                f"{unit.name} {port}: { ({p: hex(int(codes[p][i])) for p in inputs.names}) } expected "
+                f"{int(column[i]):#x}, got {int(got[i]):#x}"
+                for i in wrong[:3].tolist()
+            ]
+    return checks, failed
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("name", ["mul", "add", "compare"])
+def test_two_operands(name, fmt):
+    checks, failed = mismatches(name, fmt)
+    assert not failed
+    assert checks >= len(MODES) * 4 ** parse(fmt).width
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_convert_to_every_format(fmt):
+    checks, failed = mismatches("convert", fmt, targets=FORMATS)
+    assert not failed
+    assert checks >= len(FORMATS) * len(MODES) * 2 ** parse(fmt).width
+
+
+@pytest.mark.parametrize("fmt", TOYS, ids=str)
+def test_fma_of_toy_formats(fmt):
+    checks, failed = mismatches("fma", fmt)
+    assert not failed
+    assert checks >= len(MODES) * 8**fmt.width
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt", "options"),
+    [
+        ("mul", "e3m2", {"b": "e2m1fn", "targets": ["e2m3fn"]}),
+        ("mul", "e2m3fn", {"b": "e3m2-ftz", "targets": ["e5m2fnuz"]}),
+        ("add", "e4m3", {"b": "e2m1fn", "targets": ["e3m4"]}),
+        ("add", "e3m0fnuz", {"b": "e5m2", "targets": ["e4m0"]}),
+        ("add", "e2m4", {"b": "e2m2b-5", "targets": ["e8m7"]}),
+        ("fma", "e2m1fn", {"b": "e2m1", "c": "e3m1", "targets": ["e3m3"]}),
+        ("fma", "e2m1", {"b": "e3m0", "c": "e2m2b6", "targets": ["e2m2-ftz"]}),
+        ("compare", "e2m3fn", {"b": "e4m3-ftz", "targets": ["e2m1"]}),
+        ("compare", "e5m2fnuz", {"b": "e3m2b9", "targets": ["e5m2"]}),
+        ("mul", "e4m3fn", {"saturate": True}),
+        ("add", "e4m3fn", {"saturate": True}),
+        ("mul", "e5m2fnuz", {"saturate": True}),
+        ("add", "e4m3", {"saturate": True}),
+    ],
+)
+def test_mixed_formats_and_saturation(name, fmt, options):
+    checks, failed = mismatches(name, fmt, **options)
+    assert not failed
+    assert checks > 0
+
+
+def test_the_comparison_can_fail(monkeypatch):
+    """One wrong bit of the golden model, in one mode, is seen."""
+    right = golden.mul
+
+    def wrong(x, y, **parameters):
+        codes = right(x, y, **parameters)
+        return codes ^ ((x == 0x3C) & (y == 0x3D)).to(codes.dtype) if parameters["rounding"].mode == "sr" else codes
+
+    monkeypatch.setattr(golden, "mul", wrong)
+    _, failed = mismatches("mul", "e5m2")
+    assert len(failed) == 3
+    assert "mul_e5m2_e5m2_e5m2_sr3 o: {'a': '0x3c', 'b': '0x3d', 'random': '0x0'}" in failed[0]
