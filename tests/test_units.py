@@ -165,7 +165,9 @@ def test_a_stream_gives_every_result_once_in_order(name, pipeline):
         while len(received) < len(words):
             beat += 1
             context.set(dut.o.ready, beat % 4 in (0, 3) or len(received) > 40)
-            _, _, valid, ready, payload = await context.tick().sample(dut.o.valid, dut.o.ready, dut.o.payload.as_value())
+            _, _, valid, ready, payload = await context.tick().sample(
+                dut.o.valid, dut.o.ready, dut.o.payload.as_value()
+            )
             if held is not None:
                 assert valid, "a waiting result went away"
                 assert payload == held, "a waiting result changed"
@@ -260,7 +262,5 @@ def test_yosys_reads_the_verilog(verilog):
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog comes from the system and is not there")
 def test_icarus_reads_the_verilog(verilog):
     for path in verilog:
-        run = subprocess.run(
-            ["iverilog", "-g2005", "-Wall", "-o", "/dev/null", path], capture_output=True, text=True
-        )
+        run = subprocess.run(["iverilog", "-g2005", "-Wall", "-o", "/dev/null", path], capture_output=True, text=True)
         assert (run.returncode, run.stdout + run.stderr) == (0, ""), path.name
