@@ -135,10 +135,9 @@ def run(
     tests = {"plain": (chosen.plain, expected(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
-        chain_expected = expected(unit, chosen.chain, chained=True)
-        tests["chain"] = (_head(chosen.chain, CHAIN), _head(chain_expected, CHAIN))
         # In a stream, too, steps build on each other.
-        stream = _head(chosen.chain, STREAM)
+        steps = stream = _head(chosen.chain, CHAIN)
+        tests["chain"] = (steps, expected(unit, steps, chained=True))
     tests["stream"] = (stream, expected(unit, stream, chained=unit.stateful))
     result = Result(unit.name, describe(unit), chosen.vectors.what)
     results = build_root() / "results" / unit.name
@@ -152,7 +151,7 @@ def run(
             with Loop(built["loop"], inputs, outputs, unit.latency) as loop:
                 bulk = [_bulk(unit, loop, chosen.vectors, progress)]
                 if chosen.chain is not None:
-                    bulk.append(_loop_chain(unit, loop, chosen.chain, chain_expected))
+                    bulk.append(_loop_chain(unit, loop, chosen.chain))
             outcomes = simulation.finish(progress.advance)
         result.checks = [*(_check(unit, outcome, *tests[outcome.test]) for outcome in outcomes), *bulk]
         if trace is not None:
@@ -215,9 +214,9 @@ def _rows(index: int, *tables: Mapping[str, Codes]) -> list[dict[str, int]]:
     return [{name: int(column[index if len(column) > 1 else 0]) for name, column in table.items()} for table in tables]
 
 
-def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes], want: dict[str, Codes]) -> Check:
+def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes]) -> Check:
     """Chained steps, from reset, through the compiled loop."""
-    count = len(steps["a"])
+    count, want = len(steps["a"]), expected(unit, steps, chained=True)
     loop.reset()
     got = loop.run(steps, count)
     at = np.flatnonzero(got["o"] != want["o"])

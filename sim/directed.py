@@ -13,6 +13,11 @@ from .fields import Codes, Ints, compose, exponents, landmarks, neighbour, patte
 Rows = dict[str, Codes]
 
 
+EXACT_ROWS = 1 << 11
+"""Vectors of one strategy that are worked out with exact fractions, of which a processor does some ten thousand a
+second."""
+
+
 class Directed:
     """Maker of directed vectors for one unit.
 
@@ -176,7 +181,7 @@ class Directed:
     def cancelling_products(self, n: int) -> Rows:
         """An addend that is minus the product, cut off to the addend's format, or one of its neighbours."""
         a, b, c = self.operands["a"], self.operands["b"], self.operands["c"]
-        few = min(n, 1 << 13)
+        few = min(n, EXACT_ROWS)
         rows = self._products(few, self._exponent(few, c.emin - c.man, c.emax, None))
         codes = []
         for x, y in zip(rows["a"].tolist(), rows["b"].tolist(), strict=True):
@@ -213,8 +218,8 @@ class Directed:
     # From the result backwards ---------------------------------------------------------------------------------
 
     def aimed(self, n: int) -> Rows:
-        """At most some thousands, each computed exactly; see `aim`."""
-        few = min(n, 1 << 13)
+        """At most `EXACT_ROWS`, each computed exactly; see `aim`."""
+        few = min(n, EXACT_ROWS)
         maker = random.Random(int(self.rng.integers(1 << 62)))
         formats = self.operands
         rows: list[aim.Operands] = []
