@@ -140,9 +140,10 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) > 0))
     codes["a"][undone] = codes["a"][undone - 1] ^ np.uint64(operands["a"].sign_code)
     codes["b"][undone] = codes["b"][undone - 1]
-    start = rng.random(count)
-    codes["load"] = (start < 0.03).astype(np.uint64)
-    codes["clear"] = ((start > 0.97) | (rng.random(count) < 0.005)).astype(np.uint64)
+    load = rng.random(count) < 0.03
+    codes["load"] = load.astype(np.uint64)
+    # Where both are asked for, load goes first.
+    codes["clear"] = (rng.random(count) < np.where(load, 0.3, 0.03)).astype(np.uint64)
     codes["load"][:16] = codes["clear"][:16] = 0
     return codes
 

@@ -57,6 +57,8 @@ def _copy(lines: Iterable[str], out: IO[str], formats: dict[tuple[str, int], For
     for line in lines:
         words = line.split()
         if not words or words[0][0] in "$#":
+            # Verilator's name for the top is one that not every reader takes.
+            line = line.replace("$rootio", "TOP") if words[:1] == ["$scope"] else line
             if words[:1] == ["$var"]:
                 _, _, width, identifier, name, *_ = words
                 if name.startswith("$"):

@@ -1,0 +1,217 @@
+"""The bench on units that are right, and on runs that must not pass for right."""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from vcd.reader import TokenKind, tokenize
+
+from halfulp.hdl.formats import E5M2, parse
+from halfulp.sim import build as builder
+from halfulp.sim.bench import plan, run
+from halfulp.sim.build import design, models
+from halfulp.sim.errors import ToolError
+from halfulp.sim.exact_text import exact_result, number, shown
+from halfulp.sim.expect import expected
+from halfulp.sim.loop import Loop
+from halfulp.sim.paths import build_root
+from halfulp.sim.ports import Ports, verilog_ports
+from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
+from halfulp.sim.request import Request, read_vector, request_of, write_vector
+from halfulp.sim.simulate import Interface, Simulation
+from halfulp.units.catalogue import CATALOGUE, build
+
+VECTORS = 1 << 14
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt", "options"),
+    [
+        ("mul", "e4m3fnuz", {"pipeline": 3}),
+        ("add", "e3m2fn", {"rounding": "sr3"}),
+        ("fma", "fp32", {"pipeline": 1, "rounding": "rd"}),
+        ("mac", "e5m2", {"acc": "e5m10", "product": "e5m2.sr3", "rounding": "sr10", "saturate": True, "pipeline": 2}),
+        ("mac", "e2m0", {}),
+        ("convert", "bf16", {"to": "e4m3fn", "pipeline": 1}),
+        ("compare", "e5m2-ftz", {"b": "fp16", "to": "e4m3", "pipeline": 1}),
+    ],
+    ids=str,
+)
+def test_a_right_unit_passes(name: str, fmt: str, options: dict[str, Any]) -> None:
+    unit = build(name, fmt, **options)
+    result = run(unit, limit=VECTORS, seed=1)
+    text = summary(result)
+    assert result.passed, text
+    assert text.endswith("PASS")
+    done = {(check.tool, check.name) for check in result.checks}
+    chains = {("cocotb", "chain"), ("compiled loop", "chain")} if unit.stateful else set()
+    assert done == {("cocotb", "plain"), ("cocotb", "stream"), ("compiled loop", "plain")} | chains
+    assert all(check.checked >= 1 << 10 for check in result.checks)
+
+
+def test_the_catalogue_has_no_row_that_the_bench_cannot_run() -> None:
+    for name in CATALOGUE:
+        unit = build(name, "e3m2fn")
+        chosen = plan(unit, seed=0, limit=64)
+        assert set(chosen.vectors.codes) == set(unit.inputs)
+        assert set(expected(unit, chosen.plain)) == set(unit.outputs)
+        assert request_of(unit) == Request(name, "e3m2fn")
+
+
+def test_results_are_left_as_junit() -> None:
+    result = run(build("mul", "e2m1fn"))
+    root = ElementTree.parse(build_root() / "results" / result.title / "results.xml").getroot()
+    (suite,) = root
+    assert suite.get("tests") == "3"
+    assert suite.get("failures") == "0"
+    assert [case.get("name") for case in suite] == ["cocotb plain", "cocotb stream", "compiled loop plain"]
+
+
+def test_nothing_checked_is_no_success() -> None:
+    assert not Result("unit", "what", "vectors").passed
+    empty = Result("unit", "what", "vectors", [Check("cocotb", "plain", 0, 0, [])])
+    assert not empty.passed
+    assert summary(empty).endswith("FAIL")
+    assert "nothing was checked" in junit(empty)
+
+
+def test_failures_are_in_summary_and_junit() -> None:
+    failure = Failure("stall", "the result moved")
+    result = Result("unit", "what", "vectors", [Check("cocotb", "plain", 10, 5, [failure])])
+    assert not result.passed
+    assert "the result moved" in summary(result)
+    assert "and 4 more" in summary(result)
+    assert 'failures="1"' in junit(result)
+
+
+def test_a_mismatch_says_all_there_is_to_know() -> None:
+    unit = build("mac", "e5m2", rounding="sr10")
+    codes = {"a": 0x3C, "b": 0x41, "c": 0x001, "load": 1, "clear": 0, "random": 0x2A}
+    text = mismatch(unit, codes, {"o": 0x408}, {"o": 0x409}).text
+    assert "0x3c  0_01111_00  1" in text
+    assert "0x408  0_100000_01000  2.5" in text
+    assert "a * b + c = 2.5000000000291038 = 85899345921 * 2^-35" in text
+    assert "halfulp sim mac e5m2 --round sr10 --vector 0x3c,0x41,0x001,0x02a" in text
+    assert "golden model is wrong" not in text
+
+
+def test_a_wrong_golden_model_is_told_from_a_wrong_unit() -> None:
+    unit = build("mul", "e5m2")
+    text = mismatch(unit, {"a": 0x3C, "b": 0x3C}, {"o": 0x3D}, {"o": 0x3C}).text
+    assert "the golden model is wrong here: exact arithmetic gives 0x3c" in text
+
+
+def test_exact_results_are_told_for_every_unit() -> None:
+    assert exact_result(build("add", "e5m2"), {"a": 0x3C, "b": 0x40, "subtract": 1}) == "a - b = -1 = -1 * 2^0"
+    assert exact_result(build("convert", "e5m2"), {"a": 0x7C}) == "inf"
+    assert exact_result(build("fma", "e5m2"), {"a": 0x7B, "b": 0x7C, "c": 0xFC}) == "a * b + c = nan"
+    assert exact_result(build("mul", "e5m2"), {"a": 0x00, "b": 0x7C}) == "a * b = nan"
+    rounded = exact_result(build("mac", "e5m2", product="e2m1fn.rz"), {"a": 0x3D, "b": 0x3D, "c": 0x000})
+    assert rounded == "(a * b = 1.5625 = 25 * 2^-4, rounded to 1.5) + c = 1.5 = 3 * 2^-1"
+    assert exact_result(build("compare", "e5m2"), {"a": 0, "b": 0}) == ""
+    assert number(parse("fp64").decode(1)).startswith("beyond double precision = 1 * 2^-1074")
+    lines = shown(build("mul", "e2m0"), Ports.of(build("mul", "e2m0").inputs), {"a": 1, "b": 7})
+    assert "0_01" in lines[0]
+
+
+def test_vectors_are_read_and_written() -> None:
+    inputs = Ports.of(build("mac", "e5m2").inputs)
+    codes = read_vector("0x3c,64,0b1", inputs)
+    assert codes == {"a": 0x3C, "b": 64, "c": 1, "load": 1, "clear": 0}
+    assert write_vector(codes, inputs) == "0x3c,0x40,0x001"
+    with pytest.raises(ValueError, match=r"has 3 codes \(a, b, c\), not 2"):
+        read_vector("1,2", inputs)
+    with pytest.raises(ValueError, match="'x' is no code for b"):
+        read_vector("1,x,3", inputs)
+    with pytest.raises(ValueError, match="code 256 does not fit the 8 bits of a"):
+        read_vector("256,0,0", inputs)
+
+
+def test_a_request_is_the_shortest_that_gives_the_unit() -> None:
+    wanted = {
+        "mac e5m2": Request("mac", "e5m2"),
+        "mac e5m2 --acc e5m10 --product e5m2.rz --saturate": Request(
+            "mac", "e5m2", acc="e5m10", product="e5m2.rz", saturate=True
+        ),
+        "fma e5m2 --c e4m3 --to e3m4 --pipeline 2": Request("fma", "e5m2", c="e4m3", to="e3m4", pipeline=2),
+        "convert e8m23 --to e2m1fn": Request("convert", "e8m23", to="e2m1fn"),
+    }
+    for text, request in wanted.items():
+        assert request_of(request.build()) == request
+        assert request.command("sim") == f"halfulp sim {text}"
+
+
+def test_the_waveform_shows_numbers() -> None:
+    unit = build("mac", "e5m2")
+    result = run(unit, vector={"a": 0x3C, "b": 0x3E, "c": 0, "load": 1, "clear": 0}, wave=True)
+    assert result.passed
+    assert result.wave is not None
+    names, values = {}, {}
+    with result.wave.open("rb") as file:
+        for token in tokenize(file):
+            if token.kind is TokenKind.VAR:
+                names[token.var.reference] = token.var.id_code
+            elif token.kind is TokenKind.CHANGE_STRING:
+                values.setdefault(token.string_change.id_code, []).append(token.string_change.value)
+    assert "1.5" in values[names["plain_o_e6m5"]]
+    assert "1.5" in values[names["accumulator_e6m5"]]
+    assert "1" in values[names["plain_a_e5m2"]]
+    assert not any(name.startswith("$") for name in names)
+
+
+# The parts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_design_that_was_built_needs_no_amaranth(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = build("mul", "e2m1fn")
+    first = design(unit)
+
+    def refuse(unit: Any) -> None:
+        raise AssertionError("the Verilog was there")
+
+    monkeypatch.setattr(builder, "_verilog", refuse)
+    assert design(build("mul", "e2m1fn")) == first
+    assert models(first, ("loop",)) == models(first, ("loop",))
+
+
+def test_ports_pack_the_first_in_the_lowest_bits() -> None:
+    ports = Ports.of({"a": E5M2, "b": E5M2})
+    assert ports.pack([0x12, 0x34]) == 0x3412
+    assert ports.unpack(0x3412) == [0x12, 0x34]
+
+
+def test_verilog_without_the_module_is_refused() -> None:
+    with pytest.raises(ValueError, match="no module nothing"):
+        verilog_ports("module something();\nendmodule\n", "nothing")
+
+
+def test_the_loop_refuses_columns_of_other_lengths() -> None:
+    unit = build("mul", "e2m1fn")
+    library = models(design(unit), ("loop",))["loop"]
+    with (
+        Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), 0) as loop,
+        pytest.raises(ValueError, match="input b has 3 codes for 2 vectors"),
+    ):
+        loop.run({"a": np.zeros(2, dtype=np.uint64), "b": np.zeros(3, dtype=np.uint64)}, 2)
+
+
+def test_a_missing_loop_is_a_failure_of_the_machine(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="cannot be loaded"):
+        Loop(tmp_path / "loop.so", Ports(()), Ports(()), 0)
+
+
+def test_a_simulator_that_runs_no_test_is_a_failure(tmp_path: Path) -> None:
+    unit = build("mul", "e2m1fn")
+    interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), 0, bubbles=False)
+    codes = {name: np.zeros(4, dtype=np.uint64) for name in "ab"}
+    tests = {"plain": (codes, {"o": np.zeros(4, dtype=np.uint64)})}
+    for program, said in (("/bin/true", "the cocotb test plain came to no result"), ("/bin/false", "exit code 1")):
+        with (
+            Simulation(Path(program), interface, tests, tmp_path, seed=0) as simulation,
+            pytest.raises(ToolError, match=said),
+        ):
+            simulation.finish()
+    with pytest.raises(ToolError, match="could not be started"):
+        Simulation(tmp_path / "nothing", interface, tests, tmp_path, seed=0)
