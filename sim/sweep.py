@@ -208,7 +208,7 @@ def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
     for chunk in state.waiting():
         todo.put(chunk)
-    lock, halt = threading.Lock(), threading.Event()
+    lock, halt, ended = threading.Lock(), threading.Event(), threading.Semaphore(0)
     errors: list[BaseException] = []
     unit = work.unit
 
@@ -232,23 +232,25 @@ def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[
         except BaseException as error:
             errors.append(error)
             halt.set()
+        finally:
+            ended.release()
 
-    pool = [threading.Thread(target=worker, daemon=True) for _ in range(threads)]
-    for thread in pool:
-        thread.start()
-    saved = time.monotonic()
+    for _ in range(threads):
+        threading.Thread(target=worker, daemon=True).start()
+    working, saved = threads, time.monotonic()
     try:
-        while any(thread.is_alive() for thread in pool):
-            for thread in pool:
-                thread.join(0.05)
+        while working:
+            # Not Thread.join: until Python 3.13 a Ctrl-C inside it takes a thread that still works for one that ended.
+            if ended.acquire(timeout=0.05):
+                working -= 1
             if time.monotonic() - saved > SAVE_SECONDS:
                 with lock:
                     save()
                 saved = time.monotonic()
     finally:
         halt.set()
-        for thread in pool:
-            thread.join()
+        for _ in range(working):
+            ended.acquire()
     if errors:
         raise errors[0]
 
