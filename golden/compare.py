@@ -72,12 +72,13 @@ def compare(
     first_is_minimum = less | (equal & first.sign)
 
     # Rounding keeps the order, so it may come before the choice.
-    rounded = [round_and_pack(number, o, rounding, saturate, random) for number in (first, second)]
+    first_rounded = round_and_pack(first, o, rounding, saturate, random)
+    second_rounded = round_and_pack(second, o, rounding, saturate, random)
     nan = int64(o.nan_code)
     return Comparison(
         less=less.to(torch.int64),
         equal=equal.to(torch.int64),
         unordered=unordered.to(torch.int64),
-        minimum=torch.where(unordered, nan, torch.where(first_is_minimum, *rounded)),
-        maximum=torch.where(unordered, nan, torch.where(first_is_minimum, *reversed(rounded))),
+        minimum=torch.where(unordered, nan, torch.where(first_is_minimum, first_rounded, second_rounded)),
+        maximum=torch.where(unordered, nan, torch.where(first_is_minimum, second_rounded, first_rounded)),
     )

@@ -60,7 +60,7 @@ def _product(x: Number, y: Number) -> Number:
     negative = x.negative != y.negative
     if x.is_inf or y.is_inf:
         return NAN if x.magnitude == 0 or y.magnitude == 0 else Number(math.inf, negative)
-    return Number(x.magnitude * y.magnitude, negative)
+    return Number(Fraction(x.magnitude) * Fraction(y.magnitude), negative)
 
 
 def _sum(x: Number, y: Number, rounding: Rounding) -> Number:

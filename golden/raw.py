@@ -61,7 +61,7 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
     exponent = torch.where(zero, ZERO_EXPONENT, field.clamp(min=1) - fmt.bias - leading_zeros)
     never = torch.zeros_like(zero)
     if fmt.specials == "ieee":
-        inf, nan = magnitude == fmt.inf_code, magnitude > fmt.max_code + 1
+        inf, nan = magnitude == fmt.max_code + 1, magnitude > fmt.max_code + 1
     elif fmt.specials == "fn":
         inf, nan = never, magnitude == fmt.nan_code
     elif fmt.specials == "fnuz":

@@ -133,7 +133,7 @@ def build(
         If an option means nothing for the unit, or the unit refuses its parameters.
     """
     entry = row(name)
-    given = {
+    given: dict[str, Any] = {
         option: value
         for option, value in (("b", b), ("c", c), ("acc", acc), ("to", to), ("product", product))
         if value is not None

@@ -1,0 +1,93 @@
+"""The README, tried: its commands run, its Python runs, and both print what it says."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from amaranth.sim import Simulator
+
+from halfulp import golden
+from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    """Text of every fenced block of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def commands():
+    """Every command with the output that the README shows for it."""
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            # Inside the tests, `make test` would run itself.
+            if command != "make test":
+                yield pytest.param(command, output, id=command)
+
+
+@pytest.mark.parametrize(("command", "output"), list(commands()))
+def test_command(command, output, tmp_path):
+    program = Path(sys.executable).parent
+    run = subprocess.run(
+        command,
+        shell=True,
+        cwd=ROOT if command.startswith("make ") else tmp_path,
+        env=os.environ | {"PATH": f"{program}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    # A line of dots stands for any lines.
+    pattern = r"(?:.*\n)*?".join(re.escape(part) for part in re.split(r"^ *\.\.\.\n", output, flags=re.MULTILINE))
+    assert re.fullmatch(pattern, run.stdout), run.stdout
+
+
+def test_the_tests_run_as_the_readme_says():
+    assert "$ make test\n" in README
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_python_session():
+    (session,) = blocks("pycon")
+    test = doctest.DocTestParser().get_doctest(session, {}, "README", "README.md", 0)
+    assert len(test.examples) > 5
+    report = []
+    assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
+
+
+def test_design():
+    """The first design of the README accumulates what the golden model does."""
+    (source,) = blocks("python")
+    assert len(source.splitlines()) <= 25
+    names = {}
+    exec(source, names)
+    dut = names["DotProduct"]()
+    x, y, noise = [0x38, 0x41, 0xB3, 0x08, 0x7E], [0x40, 0x3C, 0x45, 0x09, 0x7E], [0, 1023, 512, 7, 300]
+    totals = []
+
+    async def drive(context):
+        for step in range(5):
+            context.set(dut.x, E4M3FN.from_bits(x[step]))
+            context.set(dut.y, E4M3FN.from_bits(y[step]))
+            context.set(dut.first, step in (0, 3))
+            context.set(dut.noise, noise[step])
+            await context.tick()
+            totals.append(context.get(dut.total).code)
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    columns = [torch.tensor(column) for column in (x, y, [0] * 5, [0] * 5, [1, 0, 0, 1, 0])]
+    expected = golden.mac_sequence(
+        *columns, a=E4M3FN, b=E4M3FN, acc=E6M5, rounding=stochastic(10), random=torch.tensor(noise)
+    )
+    assert totals == expected.tolist()
