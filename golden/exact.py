@@ -68,7 +68,7 @@ def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
         return NAN
     if x.is_inf or y.is_inf:
         return x if x.is_inf else y
-    value = x.value + y.value
+    value = Fraction(x.value) + Fraction(y.value)
     if value == 0:
         # Zeros of one sign keep it; what cancels is +0, and -0 when rounding down.
         return Number(Fraction(0), x.negative if x.negative == y.negative else rounding == RD)
