@@ -9,6 +9,7 @@ from typing import Any
 from cocotb_tools import config
 
 from . import processes
+from .errors import ToolError
 from .harness import TOP, harness, loop_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
@@ -77,9 +78,8 @@ def _read(folder: Path) -> Design:
 def _verilog(unit: Any) -> dict[str, str]:
     """All generated text of a design: the slow part, and the only one that needs Amaranth."""
     from halfulp.units.stream import Streamed
-    from halfulp.units.verilog import emit
 
-    plain, stream = emit(unit), emit(Streamed(unit), name=f"{unit.name}_stream")
+    plain, stream = verilog(unit), verilog(Streamed(unit), name=f"{unit.name}_stream")
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     plain_ports, stream_ports = verilog_ports(plain, unit.name), verilog_ports(stream, f"{unit.name}_stream")
     return {
@@ -88,6 +88,24 @@ def _verilog(unit: Any) -> dict[str, str]:
         "harness.v": harness(inputs, outputs, (unit.name, plain_ports), (f"{unit.name}_stream", stream_ports)),
         "ports.inc": loop_ports(inputs, outputs, plain_ports),
     }
+
+
+def verilog(component: Any, name: str | None = None) -> str:
+    """Verilog of a component.
+
+    Raises
+    ------
+    ToolError
+        If Yosys, which writes it, fails.
+    """
+    from amaranth.back.verilog import YosysError
+
+    from halfulp.units.verilog import emit
+
+    try:
+        return emit(component, name)
+    except YosysError as error:
+        raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
 
 
 def sources() -> str:

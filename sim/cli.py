@@ -130,13 +130,12 @@ def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, **
 @click.option("-o", "--output", metavar="FILE", help="where to; standard output by default")
 def emit(unit: str, fmt: str, output: str | None, **options: Any) -> None:
     """Write UNIT in FMT as plain Verilog."""
+    from .build import verilog
     from .paths import write_whole
 
     with requests():
         built = Request(unit, fmt, **options).build()
-    from halfulp.units.verilog import emit as text_of
-
-    text = text_of(built)
+    text = verilog(built)
     if output is None or output == "-":
         click.echo(text, nl=False)
         return

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from .errors import ToolError
 
-
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
 """What tools say when there is no room."""
 
@@ -102,14 +101,20 @@ def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
 
 def failure(command: Command, code: int) -> str:
     """Sentence about a tool that failed, with the line of its log that says why."""
-    lines = [line.strip() for line in command.log.read_text(errors="replace").splitlines() if line.strip()]
-    full = [line for line in lines if any(sign in line for sign in _FULL)]
-    telling = full or [line for line in lines if "rror" in line] or lines[-1:]
-    why = telling[0][:300] if telling else ("it was killed" if code < 0 else "it said nothing")
-    if full or code == -signal.SIGXFSZ:
-        return f"the disk is full: {command.what} said: {why}"
+    lines = command.log.read_text(errors="replace").splitlines()
+    if code == -signal.SIGXFSZ:
+        lines.append(_FULL[0])
     ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-    return f"{command.what} {ended}: {why}"
+    return complaint(command.what, ended, lines)
+
+
+def complaint(what: str, ended: str, lines: Sequence[str]) -> str:
+    """Sentence about a tool that failed, with the first line that says why."""
+    said = [line.strip() for line in lines if line.strip()]
+    if full := [line for line in said if any(sign in line for sign in _FULL)]:
+        return f"the disk is full: {what} said: {full[0][:300]}"
+    telling = [line for line in said if "rror" in line] or said[-1:]
+    return f"{what} {ended}: {telling[0][:300] if telling else 'it said nothing'}"
 
 
 def processors() -> int:

@@ -1,7 +1,9 @@
 """Sweeps: every input once, resumable, and able to fail."""
 
-import _thread
 import json
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ class Counter(Progress):
         self.count += count
         if self.stop_after is not None and self.count >= self.stop_after:
             self.stop_after = None
-            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(0.2)
 
 
 @pytest.fixture

@@ -1,0 +1,343 @@
+"""The command line: what it refuses and how, exit codes, and what it leaves behind when it is stopped."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import build_root, building, machine_errors, write_whole
+from halfulp.sim.processes import Command, run_all
+
+PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | changes
+
+
+def halfulp(*words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *words], capture_output=True, text=True, timeout=240, env=env or environment(), **options
+    )
+
+
+def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one sentence on standard error."""
+    assert answer.returncode == code, answer.stderr
+    assert answer.stdout == ""
+    lines = answer.stderr.strip().split("\n")
+    assert len(lines) == 1, answer.stderr
+    assert lines[0].startswith("halfulp: ")
+    return lines[0].removeprefix("halfulp: ")
+
+
+# Requests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("sim mac e1m2", "e1m2 has 1 exponent bit; a float needs 2 to 11"),
+        ("sim mac e12m2", "e12m2 has 12 exponent bits; a float needs 2 to 11"),
+        ("sim mac banana", "unknown format 'banana'; formats are written like e5m2, e4m3fn, bf16 or e6m5-ftz"),
+        ("sim mac e5m2 --round sr0", "sr0 has 0 random bits; stochastic rounding takes 1 to 32"),
+        ("sim mac e5m2 --round up", "unknown rounding mode 'up'"),
+        ("sim mul e5m2 --round exact", "rounding exact is refused: e5m2 cannot hold every product of e5m2 and e5m2"),
+        ("sim mul e5m2 --acc e6m5", "mul has no acc; it takes b, to"),
+        ("sim mac e5m2 --acc e1m1", "e1m1 has 1 exponent bit"),
+        ("sim mac e5m2 --product e5m2.foo", "unknown rounding mode 'foo'"),
+        ("sim mac e5m2 --pipeline 65", "pipeline 65 is out of range"),
+        ("sim mac e5m2 --pipeline -1", "Invalid value for '--pipeline'"),
+        ("sim mac e5m2 --vectors 0", "Invalid value for '--vectors'"),
+        ("sim mac e5m2 --vector 1,2", "a vector of this unit has 3 codes (a, b, c), not 2"),
+        ("sim mac e5m2 --vector 1,2,0x1000", "code 0x1000 does not fit the 12 bits of c"),
+        ("sim all e5m2 --vector 1,2", "--vector goes with one unit"),
+        ("sim frobnicate", "unknown unit 'frobnicate'; the units are mul, add, fma, mac, convert, compare"),
+        ("sim", "Missing argument 'UNIT'"),
+        ("sim mac e5m2 --colour red", "No such option"),
+        ("sweep fma fp32", "2^96 inputs, and a sweep takes at most 2^40; --vectors N takes N of them"),
+        ("emit mac e1m2", "e1m2 has 1 exponent bit"),
+        ("emit mul e5m2 -o /nowhere/mul.v", "there is no folder /nowhere to write mul.v to"),
+        ("emit mul e5m2 -o /", "/ is a folder"),
+        ("list colours", "Invalid value"),
+        ("frobnicate", "No such command 'frobnicate'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(words: str, sentence: str) -> None:
+    assert sentence in refused(halfulp(*words.split()), 2)
+
+
+def test_refusals_and_help_do_not_wait_for_torch() -> None:
+    code = "import sys, halfulp.sim.cli as c; c.Request('mac', 'e5m2').build(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+    code = "import sys, halfulp.sim.cli; assert not {'torch', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+
+
+def test_help_lists_the_commands() -> None:
+    answer = halfulp("--help")
+    assert answer.returncode == 0
+    for command in ("bench", "emit", "list", "sim", "sweep"):
+        assert f"  {command} " in answer.stdout
+    assert halfulp().returncode == 2
+
+
+def test_lists() -> None:
+    assert "e4m3fnuz" in halfulp("list", "formats").stdout
+    assert "mac" in halfulp("list", "units").stdout
+
+
+# Success -----------------------------------------------------------------------------------------------------------
+
+
+def test_sim_says_what_it_did() -> None:
+    answer = halfulp("sim", "mac", "e5m2", "--vectors", "20000", "--seed", "5")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert answer.stderr == ""
+    for text in (
+        "mac_e5m2_e5m2_e6m5_rn\n  a e5m2, b e5m2, c e6m5 -> o e6m5, rounding rn, latency 1\n",
+        "8,192  with stalls",
+        "20,000  one a cycle",
+        "mismatches  0",
+        "seconds",
+    ):
+        assert text in answer.stdout
+    assert answer.stdout.endswith("PASS\n")
+
+
+def test_one_vector_is_told_in_full() -> None:
+    answer = halfulp("sim", "mac", "e5m2", "--vector", "0x3c,0x40,0x001")
+    assert answer.returncode == 0
+    assert "a * b + c = 2.0000000000291038 = 68719476737 * 2^-35" in answer.stdout
+    assert "0x400  0_100000_00000  2" in answer.stdout
+
+
+def test_all_units_with_the_options_that_each_has() -> None:
+    answer = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert answer.stdout.count("PASS\n") == 6
+    assert "mac_e2m1fn_e2m1fn_e4m3_rn" in answer.stdout
+    assert "mul_e2m1fn_e2m1fn_e3m2fn_rn" in answer.stdout
+
+
+def test_emit_to_a_file_and_to_standard_output(tmp_path: Path) -> None:
+    path = tmp_path / "mul.v"
+    path.write_text("old")
+    answer = halfulp("emit", "mul", "e2m1fn", "-o", str(path))
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    assert "module mul_e2m1fn_e2m1fn_e2m1fn_rn(" in path.read_text()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mul.v"]
+    assert halfulp("emit", "mul", "e2m1fn").stdout == path.read_text()
+
+
+# A machine that fails ----------------------------------------------------------------------------------------------
+
+
+def test_a_missing_compiler(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
+    env.pop("CXX", None)
+    said = refused(halfulp("sim", "mul", "e2m1fn", env=env), 3)
+    assert said == (
+        "a C++ compiler is needed to build simulations and g++ was not found; "
+        "install g++ (Debian: apt install g++) or name another in CXX"
+    )
+    said = refused(halfulp("sim", "mul", "e2m1fn", env=env | {"CXX": "no-such-compiler"}), 3)
+    assert "no-such-compiler was not found" in said
+
+
+def test_a_compiler_that_fails(tmp_path: Path) -> None:
+    compiler = tmp_path / "broken"
+    compiler.write_text('#!/bin/sh\ntest "$1" = --version && exit 0\necho "error: out of ideas" >&2\nexit 7\n')
+    compiler.chmod(0o755)
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"), CXX=str(compiler))
+    said = refused(halfulp("sim", "mul", "e2m1fn", env=env), 3)
+    assert said == "the C++ compiler failed with exit code 7: error: out of ideas"
+    assert leftovers(tmp_path / "build") == []
+
+
+@pytest.mark.parametrize("room", [1 << 10, 1 << 17])
+def test_a_full_disk(tmp_path: Path, room: int) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"), PYTHONDONTWRITEBYTECODE="1")
+    said = refused(halfulp("sim", "mul", "e2m1fn", env=env, preexec_fn=limit), 3)
+    assert said.startswith("the disk is full: ")
+    assert leftovers(tmp_path / "build") == []
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10))
+
+    path = tmp_path / "mac.v"
+    path.write_text("old")
+    said = refused(halfulp("emit", "mac", "e5m2", "-o", str(path), preexec_fn=limit), 3)
+    assert said.startswith("the disk is full: ")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
+
+
+def test_a_build_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("a file")
+    said = refused(halfulp("sim", "mul", "e2m1fn", env=environment(HALFULP_BUILD=str(tmp_path / "build"))), 3)
+    assert "could not be written" in said
+
+
+def test_machine_errors_are_sentences(tmp_path: Path) -> None:
+    full, denied = OSError(28, "No space left on device", "here"), PermissionError(13, "Permission denied")
+    for error, sentence in (
+        (full, r"^the disk is full: it could not be written \(here\); free some space$"),
+        (denied, "^it could not be written: Permission denied$"),
+    ):
+        with pytest.raises(ToolError, match=sentence), machine_errors("it"):
+            raise error
+    log = tmp_path / "log"
+    with pytest.raises(ToolError, match=r"^the tool was ended by signal 9: it said nothing$"):
+        run_all([Command("the tool", ["sh", "-c", "kill -9 $$"], log)])
+    with pytest.raises(ToolError, match=r"^the disk is full: the tool said: No space left on device$"):
+        run_all([Command("the tool", ["sh", "-c", "echo No space left on device; exit 1"], log)])
+    with pytest.raises(ToolError, match="nothing-there is not there"):
+        run_all([Command("the tool", ["nothing-there"], log)])
+
+
+def test_a_failing_tool_ends_the_others(tmp_path: Path) -> None:
+    began = time.monotonic()
+    commands = [["sleep", "60"], ["sh", "-c", "exit 3"]]
+    with pytest.raises(ToolError, match="exit code 3: it said nothing"):
+        run_all([Command("it", argv, tmp_path / f"{n}.log") for n, argv in enumerate(commands)], jobs=2)
+    assert time.monotonic() - began < 30
+
+
+def test_folders_are_whole_or_absent(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with pytest.raises(ZeroDivisionError), building(folder, "it") as scratch:
+        (scratch / "half").write_text(str(1 / 0))
+    assert list(tmp_path.iterdir()) == []
+    # Two at once: the first to end stays.
+    with building(folder, "it") as slow:
+        with building(folder, "it") as fast:
+            (fast / "file").write_text("fast")
+        (slow / "file").write_text("slow")
+    assert (folder / "file").read_text() == "fast"
+    assert list(tmp_path.iterdir()) == [folder]
+    write_whole(folder / "file", "new")
+    assert [entry.name for entry in folder.iterdir()] == ["file"]
+
+
+def leftovers(build: Path) -> list[str]:
+    """Unfinished folders and files, and the folders of runs."""
+    hidden = [str(path) for path in build.rglob(".*")] if build.is_dir() else []
+    runs = list(map(str, (build / "runs").iterdir())) if (build / "runs").is_dir() else []
+    return hidden + runs
+
+
+# Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def running(*words: str, build: Path) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [*PROGRAM, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(HALFULP_BUILD=str(build)),
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def interrupt(process: "subprocess.Popen[str]", when: Callable[[], bool], how: int = signal.SIGINT) -> tuple[str, str]:
+    deadline = time.monotonic() + 120
+    while not when():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(how)
+    return process.communicate(timeout=30)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Command lines of the processes that have to do with a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in words:
+                found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
+    build = tmp_path / "build"
+    with running("sim", "mul", "e2m1fn", build=build) as process:
+        out, err = interrupt(process, lambda: any((build / "runtime").glob(".*/*.log")), how)
+        assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
+    assert processes_in(build) == []
+    assert leftovers(build) == []
+
+
+def test_ctrl_c_while_simulating(tmp_path: Path) -> None:
+    build = shared_runtime(tmp_path)
+    with running("sim", "mul", "fp32", "--vectors", "20000000", build=build) as process:
+        out, err = interrupt(process, lambda: any((build / "runs").glob("*/simulator.log")))
+        assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
+    assert processes_in(build) == []
+    assert leftovers(build) == []
+
+
+def test_ctrl_c_during_a_sweep_saves_it(tmp_path: Path) -> None:
+    build = shared_runtime(tmp_path)
+    for _ in range(2):
+        with running("sweep", "mac", "e5m2", build=build) as process:
+            saved = save_times(build)
+            out, err = interrupt(process, lambda known=saved: bool(save_times(build) - known))  # type: ignore[misc]
+            assert (process.returncode, out) == (130, "")
+        assert err.startswith("halfulp: stopped; ")
+        assert err.endswith("% is done and saved; the same command goes on from there\n")
+    assert leftovers(build) == []
+
+
+def save_times(build: Path) -> set[int]:
+    """When the states of sweeps were written."""
+    return {path.stat().st_mtime_ns for path in (build / "sweeps").glob("[!.]*.json")}
+
+
+def shared_runtime(tmp_path: Path) -> Path:
+    """A build folder of one's own that has the compiled runtime already."""
+    halfulp("sim", "mul", "e2m1fn", "--vectors", "16")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "runtime").symlink_to(build_root() / "runtime")
+    return tmp_path / "build"
+
+
+# Two at once -------------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_at_once_in_one_build_folder(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    words = ("sim", "mul", "e3m2fn", "--wave", "--vectors", "2000")
+    with running(*words, build=build) as first, running(*words, build=build) as second:
+        for process in (first, second):
+            out, err = process.communicate(timeout=240)
+            assert process.returncode == 0, out + err
+            assert out.endswith("PASS\n")
+    assert leftovers(build) == []
+    assert len(list((build / "runtime").iterdir())) == 1
