@@ -18,6 +18,7 @@ from .errors import ToolError
 from .expect import CHUNK, expected
 from .loop import Codes, Loop
 from .paths import build_root, machine_errors
+from .pivot import sharpen
 from .ports import Ports
 from .progress import Progress, silent
 from .report import Check, Failure, Result, describe, mismatch, write_junit
@@ -72,6 +73,8 @@ def plan(unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str,
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
         return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
     vectors = make(inputs, result_formats(unit), seed=seed, limit=limit)
+    if not vectors.exhaustive:
+        vectors = replace(vectors, codes=sharpen(unit, vectors.codes))
     rng = np.random.default_rng(seed)
     some = rng.permutation(vectors.count)[: PLAIN + STREAM]
     plain = vectors.take(np.sort(some[:PLAIN]))

@@ -215,3 +215,20 @@ def test_a_simulator_that_runs_no_test_is_a_failure(tmp_path: Path) -> None:
             simulation.finish()
     with pytest.raises(ToolError, match="could not be started"):
         Simulation(tmp_path / "nothing", interface, tests, tmp_path, seed=0)
+
+
+def test_random_words_sit_at_the_edge_of_the_decision() -> None:
+    unit = build("mul", "fp16", rounding="sr32")
+    codes = plan(unit, seed=0, limit=512).vectors.codes
+    one = np.uint64(1)
+    word = codes["random"]
+    at = expected(unit, codes)["o"]
+    below = expected(unit, codes | {"random": np.where(word > 0, word - one, word)})["o"]
+    above = expected(unit, codes | {"random": np.where(word < (1 << 32) - 1, word + one, word)})["o"]
+    inexact = np.count_nonzero(
+        expected(unit, codes | {"random": np.zeros_like(word)})["o"]
+        != expected(unit, codes | {"random": np.full_like(word, (1 << 32) - 1)})["o"]
+    )
+    assert inexact > 200
+    # Even rows hold the least word that rounds up, odd ones the one before it.
+    assert np.count_nonzero((at != below) | (at != above)) == inexact
