@@ -73,6 +73,10 @@ def parse(text: str | Format) -> Format:
     if name in NAMED:
         row = NAMED[name]
         return Float(row.exp, row.man, row.bias, row.specials, subnormals)
+    if name in ("e8m0fnu", "float8_e8m0fnu"):
+        raise ValueError(
+            f"{text} is a scale of blocks, without sign and zero, and no operand; e8m0 is the nearest float"
+        )
     match = _FLOAT.fullmatch(name)
     if match is None:
         near = difflib.get_close_matches(name, [*NAMED, *ML_DTYPES], n=1)
