@@ -29,6 +29,12 @@ from .wave import decode_wave
 PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12
 """Vectors that cocotb runs through the plain unit, chained, and through the stream wrapper: seconds, not minutes."""
 
+ALL = 1 << 17
+"""An exhaustive set of so many vectors goes through cocotb whole."""
+
+TRACED = 1 << 11
+"""Vectors of each test while a waveform is recorded: more than anyone reads."""
+
 LOOP_CHAIN = 1 << 16
 """Chained steps of the compiled loop."""
 
@@ -56,7 +62,9 @@ class Plan:
     chain: dict[str, Codes] | None
 
 
-def plan(unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str, int] | None = None) -> Plan:
+def plan(
+    unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str, int] | None = None, traced: bool = False
+) -> Plan:
     """Choose the vectors of a run.
 
     Parameters
@@ -67,6 +75,8 @@ def plan(unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str,
         Most independent vectors.
     vector : mapping, optional
         One vector to run instead of all others.
+    traced : bool
+        Whether a waveform is recorded.
     """
     inputs, stateful = Ports.of(unit.inputs), unit.stateful
     if vector is not None:
@@ -75,10 +85,9 @@ def plan(unit: Any, *, seed: int, limit: int | None = None, vector: Mapping[str,
     vectors = make(inputs, result_formats(unit), seed=seed, limit=limit)
     if not vectors.exhaustive:
         vectors = replace(vectors, codes=sharpen(unit, vectors.codes))
-    rng = np.random.default_rng(seed)
-    some = rng.permutation(vectors.count)[: PLAIN + STREAM]
-    plain = vectors.take(np.sort(some[:PLAIN]))
-    few = some[PLAIN:] if len(some) > PLAIN + STREAM // 2 else some[:STREAM]
+    most = TRACED if traced else ALL if vectors.exhaustive and vectors.count <= ALL else PLAIN
+    order = np.random.default_rng(seed).permutation(vectors.count)
+    plain, few = vectors.take(np.sort(order[:most])), order[-(TRACED if traced else STREAM) :]
     steps = None
     if stateful:
         steps = chains(inputs, result_formats(unit), min(LOOP_CHAIN, max(limit or LOOP_CHAIN, 256)), seed + 1)
@@ -134,12 +143,12 @@ def run(
     kind = "wave" if wave else "cocotb"
     built = models(made, ("loop", kind))
     progress.phase("choosing vectors")
-    chosen = plan(unit, seed=seed, limit=limit, vector=vector)
+    chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
     tests = {"plain": (chosen.plain, expected(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
         # In a stream, too, steps build on each other.
-        steps = stream = _head(chosen.chain, CHAIN)
+        steps = stream = _head(chosen.chain, TRACED if wave else CHAIN)
         tests["chain"] = (steps, expected(unit, steps, chained=True))
     tests["stream"] = (stream, expected(unit, stream, chained=unit.stateful))
     result = Result(unit.name, describe(unit), chosen.vectors.what)

@@ -52,6 +52,8 @@ def design(unit: Any) -> Design:
     ToolError
         If the Verilog cannot be written.
     """
+    # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
+    unit._MustUse__used = True
     # Only the library's own classes are known by name: anyone else's may change between runs without a new name.
     cached = type(unit).__module__.startswith("halfulp.units.")
     key = digest(type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), _emitter())

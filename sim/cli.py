@@ -73,7 +73,10 @@ def cli() -> None:
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="leave a waveform with decoded numbers")
 def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any) -> None:
-    """Check UNIT in FMT (e5m2 by default) against the golden model; UNIT `all` checks the catalogue."""
+    """Check UNIT in FMT (e5m2 by default) against the golden model; UNIT `all` checks the catalogue.
+
+    The results are also left as JUnit XML, in results/ of the build folder (build, or HALFULP_BUILD).
+    """
     from .bench import run
     from .ports import Ports
     from .progress import Bar

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from .errors import ToolError
 
@@ -68,27 +69,39 @@ def building(folder: Path, doing: str) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that becomes ``path`` when the body ends well, and goes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        # mkstemp makes private files; the result has the permissions that any new file has.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(scratch, 0o666 & ~umask)
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise
+
+
 def write_whole(path: Path, data: str | bytes, doing: str | None = None) -> None:
     """Write a file that is either the old one or the new one, never half of it.
 
     A path that is no regular file, such as ``/dev/stdout``, is written to directly.
+
+    Raises
+    ------
+    ToolError
+        If the disk is full or the file cannot be written.
     """
     with machine_errors(doing or str(path)):
         payload = data.encode() if isinstance(data, str) else data
         if path.exists() and not path.is_file():
             path.write_bytes(payload)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(payload)
-            # mkstemp makes private files; the result has the permissions any new file has.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(scratch, 0o666 & ~umask)
-            os.replace(scratch, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)
-            raise
+        with replacing(path) as file:
+            file.write(payload)

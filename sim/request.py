@@ -43,7 +43,7 @@ class Request:
         """
         from halfulp.units.catalogue import build
 
-        return build(
+        unit = build(
             self.unit,
             self.fmt,
             acc=self.acc,
@@ -55,6 +55,9 @@ class Request:
             saturate=self.saturate,
             pipeline=self.pipeline,
         )
+        # Amaranth warns of a component that is never elaborated; a request is often only looked at.
+        unit._MustUse__used = True
+        return unit
 
     def command(self, verb: str, *more: str) -> str:
         """Command line that asks for the same."""

@@ -132,9 +132,10 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
             marks = landmarks(fmt)
             codes[name] = np.where(calm, codes[name], rng.choice(marks, count))
             continue
-        middle = np.uint64(fmt.bias << fmt.man)
-        reach = np.uint64(max(min(4, fmt.bias - 1), 1) << fmt.man)
-        magnitude = middle - reach + rng.integers(0, 2 * int(reach), count, dtype=np.uint64)
+        # Around one, or as near to it as the format comes.
+        middle = min(max(fmt.bias, 1), fmt.max_code >> fmt.man)
+        low, high = max(middle - 4, 0) << fmt.man, min((middle + 4) << fmt.man, fmt.max_code)
+        magnitude = rng.integers(low, high, count, dtype=np.uint64, endpoint=True)
         sign = rng.integers(0, 2, count, dtype=np.uint64) << np.uint64(fmt.width - 1)
         codes[name] = np.where(calm, magnitude | sign, codes[name])
     undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) > 0))

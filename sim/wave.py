@@ -1,13 +1,13 @@
 """A waveform that shows numbers: beside each port with a format, a text signal with what its code stands for."""
 
-import os
-import tempfile
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
 from halfulp.hdl.formats import Format
 
+from .paths import replacing
 from .ports import Ports
 
 
@@ -23,15 +23,11 @@ def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
     unit : Unit
         Tells which ports have which format.
     """
-    wave.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=".wave.", suffix=".vcd", dir=wave.parent)
-    try:
-        with os.fdopen(handle, "w") as out, trace.open() as source:
-            _copy(source, out, _formats(unit))
-        os.replace(scratch, wave)
-    except BaseException:
-        os.unlink(scratch)
-        raise
+    with replacing(wave) as raw, trace.open() as source:
+        out = io.TextIOWrapper(raw, write_through=False)
+        _copy(source, out, _formats(unit))
+        # Without this the wrapper would close the file, which is not its own.
+        out.detach()
 
 
 def _formats(unit: Any) -> dict[tuple[str, int], Format]:

@@ -146,6 +146,13 @@ def test_composed_codes_are_the_numbers_that_were_meant(fmt: Float) -> None:
             assert code == fmt.encode_magnitude(magnitude, bool(s), RZ)
 
 
+@pytest.mark.parametrize("text", ["e3m4b-9", "e3m4b99", "e2m0", "e11m52"])
+def test_chains_of_formats_that_are_far_from_one(text: str) -> None:
+    fmt = parse(text)
+    steps = vectors.chains(ports(a=fmt, b=fmt, c=fmt, load=1, clear=1), [fmt], 500, 0)
+    assert all(int(steps[name].max()) < 1 << fmt.width for name in "abc")
+
+
 def test_chains_begin_at_reset_and_use_load_and_clear() -> None:
     inputs = ports(a=E5M2, b=E5M2, c=E6M5, load=1, clear=1)
     steps = vectors.chains(inputs, [E6M5], 4096, 0)
