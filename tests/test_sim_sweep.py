@@ -14,7 +14,6 @@ from amaranth.hdl import Module, Mux, Value
 from halfulp.hdl.formats import E5M2
 from halfulp.hdl.round import round_and_pack
 from halfulp.sim import sweep as sweeping
-from halfulp.sim.paths import build_root
 from halfulp.sim.progress import Progress
 from halfulp.sim.report import summary
 from halfulp.sim.sweep import Interrupted, State, job, sweep
@@ -38,6 +37,13 @@ class Counter(Progress):
             self.stop_after = None
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             time.sleep(0.2)
+
+
+@pytest.fixture(autouse=True)
+def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """States and results of a test's own, beside the models that all share."""
+    monkeypatch.setattr(sweeping, "build_root", lambda: tmp_path)
+    return tmp_path / "sweeps"
 
 
 @pytest.fixture
@@ -101,11 +107,11 @@ def test_restart_forgets_what_was_done(small_chunks: None) -> None:
     assert full.count == 1 << 16
 
 
-def test_half_a_state_file_is_no_state(small_chunks: None) -> None:
+def test_half_a_state_file_is_no_state(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="ru")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
-    (path,) = (build_root() / "sweeps").glob(f"{unit.name}-*.json")
+    (path,) = states.glob(f"{unit.name}-*.json")
     path.write_text(path.read_text()[:10])
     full = Counter()
     assert sweep(unit, progress=full).passed
@@ -161,12 +167,11 @@ def test_states_join_finished_chunks() -> None:
     assert state.count() == 5
 
 
-def test_the_state_is_plain_json(tmp_path: Path, small_chunks: None) -> None:
+def test_the_state_is_plain_json(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="rd")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
-    (path,) = (build_root() / "sweeps").glob(f"{unit.name}-*.json")
+    (path,) = states.glob(f"{unit.name}-*.json")
     known = json.loads(path.read_text())
     assert known["chunks"] == 64
     assert known["failed"] == 0
-    path.unlink()
