@@ -1,7 +1,9 @@
 """From a unit to something that runs: Verilog, an executable for cocotb, and the compiled loop."""
 
+import contextlib
+import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,8 +119,6 @@ def sources() -> str:
 
 
 def _room(name: str) -> Path:
-    import importlib.util
-
     spec = importlib.util.find_spec(f"halfulp.{name}")
     assert spec is not None
     assert spec.origin is not None
@@ -212,15 +212,11 @@ def _link(kind: str, scratch: Path, objects: Path) -> Command:
     return Command("the linker", argv, scratch / "link.log")
 
 
-def _all_building(folders: dict[str, Path], made: Design) -> Any:
-    import contextlib
-
-    @contextlib.contextmanager
-    def together() -> Any:
-        with contextlib.ExitStack() as stack:
-            yield {
-                kind: stack.enter_context(building(folder, f"the simulation of {made.name}"))
-                for kind, folder in folders.items()
-            }
-
-    return together()
+@contextlib.contextmanager
+def _all_building(folders: dict[str, Path], made: Design) -> Iterator[dict[str, Path]]:
+    """A temporary folder for each model; all are published, or none."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            kind: stack.enter_context(building(folder, f"the simulation of {made.name}"))
+            for kind, folder in folders.items()
+        }
