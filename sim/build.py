@@ -58,7 +58,9 @@ def design(unit: Any) -> Design:
     unit._MustUse__used = True
     # Only the library's own classes are known by name: anyone else's may change between runs without a new name.
     cached = type(unit).__module__.startswith("halfulp.units.")
-    key = digest(type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), _emitter())
+    key = digest(
+        type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), _emitter(), _own("harness.py")
+    )
     folder = build_root() / "verilog" / f"{unit.name}-{key}"
     if cached and (folder / "design.json").is_file():
         return _read(folder)
@@ -152,8 +154,13 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 
 def _model_key(made: Design, kind: str) -> str:
-    own = (HERE / "loop.cpp").read_text() if kind == "loop" else ""
+    # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
+    own = _own("loop.cpp") if kind == "loop" else str(config.libs_dir)
     return digest(made.key, kind, own, FLAGS[kind], COMPILE, tools())
+
+
+def _own(name: str) -> str:
+    return (HERE / name).read_text()
 
 
 FLAGS = {
