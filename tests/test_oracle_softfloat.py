@@ -44,7 +44,9 @@ def numbers(codes, fmt):
 
 def codes_of(results, fmt):
     """Codes of SoftFloat's numbers."""
-    return np.frombuffer(b"".join(number.to_bytes() for number in results), dtype=f">u{fmt.width // 8}").astype(np.uint64)
+    return np.frombuffer(b"".join(number.to_bytes() for number in results), dtype=f">u{fmt.width // 8}").astype(
+        np.uint64
+    )
 
 
 def tensor(codes):
@@ -83,7 +85,7 @@ def compare(operation, fmt, rounding):
     """Vectors run, and where golden model and SoftFloat differ."""
     unit = build({"sub": "add"}.get(operation, operation), fmt, rounding=rounding)
     names = [name for name in unit.inputs if name != "subtract"]
-    vectors = make(Ports.of({name: fmt for name in names}), [fmt], seed=len(str(rounding)), limit=COUNT)
+    vectors = make(Ports.of(dict.fromkeys(names, fmt)), [fmt], seed=len(str(rounding)), limit=COUNT)
     columns = [vectors.codes[name] for name in names]
     function = getattr(softfloat, f"{TYPES[fmt][0]}_{OPERATIONS[operation]}")
     wanted = codes_of(map(function, *(numbers(column, fmt) for column in columns)), fmt)

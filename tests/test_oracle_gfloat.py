@@ -1,0 +1,104 @@
+"""The golden model's rounding against gfloat.
+
+gfloat's ``StochasticFastest`` is halfulp's ``srN``: the discarded fraction plus R/2^N reaches one exactly when its
+first N bits plus R reach 2^N, because R is whole. Its other stochastic modes round the fraction to N bits first, or add
+half a unit to R, and are not the same. It has no rounding to odd (its ``StochasticOdd`` breaks ties of the fraction,
+before comparing, toward odd); ``ro`` is checked against its truncation instead, from which it differs by one code
+exactly where the operand lies between two codes and the lower one is even. Formats of one significand bit are left out:
+at a tie gfloat takes the even code and IEEE 754-2019 (4.3.1) the larger magnitude.
+"""
+
+import numpy as np
+import pytest
+import torch
+from gfloat import RoundMode, encode_ndarray, round_ndarray
+from gfloat.formats import (
+    format_info_bfloat16,
+    format_info_binary16,
+    format_info_ocp_e2m1,
+    format_info_ocp_e2m3,
+    format_info_ocp_e3m2,
+    format_info_ocp_e4m3,
+    format_info_ocp_e5m2,
+)
+
+from halfulp import golden
+from halfulp.hdl.formats import BF16, E2M1FN, E2M3FN, E3M2FN, E4M3FN, E5M2, FP16, FP32, RN, RO, RZ, Rounding, stochastic
+from halfulp.sim.ports import Ports
+from halfulp.sim.vectors import make
+
+PAIRS = {
+    E4M3FN: format_info_ocp_e4m3,
+    E5M2: format_info_ocp_e5m2,
+    E3M2FN: format_info_ocp_e3m2,
+    E2M3FN: format_info_ocp_e2m3,
+    E2M1FN: format_info_ocp_e2m1,
+    FP16: format_info_binary16,
+    BF16: format_info_bfloat16,
+}
+
+MODES = {
+    "rn": RoundMode.TiesToEven,
+    "ra": RoundMode.TiesToAway,
+    "rz": RoundMode.TowardZero,
+    "ru": RoundMode.TowardPositive,
+    "rd": RoundMode.TowardNegative,
+}
+
+
+def operands(target):
+    """Finite numbers: all of bf16 for narrow targets, and fp32 ones at ties and boundaries for wide ones.
+
+    Not fp64: gfloat adds R/2^N in float64, which rounds where the fraction is long.
+    """
+    if target.width <= 8:
+        codes, fmt = torch.arange(1 << 16), BF16
+    else:
+        vectors = make(Ports.of({"a": FP32}), [target], seed=5, limit=1 << 16)
+        codes, fmt = torch.from_numpy(vectors.codes["a"].astype(np.int64)), FP32
+    values = golden.decode(codes, fmt)
+    return values[values.isfinite()]
+
+
+def by_gfloat(values, target, mode, **stochastic_words):
+    """Codes of values rounded by gfloat, saturating, which every format of its allows."""
+    info = PAIRS[target]
+    rounded = round_ndarray(info, values.numpy(), mode, sat=True, **stochastic_words)
+    return torch.from_numpy(encode_ndarray(info, rounded).astype(np.int64))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("target", PAIRS, ids=str)
+def test_ieee_modes(target, mode):
+    values = operands(target)
+    found = golden.encode(values, target, Rounding.parse(mode), saturate=True)
+    assert len(values) > 30_000
+    assert torch.nonzero(found != by_gfloat(values, target, MODES[mode])).flatten().tolist() == []
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 5])
+@pytest.mark.parametrize("target", PAIRS, ids=str)
+def test_stochastic_with_every_word(target, bits):
+    values = operands(target)
+    for word in range(1 << bits):
+        words = torch.full(values.shape, word)
+        found = golden.encode(values, target, stochastic(bits), random=words, saturate=True)
+        wanted = by_gfloat(values, target, RoundMode.StochasticFastest, srbits=words.numpy(), srnumbits=bits)
+        assert torch.nonzero(found != wanted).flatten().tolist() == []
+
+
+@pytest.mark.parametrize("target", PAIRS, ids=str)
+def test_to_odd_by_truncation(target):
+    values = operands(target)
+    truncated = by_gfloat(values, target, RoundMode.TowardZero)
+    exact = golden.decode(truncated, target)
+    within = (values != exact) & (values.abs() < float(target.largest))
+    wanted = torch.where(within & (truncated % 2 == 0), truncated + 1, truncated)
+    assert torch.equal(golden.encode(values, target, RO), wanted)
+    assert within.sum() > 1000
+
+
+def test_the_comparison_can_fail():
+    values = operands(E4M3FN)
+    assert (golden.encode(values, E4M3FN, RZ, saturate=True) != by_gfloat(values, E4M3FN, MODES["rn"])).sum() > 1000
+    assert (golden.encode(values, E4M3FN, RN) != by_gfloat(values, E4M3FN, MODES["rn"])).sum() > 1000
