@@ -97,13 +97,13 @@ def every_code(source):
 def test_ml_dtypes(source, target):
     codes, fmt = every_code(source), FORMATS[target]
     wanted = by_ml_dtypes(codes, source, target)
+    nan = is_nan(codes, FORMATS[source])
+    negative = (codes & np.uint64(FORMATS[source].sign_code)) != 0
     codes, source = rounded_first(codes, source, target, own=[name for name in FORMATS if hasattr(ml_dtypes, name)])
     found = by_golden(codes, source, target)
     if not fmt.has_nan:
         # A format without NaN: ml_dtypes gives the zero of the opposite sign, so -0 for NaN; halfulp's canonical NaN
         # has no sign, and it is -0 always.
-        nan = is_nan(codes, FORMATS[source])
-        negative = (codes & np.uint64(FORMATS[source].sign_code)) != 0
         assert (found[nan] == fmt.nan_code).all()
         assert (wanted[nan & ~negative] == fmt.nan_code).all()
         codes, wanted, found = codes[~nan], wanted[~nan], found[~nan]
