@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.formats import Float, Format, decimal_text
 
 from .ports import STATE, Port, Ports
 
@@ -42,8 +42,7 @@ def number(value: Number) -> str:
         numerator //= 2
         shift += 1
     shift -= denominator.bit_length() - 1
-    approximate = f"{float(value):.17g}" if Fraction(1, 2**1000) < abs(value) < 2**1000 else "beyond double precision"
-    return f"{approximate} = {numerator} * 2^{shift}"
+    return f"{decimal_text(value, 17)} = {numerator} * 2^{shift}"
 
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:

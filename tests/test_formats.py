@@ -238,6 +238,12 @@ def test_special_results():
     assert [E5M2.encode(sign * 10**9, mode) for mode in (RU, RD) for sign in (1, -1)] == [0x7C, 0xFB, 0x7B, 0xFC]
     assert [E4M3FN.text(code) for code in (0x80, 0x7F, 0x01, 0x7E)] == ["-0", "nan", "0.001953125", "448"]
     assert FP64.text(1) == "4.94065646e-324"
+    huge = Float(11, 52, bias=-4096)
+    assert [huge.text(code) for code in (1, huge.max_code, huge.sign_code | 1)] == [
+        "4.63801833e+1217",
+        "1.68757609e+1849",
+        "-4.63801833e+1217",
+    ]
 
 
 def test_flushing_follows_rounding():

@@ -1,6 +1,6 @@
 """Number formats, rounding modes and descriptions of operations: plain, immutable data."""
 
-from .base import Format
+from .base import Format, decimal_text
 from .catalogue import ML_DTYPES, NAMED, parse
 from .floating import Float
 from .mac import MacSpec, default_accumulator
@@ -55,6 +55,7 @@ __all__ = [
     "MacSpec",
     "Rounding",
     "Span",
+    "decimal_text",
     "default_accumulator",
     "parse",
     "stochastic",

@@ -1,5 +1,6 @@
 """What every number format has, whatever its family."""
 
+import decimal
 from abc import abstractmethod
 from fractions import Fraction
 
@@ -70,7 +71,7 @@ class Format(Descriptor):
             return str(value)
         if value == 0:
             return "-0" if self.negative(code) else "0"
-        return f"{float(value):.9g}" if abs(value) < Fraction(2) ** 1000 else f"{value.numerator:.9e}"
+        return decimal_text(value)
 
     def negative(self, code: int) -> bool:
         """Whether a code carries a minus sign, zeros included."""
@@ -82,3 +83,11 @@ class Format(Descriptor):
             raise TypeError(f"a code of {self} is an int, not {type(code).__name__}")
         if not 0 <= code < 1 << self.width:
             raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")
+
+
+def decimal_text(value: Fraction, digits: int = 9) -> str:
+    """Decimal text of a number of any size, to so many significant digits."""
+    if Fraction(1, 1 << 1074) <= abs(value) < Fraction(1 << 1023) or value == 0:
+        return f"{float(value):.{digits}g}"
+    with decimal.localcontext(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
+        return f"{decimal.Decimal(value.numerator) / decimal.Decimal(value.denominator):e}"

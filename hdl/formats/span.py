@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .base import Format
+from .base import Format, decimal_text
 from .floating import Float
 
 
@@ -87,9 +87,10 @@ class Span:
         if self.precision > room.precision:
             lacks = f"it has {room.precision} significand bits and {self.precision} are needed"
         elif self.largest > room.largest:
-            lacks = f"it ends at {float(room.largest):g} and the results at {float(self.largest):g}"
+            lacks = f"it ends at {decimal_text(room.largest, 6)} and the results at {decimal_text(self.largest, 6)}"
         elif self.quantum < room.quantum or self.smallest < room.smallest:
-            lacks = f"its smallest number is {float(room.smallest):g} and the results' is {float(self.smallest):g}"
+            smallest, needed = decimal_text(room.smallest, 6), decimal_text(self.smallest, 6)
+            lacks = f"its smallest number is {smallest} and the results' is {needed}"
         elif self.inf and not room.inf:
             lacks = "it has no infinity"
         elif self.nan and not room.nan:

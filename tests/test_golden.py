@@ -1,0 +1,327 @@
+"""The golden model on tensors against the exact model in fractions."""
+
+import itertools
+import random
+import re
+
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.golden import exact
+from halfulp.hdl.formats import (
+    BF16,
+    E2M1FN,
+    E4M3FN,
+    E5M2,
+    E6M5,
+    EXACT,
+    FP16,
+    FP32,
+    FP64,
+    RN,
+    RO,
+    RZ,
+    Float,
+    Rounding,
+    parse,
+    stochastic,
+)
+
+MODES = [Rounding.parse(text) for text in ("rn", "ra", "rz", "ru", "rd", "ro", "sr1", "sr3")]
+
+TOYS = [
+    Float(exp, man, specials=specials, subnormals=subnormals)
+    for exp, man in ((2, 0), (2, 1), (3, 1))
+    for specials in ("ieee", "fn", "fnuz", "finite")
+    for subnormals in (True, False)
+    if not (man == 0 and specials == "ieee")
+]
+
+ARITY = {"mul": "ab", "add": "ab", "fma": "abc", "convert": "a", "compare": "ab"}
+
+
+def tensor(codes):
+    """Codes as int64, those of 64 bits by their bits."""
+    return torch.tensor([code - (1 << 64) if code >> 63 else code for code in codes], dtype=torch.int64)
+
+
+def columns_of(result):
+    """A result's columns as lists of ints."""
+    columns = result if isinstance(result, tuple) else (result,)
+    return [[code & ((1 << 64) - 1) for code in column.tolist()] for column in columns]
+
+
+def differences(name, columns, words=None, **parameters):
+    """Vectors compared, and those in which tensors and fractions disagree."""
+    more = {} if words is None else {"random": tensor(words)}
+    results = columns_of(getattr(golden, name)(*map(tensor, columns), **parameters, **more))
+    wrong = []
+    for index, codes in enumerate(zip(*columns, strict=True)):
+        word = {} if words is None else {"random": words[index]}
+        wanted = getattr(exact, name)(*codes, **parameters, **word)
+        wanted = [code & ((1 << 64) - 1) for code in (wanted if isinstance(wanted, tuple) else (wanted,))]
+        # A tensor of 64-bit codes holds them as negative numbers; the mask makes both the same.
+        found = [column[index] for column in results]
+        if found != wanted:
+            wrong.append((codes, word, [hex(code) for code in wanted], [hex(code) for code in found]))
+    return len(columns[0]), wrong
+
+
+def every(formats, rounding, subtract=False):
+    """All operands, with all random words."""
+    ranges = [range(1 << fmt.width) for fmt in formats] + [range(2)] * subtract + [range(1 << rounding.bits)]
+    *columns, words = zip(*itertools.product(*ranges), strict=True)
+    return [list(column) for column in columns], list(words) if rounding.bits else None
+
+
+@pytest.mark.parametrize("fmt", TOYS, ids=str)
+@pytest.mark.parametrize("name", ["mul", "add", "compare"])
+def test_every_operand_of_toy_formats(name, fmt):
+    for rounding, saturate in itertools.product(MODES, (False, True)):
+        columns, words = every([fmt, fmt], rounding, subtract=name == "add")
+        count, wrong = differences(name, columns, words, a=fmt, b=fmt, o=fmt, rounding=rounding, saturate=saturate)
+        assert wrong == []
+        assert count >= 4**fmt.width
+
+
+@pytest.mark.parametrize("source", TOYS, ids=str)
+def test_every_conversion_between_toy_formats(source):
+    for target, rounding in itertools.product(TOYS, MODES):
+        columns, words = every([source], rounding)
+        _, wrong = differences("convert", columns, words, a=source, o=target, rounding=rounding)
+        assert wrong == []
+
+
+@pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.width <= 4], ids=str)
+def test_every_fma_of_toy_formats(fmt):
+    for rounding in MODES[:7]:
+        columns, words = every([fmt] * 3, rounding)
+        _, wrong = differences("fma", columns, words, a=fmt, b=fmt, c=fmt, o=fmt, rounding=rounding)
+        assert wrong == []
+
+
+def aimed(rng, fmt, count, near):
+    """Codes of which many are special, or have exponents around ``near`` and mantissas at the edges."""
+    codes = []
+    for _ in range(count):
+        choice = rng.random()
+        if choice < 0.2:
+            code = rng.getrandbits(fmt.width)
+        elif choice < 0.35:
+            special = (0, 1, 2, fmt.max_code, fmt.max_code + 1, (1 << fmt.man) - 1, 1 << fmt.man, fmt.nan_code)
+            code = rng.choice(special) ^ (fmt.sign_code * rng.getrandbits(1))
+        else:
+            field = min(max(fmt.bias + near + rng.randint(-3, 3), 0), (1 << fmt.exp) - 1)
+            mantissa = rng.choice((rng.getrandbits(fmt.man), 0, 1, (1 << fmt.man) - 1, 1 << max(fmt.man - 1, 0)))
+            code = (rng.getrandbits(1) << (fmt.exp + fmt.man)) | (field << fmt.man) | (mantissa & ((1 << fmt.man) - 1))
+        codes.append(code & ((1 << fmt.width) - 1))
+    return codes
+
+
+WIDE = [FP16, BF16, FP32, FP64, E6M5, parse("fp64-ftz"), parse("e11m52-finite"), parse("e11m0"), parse("e8m23b-700fn")]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_wide_and_mixed_formats(seed):
+    """Formats, mode and operands all random; every second run keeps to one format, where operands meet most."""
+    rng = random.Random(seed)
+    name = rng.choice(list(ARITY))
+    one = rng.choice(WIDE)
+    pick = (lambda: one) if seed % 2 else (lambda: rng.choice([*WIDE, *TOYS]))
+    formats = {letter: pick() for letter in (*ARITY[name], "o")}
+    rounding = rng.choice([*MODES, stochastic(32)])
+    near, count = rng.randint(-5, 5), 400
+    columns = [aimed(rng, formats[letter], count, 2 * near if letter == "c" else near) for letter in ARITY[name]]
+    if name == "add":
+        columns.append([rng.getrandbits(1) for _ in range(count)])
+    words = [rng.getrandbits(rounding.bits) for _ in range(count)] if rounding.bits else None
+    saturate = rng.random() < 0.3
+    done, wrong = differences(name, columns, words, **formats, rounding=rounding, saturate=saturate)
+    assert done == count
+    assert wrong == []
+
+
+@pytest.mark.parametrize("fmt", [FP16, FP32, FP64, E5M2], ids=str)
+@pytest.mark.parametrize("rounding", MODES, ids=str)
+def test_cancellation_and_sticky(fmt, rounding):
+    """c is -(a * b), or its neighbour, or so small that only the sticky bit tells."""
+    rng = random.Random(str(rounding))
+    xs, ys = aimed(rng, fmt, 600, 0), aimed(rng, fmt, 600, 0)
+    negated = [exact.mul(x, y, a=fmt, b=fmt, o=fmt) ^ fmt.sign_code for x, y in zip(xs, ys, strict=True)]
+    zs = [(z + rng.choice((-1, 0, 1))) % (1 << fmt.width) for z in negated]
+    tiny = [rng.choice((1, fmt.sign_code | 1, 1 << fmt.man)) for _ in xs]
+    words = [rng.getrandbits(rounding.bits) for _ in xs] if rounding.bits else None
+    for third in (negated, zs, tiny):
+        _, wrong = differences("fma", [xs, ys, third], words, a=fmt, b=fmt, c=fmt, o=fmt, rounding=rounding)
+        assert wrong == []
+
+
+@pytest.mark.parametrize("product", [None, "e5m2.rz", "e2m0.ro", "e4m3fnuz.sr4", "e2m1fn.rn", "e6m5-ftz.ru"])
+@pytest.mark.parametrize("acc", ["e6m5", "e3m2fn", "fp32", "e5m3fnuz-ftz"])
+def test_mac_with_a_rounded_product(product, acc):
+    rng = random.Random(f"{product}{acc}")
+    acc = parse(acc)
+    parameters = {"a": E5M2, "b": E4M3FN, "acc": acc, "rounding": RN}
+    if product is not None:
+        text, _, mode = product.rpartition(".")
+        parameters |= {"product": parse(text), "product_rounding": Rounding.parse(mode)}
+    count = 1500
+    columns = [aimed(rng, fmt, count, 0) for fmt in (E5M2, E4M3FN, acc)]
+    words = [rng.getrandbits(4) for _ in range(count)]
+    stochastic_product = bool(parameters.get("product_rounding", EXACT).bits)
+    more = {"random_product": tensor(words)} if stochastic_product else {}
+    found = golden.mac(*map(tensor, columns), **parameters, **more).tolist()
+    for index, codes in enumerate(zip(*columns, strict=True)):
+        word = words[index] if stochastic_product else 0
+        assert found[index] == exact.mac(*codes, **parameters, random_product=word), [hex(code) for code in codes]
+
+
+def test_a_sequence_is_its_steps():
+    rng = random.Random(1)
+    count, rounding = 3000, stochastic(5)
+    xs, ys, starts = aimed(rng, E5M2, count, 0), aimed(rng, E5M2, count, 0), aimed(rng, E6M5, count, 0)
+    loads, clears = ([int(rng.random() < 0.05) for _ in range(count)] for _ in range(2))
+    words = [rng.getrandbits(5) for _ in range(count)]
+    parameters = {"a": E5M2, "b": E5M2, "acc": E6M5, "rounding": rounding}
+    found = golden.mac_sequence(
+        *map(tensor, (xs, ys, starts, loads, clears)), **parameters, random=tensor(words)
+    ).tolist()
+    accumulator = 0
+    for index in range(count):
+        base = starts[index] if loads[index] else 0 if clears[index] else accumulator
+        accumulator = exact.mac(xs[index], ys[index], base, **parameters, random=words[index])
+        assert found[index] == accumulator
+    assert golden.mac_sequence(*[torch.zeros(0, dtype=torch.int64)] * 5, a=E5M2, b=E5M2, acc=E6M5).tolist() == []
+
+
+# Tensors -------------------------------------------------------------------------------------------------------------
+
+
+def test_shapes_broadcast():
+    x, y = torch.arange(256), torch.arange(0, 256, 7)
+    grid = golden.mul(x[:, None], y[None, :], a=E5M2, b=E5M2, o=E5M2)
+    assert grid.shape == (256, 37)
+    flat = golden.mul(x.repeat_interleave(37), y.repeat(256), a=E5M2, b=E5M2, o=E5M2)
+    assert torch.equal(grid.flatten(), flat)
+    start = torch.arange(4096).reshape(64, 64)
+    step = golden.mac(x[:3, None, None], y[0], start, a=E5M2, b=E5M2, acc=E6M5)
+    assert step.shape == (3, 64, 64)
+    assert golden.convert(torch.tensor(0x3C), a=E5M2, o=FP32).item() == 0x3F800000
+    assert golden.convert(torch.zeros(0, 3, dtype=torch.uint8), a=E5M2, o=FP32).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_integer_dtypes(dtype):
+    codes = torch.arange(128).to(dtype)
+    found = golden.add(codes, codes.flip(0), a=E5M2, b=E5M2, o=FP16)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, golden.add(torch.arange(128), torch.arange(127, -1, -1), a=E5M2, b=E5M2, o=FP16))
+
+
+def test_strides_do_not_matter():
+    codes = torch.arange(512).reshape(2, 256)[:, ::2].T
+    assert torch.equal(
+        golden.convert(codes % 256, a=E5M2, o=FP16),
+        golden.convert((codes % 256).contiguous(), a=E5M2, o=FP16),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_real_values(dtype):
+    values = torch.tensor([0.0, -0.0, 1.5, -0.3, 1e-7, float("inf"), -float("inf"), float("nan"), 6e4], dtype=dtype)
+    codes = golden.encode(values, FP64)
+    assert torch.equal(golden.decode(codes, FP64).nan_to_num(), values.to(torch.float64).nan_to_num())
+    assert golden.encode(values, E5M2)[:3].tolist() == [0, 0x80, 0x3E]
+    assert golden.encode(torch.tensor([448.0, 500.0]), E4M3FN, RN, saturate=True).tolist() == [0x7E, 0x7E]
+    assert golden.encode(torch.tensor([3, -1]), E5M2, RO).tolist() == [0x42, 0xBC]
+    words = torch.tensor([0, 1])
+    assert golden.encode(torch.tensor([1.125, 1.125]), E5M2, stochastic(1), random=words).tolist() == [0x3C, 0x3D]
+
+
+MUL = {"a": E5M2, "b": E5M2, "o": E5M2}
+CODES = torch.arange(4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (
+            lambda: golden.mul(CODES.float(), CODES, **MUL),
+            TypeError,
+            "x is a tensor of integer codes, not of torch.float32; encode() makes codes of numbers",
+        ),
+        (lambda: golden.mul([1], CODES, **MUL), TypeError, "x is a tensor of codes, not list"),
+        (
+            lambda: golden.mul(CODES + 256, CODES, **MUL),
+            ValueError,
+            "x holds 259, but codes of 8 bits are 0 to 255",
+        ),
+        (lambda: golden.mul(CODES, CODES - 1, **MUL), ValueError, "y holds -1, but codes of 8 bits are 0 to 255"),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, random=CODES),
+            ValueError,
+            "random is given, but rn takes no random words; only sr does",
+        ),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, rounding=stochastic(3)),
+            ValueError,
+            "sr3 needs random words of 3 bits; pass them as random",
+        ),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, rounding=stochastic(1), random=CODES),
+            ValueError,
+            "random holds 3, but codes of 1 bits are 0 to 1",
+        ),
+        (lambda: golden.mul(CODES, CODES, **MUL, rounding=EXACT), ValueError, "rounding exact is refused: e5m2 cannot"),
+        (
+            lambda: golden.mul(CODES, CODES, a="e5m2", b=E5M2, o=E5M2),
+            TypeError,
+            "a is a floating-point format, not 'e5m2'",
+        ),
+        (
+            lambda: golden.mac(CODES, CODES, CODES, a=E5M2, b=E5M2, acc=E6M5, product_rounding=RZ),
+            ValueError,
+            "the product is exact, so its rounding rz does nothing",
+        ),
+        (
+            lambda: golden.mac_sequence(CODES, CODES, CODES[:3], CODES, CODES, a=E5M2, b=E5M2, acc=E6M5),
+            ValueError,
+            "start is a one-dimensional tensor with a code for each step, like all operands",
+        ),
+        (lambda: golden.encode(CODES > 1, E5M2), TypeError, "values is a tensor of real numbers, not torch.bool"),
+        (lambda: golden.encode(1.0, E5M2), TypeError, "values is a tensor of real numbers, not float"),
+        (
+            lambda: golden.decode(CODES, Float(11, 52, bias=0)),
+            ValueError,
+            "rounding exact is refused: e11m52 cannot hold every number of e11m52b0",
+        ),
+    ],
+)
+def test_misuse_is_refused_with_a_sentence(call, error, sentence):
+    with pytest.raises(error, match=re.escape(sentence)):
+        call()
+
+
+# The comparison itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "rounding"),
+    [
+        (lambda decision: decision | {"sticky": torch.zeros_like(decision["sticky"])}, "rn"),
+        (lambda decision: decision | {"last": torch.ones_like(decision["last"])}, "rn"),
+        (lambda decision: decision | {"negative": ~decision["negative"]}, "ru"),
+        (lambda decision: decision | {"seen": decision["seen"] ^ 1}, "sr3"),
+        (lambda decision: decision | {"last": decision["last"] ^ 1}, "ro"),
+    ],
+    ids=["lost sticky", "ties up", "sign", "random bit", "odd"],
+)
+def test_a_wrong_decision_is_seen(damage, rounding, monkeypatch):
+    right = golden.round.round_up
+    monkeypatch.setattr(golden.round, "round_up", lambda mode, **decision: right(mode, **damage(decision)))
+    rounding = Rounding.parse(rounding)
+    columns, words = every([E2M1FN, E2M1FN], rounding, subtract=False)
+    _, wrong = differences("mul", columns, words, a=E2M1FN, b=E2M1FN, o=parse("e2m0"), rounding=rounding)
+    _, wrong_sums = differences("mul", columns, words, a=E2M1FN, b=E2M1FN, o=E2M1FN, rounding=rounding)
+    assert wrong or wrong_sums
