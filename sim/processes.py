@@ -4,8 +4,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from .errors import ToolError
 
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
 """What tools say when there is no room."""
+
+_ENDS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end the program."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,23 @@ def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[by
         raise ToolError(f"{command.what} could not be started: {command.argv[0]} {_reason(error)}") from error
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let a Ctrl-C that comes meanwhile wait until the end: what is started here is known to whoever has to end it."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            raise KeyboardInterrupt
+
+
 def stop(process: "subprocess.Popen[bytes]") -> None:
     """End a tool and everything that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -84,7 +105,8 @@ def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
         while waiting or running:
             while waiting and len(running) < limit:
                 command = waiting.pop(0)
-                running.append((start(command), command))
+                with uninterrupted():
+                    running.append((start(command), command))
             still = []
             for process, command in running:
                 code = process.poll()

@@ -19,7 +19,7 @@ from .harness import TOP
 from .loop import Codes
 from .paths import machine_errors
 from .ports import Ports
-from .processes import Command, failure, start, stop
+from .processes import Command, failure, start, stop, uninterrupted
 
 Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
 
@@ -91,7 +91,8 @@ class Simulation:
             self._command = Command(
                 "the simulator", argv, folder / "simulator.log", folder, _environment(folder, tests)
             )
-            self._process = start(self._command, pass_fds=(writer,))
+            with uninterrupted():
+                self._process = start(self._command, pass_fds=(writer,))
         except BaseException:
             self.close()
             raise

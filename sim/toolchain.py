@@ -14,8 +14,8 @@ from .errors import ToolError
 from .paths import build_root, building
 from .processes import Command, run_all
 
-COMPILE = ("-std=gnu++20", "-fPIC", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
-"""What every C++ file is compiled with."""
+COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
+"""What every C++ file is compiled with; with pipes, a compiler that is ended leaves no temporary files."""
 
 RUNTIME = ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c")
 """The parts of Verilator's runtime that some model or other needs; none depends on the design."""

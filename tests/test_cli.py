@@ -15,7 +15,7 @@ import pytest
 
 from halfulp.sim.errors import ToolError
 from halfulp.sim.paths import build_root, building, machine_errors, write_whole
-from halfulp.sim.processes import Command, run_all
+from halfulp.sim.processes import Command, run_all, uninterrupted
 
 PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
 
@@ -292,6 +292,16 @@ def test_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
         assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
     assert processes_in(build) == []
     assert leftovers(build) == []
+
+
+def test_ctrl_c_waits_while_a_tool_is_started() -> None:
+    """A tool whose start was interrupted would be known to nobody."""
+    started = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        started.append("tool")
+    assert started == ["tool"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_ctrl_c_while_simulating(tmp_path: Path) -> None:
