@@ -297,9 +297,14 @@ def test_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
 def test_ctrl_c_waits_while_a_tool_is_started() -> None:
     """A tool whose start was interrupted would be known to nobody."""
     started = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        os.kill(os.getpid(), signal.SIGINT)
-        started.append("tool")
+
+    def interrupted_start() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            started.append("tool")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_start()
     assert started == ["tool"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
