@@ -49,6 +49,9 @@ class FormatView(ValueCastable):
         return self._bits
 
     def __getattr__(self, name: str) -> Value:
+        if name.startswith("_") or name == "fmt":
+            # A view that is being copied has no format yet.
+            raise AttributeError(name)
         start = 0
         for field, width in self.fmt.fields().items():
             if field == name:

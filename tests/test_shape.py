@@ -1,11 +1,12 @@
 """Formats as Amaranth shapes: constants, fields, assignment, connection, waveforms."""
 
+import copy
 import math
 import re
 from fractions import Fraction
 
 import pytest
-from amaranth.hdl import Const, Fragment, Module, Shape, Signal, unsigned
+from amaranth.hdl import Const, Fragment, Module, Mux, Shape, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
@@ -87,6 +88,20 @@ def test_formats_of_one_width_do_not_connect():
     connect(m, port(Out, E5M2), port(In, E5M2))
     with pytest.raises(wiring.ConnectionError, match=re.escape("cannot connect out.x of e5m2 to into.x of e4m3")):
         connect(m, out=port(Out, E5M2), into=port(In, E4M3))
+    Fragment.get(m, None)
+
+
+def test_views_copy_and_compose():
+    signal = Signal(E5M2)
+    assert copy.copy(signal).fmt == E5M2
+    array = Signal(data.ArrayLayout(E5M2, 3))
+    assert array[1].shape() == E5M2
+    chosen = E5M2(Mux(signal.sign, signal.as_value(), array[2].as_value()))
+    m = Module()
+    m.d.comb += array[0].eq(chosen)
+    with m.Switch(signal):
+        with m.Case(0x3C):
+            m.d.comb += array[1].eq(1.5)
     Fragment.get(m, None)
 
 
