@@ -119,7 +119,7 @@ def run(
     seed : int
         Of vectors, stalls and gaps.
     limit : int, optional
-        Most independent vectors; by default all there are, or a million.
+        Most independent vectors; by default all there are, or half a million.
     vector : mapping, optional
         Codes of the one vector to run.
     wave : bool

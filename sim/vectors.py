@@ -18,7 +18,7 @@ EXHAUSTIVE_BITS = 16
 MOST_BITS = 20
 """Random words are run through completely, too, while operands, controls and words are no more bits than this."""
 
-DEFAULT = 1 << MOST_BITS
+DEFAULT = 1 << 19
 """Vectors of a run that is not exhaustive, unless told otherwise."""
 
 

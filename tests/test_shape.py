@@ -99,9 +99,8 @@ def test_views_copy_and_compose():
     chosen = E5M2(Mux(signal.sign, signal.as_value(), array[2].as_value()))
     m = Module()
     m.d.comb += array[0].eq(chosen)
-    with m.Switch(signal):
-        with m.Case(0x3C):
-            m.d.comb += array[1].eq(1.5)
+    with m.Switch(signal), m.Case(0x3C):
+        m.d.comb += array[1].eq(1.5)
     Fragment.get(m, None)
 
 
