@@ -15,7 +15,7 @@ from halfulp.hdl.formats import Format
 
 from .build import design, models
 from .errors import ToolError
-from .expect import CHUNK, expected
+from .expect import CHUNK, expected, one_thread
 from .loop import Codes, Loop
 from .paths import build_root, machine_errors
 from .pivot import sharpen
@@ -160,7 +160,7 @@ def run(
         interface = Interface(inputs, outputs, unit.latency, bubbles=unit.stateful)
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator works meanwhile: it has one processor, and the loop another.
-            with Loop(built["loop"], inputs, outputs, unit.latency) as loop:
+            with one_thread(), Loop(built["loop"], inputs, outputs, unit.latency) as loop:
                 bulk = [_bulk(unit, loop, chosen.vectors, progress)]
                 if chosen.chain is not None:
                     bulk.append(_loop_chain(unit, loop, chosen.chain))

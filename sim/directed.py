@@ -13,11 +13,6 @@ from .fields import Codes, Ints, compose, exponents, landmarks, neighbour, patte
 Rows = dict[str, Codes]
 
 
-EXACT_ROWS = 1 << 11
-"""Vectors of one strategy that are worked out with exact fractions, of which a processor does some ten thousand a
-second."""
-
-
 class Directed:
     """Maker of directed vectors for one unit.
 
@@ -28,10 +23,14 @@ class Directed:
     results : list of Float
         What is rounded to: the result format, and that of a rounded product.
     rng : numpy.random.Generator
+    exact_rows : int
+        Most rows of one strategy that are computed one at a time in fractions, which takes 0.1 ms each.
     """
 
-    def __init__(self, operands: dict[str, Float], results: list[Float], rng: np.random.Generator) -> None:
-        self.operands, self.results, self.rng = operands, results, rng
+    def __init__(
+        self, operands: dict[str, Float], results: list[Float], rng: np.random.Generator, exact_rows: int
+    ) -> None:
+        self.operands, self.results, self.rng, self.exact_rows = operands, results, rng, exact_rows
         self.result = results[0]
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
@@ -181,7 +180,7 @@ class Directed:
     def cancelling_products(self, n: int) -> Rows:
         """An addend that is minus the product, cut off to the addend's format, or one of its neighbours."""
         a, b, c = self.operands["a"], self.operands["b"], self.operands["c"]
-        few = min(n, EXACT_ROWS)
+        few = min(n, self.exact_rows)
         rows = self._products(few, self._exponent(few, c.emin - c.man, c.emax, None))
         codes = []
         for x, y in zip(rows["a"].tolist(), rows["b"].tolist(), strict=True):
@@ -218,8 +217,8 @@ class Directed:
     # From the result backwards ---------------------------------------------------------------------------------
 
     def aimed(self, n: int) -> Rows:
-        """At most `EXACT_ROWS`, each computed exactly; see `aim`."""
-        few = min(n, EXACT_ROWS)
+        """At most ``exact_rows``, each computed exactly; see `aim`."""
+        few = min(n, self.exact_rows)
         maker = random.Random(int(self.rng.integers(1 << 62)))
         formats = self.operands
         rows: list[aim.Operands] = []

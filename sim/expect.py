@@ -1,6 +1,8 @@
 """What a unit should answer: the golden model, called with the unit's own parameters."""
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,13 @@ def _tensor(torch: Any, codes: Codes) -> Any:
     return torch.from_numpy((codes if codes.flags.writeable else codes.copy()).view(np.int64))
 
 
-def one_thread() -> None:
-    """Keep torch to the calling thread's processor: the sweep brings a thread for each."""
-    _golden()[0].set_num_threads(1)
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one processor: the simulator or other workers have the rest, and would be waited for."""
+    torch, _ = _golden()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -214,8 +214,7 @@ def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[
 
     def worker() -> None:
         try:
-            one_thread()
-            with Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
+            with one_thread(), Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
                 while not halt.is_set():
                     try:
                         chunk = todo.get_nowait()

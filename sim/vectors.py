@@ -21,6 +21,10 @@ MOST_BITS = 20
 DEFAULT = 1 << 19
 """Vectors of a run that is not exhaustive, unless told otherwise."""
 
+EXACT_ROWS, FEW_EXACT_ROWS = 1 << 11, 1 << 7
+"""Vectors of one strategy that are worked out with exact fractions, of which a processor does some ten thousand a
+second: in a run, and in each of many parts of one."""
+
 
 @dataclass(frozen=True)
 class Vectors:
@@ -76,14 +80,16 @@ def make(inputs: Ports, results: list[Format], *, seed: int, limit: int | None =
         plural = "" if repeats == 1 else "s"
         return Vectors(codes, count, f"exhaustive, with {repeats} random word{plural} each", True)
     count = min(limit or DEFAULT, 1 << min(total, 62))
-    codes = sampled(inputs, results, count, rng)
+    codes = sampled(inputs, results, count, rng, EXACT_ROWS)
     return Vectors(codes, count, "sampled, directed and random", False)
 
 
-def sampled(inputs: Ports, results: list[Format], count: int, rng: np.random.Generator) -> dict[str, Codes]:
+def sampled(
+    inputs: Ports, results: list[Format], count: int, rng: np.random.Generator, exact_rows: int = FEW_EXACT_ROWS
+) -> dict[str, Codes]:
     """Directed and random vectors in random order, as many as asked for."""
     operands = {port.name: port.fmt for port in inputs if isinstance(port.fmt, Float)}
-    directed = Directed(operands, [fmt for fmt in results if isinstance(fmt, Float)], rng)
+    directed = Directed(operands, [fmt for fmt in results if isinstance(fmt, Float)], rng, exact_rows)
     strategies = directed.strategies()
     total = sum(weight for weight, _ in strategies)
     parts = [maker(max(count * weight // total, 64)) for weight, maker in strategies]
