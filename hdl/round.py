@@ -74,38 +74,36 @@ class Normalised:
 
 
 def normalise_to(m: Module, x: Raw, o: Float, rounding: Rounding) -> Normalised:
-    """Shift a number so that its first bit comes first, or its last place is the smallest that ``o`` has."""
-    significand = x.significand
-    count = Const(0, 1) if x.leading == "one" else leading_zeros(m, significand, "leading_zeros")
+    """Shift a number so that its first bit comes first, or its last place is the smallest that ``o`` has.
+
+    Without subnormals only the former: rounding is as if the exponent were unbounded, and what is then too small is
+    flushed.
+    """
+    count = Const(0, 1) if x.leading == "one" else leading_zeros(m, x.significand, "leading_zeros")
     # Places that the number may move up before it is subnormal in o; below zero it has to move down.
     room = wire(m, x.exponent + (x.base - o.emin), "room")
-    field = wire(m, room - count, "normal_field")
-    # Missing places below are zeros, and the shift down needs them.
-    missing = max(o.precision + places(rounding) - len(significand), 0)
-    extended = Cat(Const(0, missing), significand)
-    sticky = x.sticky
+    up, field = count, wire(m, room - count, "normal_field")
+    smallest = x.emin if x.leading == "one" else x.quantum
+    if o.subnormals and smallest < o.emin:
+        subnormal = wire(m, field < 0, "subnormal")
+        room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
+        up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
+        field = Mux(subnormal, 0, field)
     if o.subnormals:
-        can_be_subnormal = x.quantum < o.emin if x.leading != "one" else x.emin < o.emin
-        if can_be_subnormal:
-            subnormal = wire(m, field < 0, "subnormal")
-            room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
-            up = Mux(subnormal, room_up, count)[: len(count)] if x.leading != "one" else count
-            field = Mux(subnormal | x.zero, 0, field)
-        else:
-            up = count
-            field = Mux(x.zero, 0, field)
-        shifted = shift_left(m, extended, wire(m, up, "shift_up"), "shifted_up") if x.leading != "one" else extended
-        if x.emin < o.emin:
-            down = Mux(room < 0, -room, 0)
-            down = wire(m, down[: (o.emin - x.base).bit_length()], "places_down")
-            down = wire(m, saturate(down, len(extended).bit_length()), "shift_down")
-            shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
-            sticky = sticky | lost
-        field = field[: max((x.emax - o.emin).bit_length(), 1)]
-    else:
-        # Rounded as if the exponent were unbounded; what is then too small is flushed.
-        shifted = shift_left(m, extended, count, "shifted_up") if x.leading != "one" else extended
-    cut = len(extended) - o.precision
+        # Zero has some exponent; its code has none.
+        field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
+
+    # Missing places below are zeros, and the shift down needs them.
+    missing = max(o.precision + places(rounding) - len(x.significand), 0)
+    shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
+    if x.leading != "one":
+        shifted = shift_left(m, shifted, up, "shifted_up")
+    if o.subnormals and x.emin < o.emin:
+        down = wire(m, Mux(room < 0, -room, 0)[: (o.emin - x.base).bit_length()], "places_down")
+        down = wire(m, saturate(down, len(shifted).bit_length()), "shift_down")
+        shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
+        sticky = sticky | lost
+    cut = len(shifted) - o.precision
     return Normalised(
         sign=x.sign,
         field=wire(m, field, "field"),
@@ -125,12 +123,11 @@ def round_and_pack(
     """Code of a number, rounded once."""
     up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
     up = wire(m, up, "round_up")
-    # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too.
-    rounded = (
-        wire(m, Cat(Const(0, o.man), x.field).as_signed() + x.kept + up, "rounded")
-        if not o.subnormals
-        else (wire(m, (Cat(Const(0, o.man), x.field) + x.kept + up)[: len(x.field) + o.man + 1], "rounded"))
-    )
+    # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too. Below the smallest
+    # normal number of a format without subnormals the field is negative.
+    truncated = Cat(Const(0, o.man), x.field)
+    rounded = (truncated if o.subnormals else truncated.as_signed()) + x.kept + up
+    rounded = wire(m, rounded[: len(x.field) + o.man + 1] if o.subnormals else rounded, "rounded")
     largest = Const(o.max_code, o.exp + o.man)
     magnitude = rounded[: o.exp + o.man]
     if not o.subnormals:
