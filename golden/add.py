@@ -7,7 +7,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
 
-from .check import codes_of, float_format, random_of
+from .check import check_call, codes_of, flags_of, float_format, random_of
 from .raw import add as add_raw
 from .raw import align, unpack
 from .round import places, round_and_pack
@@ -19,10 +19,10 @@ def add(
     subtract: Tensor | int = 0,
     /,
     *,
-    a: Format,
-    b: Format,
-    o: Format,
-    rounding: Rounding = RN,
+    a: Format | str,
+    b: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
@@ -32,11 +32,11 @@ def add(
     ----------
     x, y : Tensor
         Codes in the formats ``a`` and ``b``, of shapes that broadcast.
-    subtract : Tensor or int
-        1 where x - y is wanted, 0 where x + y.
-    a, b, o : Format
+    subtract : Tensor, or int
+        1, or true, where x - y is wanted, 0 where x + y.
+    a, b, o : Format or str
         Formats of operands and result.
-    rounding : Rounding
+    rounding : Rounding or str
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     random : Tensor, optional
@@ -50,15 +50,19 @@ def add(
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
-        cannot hold every sum.
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and ``o`` cannot hold every sum.
     """
+    check_call(saturate, x=x, y=y, subtract=subtract, random=random)
     a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         (Span.of(a) + Span.of(b)).check_fits(o, f"sum of {a} and {b}")
     random = random_of("random", random, rounding)
     first, second = unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b)
-    minus = codes_of("subtract", torch.as_tensor(subtract, device=first.sign.device), 1) != 0
+    if isinstance(subtract, int):
+        subtract = torch.tensor(subtract, device=first.sign.device)
+    minus = flags_of("subtract", subtract)
     second = replace(second, sign=second.sign ^ minus)
     total = add_raw(align(first, second, o.precision + places(rounding)), rounding)
     return round_and_pack(total, o, rounding, saturate, random)

@@ -3,14 +3,25 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Format, Rounding
+from halfulp.hdl.formats import Float, Format, Rounding, parse
 
 
-def float_format(name: str, fmt: Format) -> Float:
-    """A floating-point format; TypeError for anything else."""
+def float_format(name: str, fmt: Format | str) -> Float:
+    """A floating-point format, from itself or its text; TypeError for anything else."""
+    fmt = parse(fmt)
     if not isinstance(fmt, Float):
-        raise TypeError(f"{name} is a floating-point format, not {fmt!r}")
+        raise TypeError(f"{name} is a floating-point format, not {fmt}")
     return fmt
+
+
+def check_call(saturate: bool, **tensors: object) -> None:
+    """Refuse a ``saturate`` that is no bool, and tensors on several devices."""
+    if not isinstance(saturate, bool):
+        raise TypeError(f"saturate is a bool, not {type(saturate).__name__}")
+    devices = {name: tensor.device for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+    if len(set(devices.values())) > 1:
+        places = ", ".join(f"{name} on {device}" for name, device in devices.items())
+        raise ValueError(f"tensors of one call are on one device, but {places}")
 
 
 def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
@@ -30,6 +41,13 @@ def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
                 f"{name} holds {least if least < 0 else most}, but codes of {width} bits are 0 to {(1 << width) - 1}"
             )
     return codes
+
+
+def flags_of(name: str, flags: Tensor) -> Tensor:
+    """Truth values of a tensor of bools, or of codes that are 0 or 1."""
+    if isinstance(flags, Tensor) and flags.dtype == torch.bool:
+        return flags
+    return codes_of(name, flags, 1) != 0
 
 
 def random_of(name: str, random: Tensor | None, rounding: Rounding) -> Tensor | None:

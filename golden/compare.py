@@ -5,7 +5,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
 
-from .check import codes_of, float_format, random_of
+from .check import check_call, codes_of, float_format, random_of
 from .exact import Comparison
 from .raw import int64, order, unpack, widen
 from .round import round_and_pack
@@ -16,10 +16,10 @@ def compare(
     y: Tensor,
     /,
     *,
-    a: Format,
-    b: Format,
-    o: Format,
-    rounding: Rounding = RN,
+    a: Format | str,
+    b: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Comparison:
@@ -29,9 +29,9 @@ def compare(
     ----------
     x, y : Tensor
         Codes in the formats ``a`` and ``b``, of shapes that broadcast.
-    a, b, o : Format
+    a, b, o : Format or str
         Formats of operands, and of minimum and maximum.
-    rounding : Rounding
+    rounding : Rounding or str
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     random : Tensor, optional
@@ -45,10 +45,12 @@ def compare(
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
-        cannot hold every operand.
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and ``o`` cannot hold every operand.
     """
+    check_call(saturate, x=x, y=y, random=random)
     a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         (Span.of(a) | Span.of(b)).check_fits(o, f"number of {a} and {b}")
     random = random_of("random", random, rounding)

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
 
-from .check import codes_of, float_format, random_of
+from .check import check_call, codes_of, float_format, random_of
 from .raw import unpack
 from .round import round_and_pack
 
@@ -13,9 +13,9 @@ def convert(
     x: Tensor,
     /,
     *,
-    a: Format,
-    o: Format,
-    rounding: Rounding = RN,
+    a: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
@@ -25,9 +25,9 @@ def convert(
     ----------
     x : Tensor
         Codes in the format ``a``.
-    a, o : Format
+    a, o : Format or str
         Formats of operand and result.
-    rounding : Rounding
+    rounding : Rounding or str
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     random : Tensor, optional
@@ -41,10 +41,12 @@ def convert(
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
-        cannot hold every number of ``a``.
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and ``o`` cannot hold every number of ``a``.
     """
+    check_call(saturate, x=x, random=random)
     a, o = float_format("a", a), float_format("o", o)
+    rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         Span.of(a).check_fits(o, f"number of {a}")
     random = random_of("random", random, rounding)

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
 
-from .check import codes_of, float_format, random_of
+from .check import check_call, codes_of, float_format, random_of
 from .raw import add, align, multiply, unpack
 from .round import places, round_and_pack
 
@@ -15,11 +15,11 @@ def fma(
     z: Tensor,
     /,
     *,
-    a: Format,
-    b: Format,
-    c: Format,
-    o: Format,
-    rounding: Rounding = RN,
+    a: Format | str,
+    b: Format | str,
+    c: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
@@ -29,9 +29,9 @@ def fma(
     ----------
     x, y, z : Tensor
         Codes in the formats ``a``, ``b`` and ``c``, of shapes that broadcast.
-    a, b, c, o : Format
+    a, b, c, o : Format or str
         Formats of operands and result.
-    rounding : Rounding
+    rounding : Rounding or str
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     random : Tensor, optional
@@ -45,10 +45,12 @@ def fma(
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
-        cannot hold every result.
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and ``o`` cannot hold every result.
     """
+    check_call(saturate, x=x, y=y, z=z, random=random)
     a, b, c, o = float_format("a", a), float_format("b", b), float_format("c", c), float_format("o", o)
+    rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         (Span.of(a) * Span.of(b) + Span.of(c)).check_fits(o, f"{a} * {b} + {c}")
     random = random_of("random", random, rounding)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding
 
-from .check import codes_of, float_format, random_of
+from .check import check_call, codes_of, flags_of, float_format, random_of
 from .raw import add, align, multiply, unpack
 from .round import places, round_and_pack
 
@@ -16,12 +16,12 @@ def mac(
     start: Tensor,
     /,
     *,
-    a: Format,
-    b: Format,
-    acc: Format,
-    product: Format | None = None,
-    product_rounding: Rounding = EXACT,
-    rounding: Rounding = RN,
+    a: Format | str,
+    b: Format | str,
+    acc: Format | str,
+    product: Format | str | None = None,
+    product_rounding: Rounding | str = EXACT,
+    rounding: Rounding | str = RN,
     saturate: bool = False,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
@@ -34,11 +34,11 @@ def mac(
         Codes in the formats ``a`` and ``b``.
     start : Tensor
         Codes in the format ``acc``. Shapes broadcast; what depends on x and y only is computed on their own shape.
-    a, b, acc : Format
+    a, b, acc : Format or str
         Formats of operands and accumulator.
-    product : Format, optional
+    product : Format or str, optional
         Format that the product is rounded to before it is added; None keeps it exact.
-    product_rounding, rounding : Rounding
+    product_rounding, rounding : Rounding or str
         Rounding of the product and of the sum.
     saturate : bool
         Overflow gives the largest finite number, in product and accumulator; an infinite operand stays infinite.
@@ -53,16 +53,18 @@ def mac(
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes, random words are missing or of no use, or the description is none that
-        `MacSpec` accepts.
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or the
+        description is none that `MacSpec` accepts.
     """
-    spec = MacSpec(a, b, acc, rounding, product, product_rounding, saturate)
+    check_call(saturate, x=x, y=y, start=start, random=random, random_product=random_product)
     a, b, acc = float_format("a", a), float_format("b", b), float_format("acc", acc)
+    product = None if product is None else float_format("product", product)
+    rounding, product_rounding = Rounding.parse(rounding), Rounding.parse(product_rounding)
+    MacSpec(a, b, acc, rounding, product, product_rounding, saturate)
     random = random_of("random", random, rounding)
-    random_product = random_of("random_product", random_product, spec.product_rounding)
+    random_product = random_of("random_product", random_product, product_rounding)
     term = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
     if product is not None:
-        product = float_format("product", product)
         term = unpack(round_and_pack(term, product, product_rounding, saturate, random_product), product)
     base = unpack(codes_of("start", start, acc.width), acc)
     total = add(align(term, base, acc.precision + places(rounding)), rounding)
@@ -77,9 +79,9 @@ def mac_sequence(
     clear: Tensor,
     /,
     *,
-    a: Format,
-    b: Format,
-    acc: Format,
+    a: Format | str,
+    b: Format | str,
+    acc: Format | str,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
     **parameters: object,
@@ -88,8 +90,10 @@ def mac_sequence(
 
     Parameters
     ----------
-    x, y, start, load, clear : Tensor
-        One-dimensional, in order of time. A step adds x * y to ``start`` where ``load``, else to +0 where ``clear``,
+    x, y, start : Tensor
+        Codes, as `mac` takes them; one-dimensional, in order of time.
+    load, clear : Tensor
+        Bools, or codes of one bit. A step adds x * y to ``start`` where ``load``, else to +0 where ``clear``,
         else to the accumulator, which is +0 at first.
     random, random_product : Tensor, optional
         A random word for each step.
@@ -107,19 +111,25 @@ def mac_sequence(
         As `mac`, and if the tensors are not one-dimensional and of one length.
     """
     columns = {"x": x, "y": y, "start": start, "load": load, "clear": clear}
+    words = {"random": random, "random_product": random_product}
+    columns |= {name: column for name, column in words.items() if column is not None}
     for name, column in columns.items():
         if not isinstance(column, Tensor) or column.shape != x.shape or column.dim() != 1:
             raise ValueError(f"{name} is a one-dimensional tensor with a code for each step, like all operands")
+    check_call(False, **columns)
     steps = len(x)
-    fresh = (load != 0) | (clear != 0)
-    begins = fresh.clone()
+    load, clear = flags_of("load", load), flags_of("clear", clear)
+    # In whole, for not every start value reaches a step.
+    start = codes_of("start", start, float_format("acc", acc).width)
+    begins = load | clear
     begins[:1] = True
     first = torch.nonzero(begins).flatten()
     length = torch.diff(first, append=torch.tensor([steps], device=first.device))
     result = torch.zeros(steps, dtype=torch.int64, device=x.device)
-    accumulator = torch.where(load[first] != 0, start[first].to(torch.int64), 0)
-    # Sums that do not depend on each other take their n-th steps together.
-    for n in range(int(length.max()) if steps else 0):
+    accumulator = torch.where(load[first], start[first], 0)
+    # Sums that do not depend on each other take their n-th steps together. Even of no steps one is taken, of no sums,
+    # so that what `mac` refuses is refused.
+    for n in range(int(length.max()) if steps else 1):
         running = length > n
         first, length, accumulator = first[running], length[running], accumulator[running]
         at = first + n

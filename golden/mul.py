@@ -4,7 +4,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
 
-from .check import codes_of, float_format, random_of
+from .check import check_call, codes_of, float_format, random_of
 from .raw import multiply, unpack
 from .round import round_and_pack
 
@@ -14,10 +14,10 @@ def mul(
     y: Tensor,
     /,
     *,
-    a: Format,
-    b: Format,
-    o: Format,
-    rounding: Rounding = RN,
+    a: Format | str,
+    b: Format | str,
+    o: Format | str,
+    rounding: Rounding | str = RN,
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
@@ -27,9 +27,9 @@ def mul(
     ----------
     x, y : Tensor
         Codes in the formats ``a`` and ``b``, of shapes that broadcast.
-    a, b, o : Format
+    a, b, o : Format or str
         Formats of operands and result.
-    rounding : Rounding
+    rounding : Rounding or str
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     random : Tensor, optional
@@ -43,10 +43,12 @@ def mul(
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes, random words are missing or of no use, or ``rounding`` is ``exact`` and ``o``
-        cannot hold every product.
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and ``o`` cannot hold every product.
     """
+    check_call(saturate, x=x, y=y, random=random)
     a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         (Span.of(a) * Span.of(b)).check_fits(o, f"product of {a} and {b}")
     random = random_of("random", random, rounding)

@@ -80,17 +80,17 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
 
 def multiply(x: Raw, y: Raw) -> Raw:
     """Exact product: significands multiply, exponents add, nothing is lost."""
-    zero = x.zero | y.zero
     significand = x.significand * y.significand
     # Factors from 1 to below 2 give a product from 1 to below 4; the first bit counts the latter.
     below_two = (significand.width - significand.bit_length()).clamp(max=1)
     return Raw(
         sign=x.sign ^ y.sign,
-        exponent=torch.where(zero, ZERO_EXPONENT, x.exponent + y.exponent + 1 - below_two),
+        # What is added to the exponent of zero is too little to bring it near any other.
+        exponent=x.exponent + y.exponent + 1 - below_two,
         significand=significand.shift_left(below_two),
         nan=x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf),
         inf=x.inf | y.inf,
-        zero=zero,
+        zero=x.zero | y.zero,
     )
 
 

@@ -5,12 +5,19 @@ from torch import Tensor
 
 from halfulp.hdl.formats import FP64, RN, Format, Rounding, Span
 
-from .check import float_format
+from .check import codes_of, float_format
 from .convert import convert
+
+INTEGERS = 2.0**53
+"""Below this magnitude float64 holds every integer."""
 
 
 def encode(
-    values: Tensor, fmt: Format, rounding: Rounding = RN, random: Tensor | None = None, saturate: bool = False
+    values: Tensor,
+    fmt: Format | str,
+    rounding: Rounding | str = RN,
+    random: Tensor | None = None,
+    saturate: bool = False,
 ) -> Tensor:
     """Codes of real values, rounded once.
 
@@ -18,8 +25,8 @@ def encode(
     ----------
     values : Tensor
         Of any floating-point dtype that float64 holds; integers below 2^53 in magnitude too.
-    fmt : Format
-    rounding : Rounding
+    fmt : Format or str
+    rounding : Rounding or str
     random : Tensor, optional
         Random words of stochastic rounding.
     saturate : bool
@@ -32,24 +39,26 @@ def encode(
 
     Raises
     ------
-    TypeError
-        If ``values`` is no tensor of real numbers.
+    TypeError, ValueError
+        If ``values`` is no tensor of real numbers, or has integers that float64 does not hold, and as `convert`.
     """
+    fmt = float_format("fmt", fmt)
     if not isinstance(values, Tensor) or values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values is a tensor of real numbers, not {getattr(values, 'dtype', type(values).__name__)}")
-    return convert(
-        values.to(torch.float64).view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate
-    )
+    real = values.to(torch.float64)
+    if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
+        raise ValueError("values holds integers of 2^53 or more, which float64 would round before they are encoded")
+    return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
 
 
-def decode(codes: Tensor, fmt: Format) -> Tensor:
+def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     """Real values of codes.
 
     Parameters
     ----------
     codes : Tensor
         Codes in ``fmt``.
-    fmt : Format
+    fmt : Format or str
 
     Returns
     -------
@@ -58,9 +67,15 @@ def decode(codes: Tensor, fmt: Format) -> Tensor:
 
     Raises
     ------
-    ValueError
-        If float64 does not hold every number of the format.
+    TypeError, ValueError
+        If ``codes`` holds no such codes, or float64 does not hold every number of the format.
     """
     fmt = float_format("fmt", fmt)
-    Span.of(fmt).check_fits(FP64, f"number of {fmt}")
+    codes = codes_of("codes", codes, fmt.width)
+    try:
+        Span.of(fmt).check_fits(FP64, f"number of {fmt}")
+    except ValueError:
+        raise ValueError(
+            f"float64 cannot hold every number of {fmt}; {fmt} decodes single codes to fractions with Format.decode"
+        ) from None
     return convert(codes, a=fmt, o=FP64).view(torch.float64)

@@ -239,6 +239,20 @@ def test_real_values(dtype):
     assert golden.encode(torch.tensor([1.125, 1.125]), E5M2, stochastic(1), random=words).tolist() == [0x3C, 0x3D]
 
 
+def test_texts_name_formats_and_roundings():
+    codes = torch.arange(128)
+    texts = golden.mac(
+        codes, codes, codes, a="e5m2", b="e4m3fn", acc="e6m5", product="fp16", product_rounding="rz", rounding="rd"
+    )
+    named = {"a": E5M2, "b": E4M3FN, "acc": E6M5, "product": FP16, "product_rounding": RZ}
+    assert torch.equal(texts, golden.mac(codes, codes, codes, **named, rounding=Rounding("rd")))
+    assert torch.equal(
+        golden.encode(golden.decode(codes, "e5m2"), "e4m3fn", "ro"),
+        golden.convert(codes, a=E5M2, o=E4M3FN, rounding=RO),
+    )
+    assert E5M2.encode(0.3, "rz") == E5M2.encode(0.3, RZ)
+
+
 MUL = {"a": E5M2, "b": E5M2, "o": E5M2}
 CODES = torch.arange(4)
 
@@ -275,9 +289,14 @@ CODES = torch.arange(4)
         ),
         (lambda: golden.mul(CODES, CODES, **MUL, rounding=EXACT), ValueError, "rounding exact is refused: e5m2 cannot"),
         (
-            lambda: golden.mul(CODES, CODES, a="e5m2", b=E5M2, o=E5M2),
+            lambda: golden.mul(CODES, CODES, a=5, b=E5M2, o=E5M2),
             TypeError,
-            "a is a floating-point format, not 'e5m2'",
+            "a format is a Format or a text such as 'e5m2', not int",
+        ),
+        (
+            lambda: golden.mul(CODES, CODES, **MUL, rounding="up"),
+            ValueError,
+            "unknown rounding mode 'up'",
         ),
         (
             lambda: golden.mac(CODES, CODES, CODES, a=E5M2, b=E5M2, acc=E6M5, product_rounding=RZ),
@@ -294,7 +313,7 @@ CODES = torch.arange(4)
         (
             lambda: golden.decode(CODES, Float(11, 52, bias=0)),
             ValueError,
-            "rounding exact is refused: e11m52 cannot hold every number of e11m52b0",
+            "float64 cannot hold every number of e11m52b0; e11m52b0 decodes single codes to fractions",
         ),
     ],
 )

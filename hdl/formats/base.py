@@ -45,7 +45,7 @@ class Format(Descriptor):
 
     @abstractmethod
     def encode(
-        self, value: Fraction | int | float, rounding: Rounding = RN, random: int = 0, saturate: bool = False
+        self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
     ) -> int:
         """Code of a number, rounded once to the format.
 
@@ -53,7 +53,7 @@ class Format(Descriptor):
         ----------
         value : Fraction, int or float
             Taken exactly; a float may be inf, nan or -0.0.
-        rounding : Rounding
+        rounding : Rounding or str
         random : int
             Random word of stochastic rounding.
         saturate : bool

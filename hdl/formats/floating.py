@@ -204,9 +204,10 @@ class Float(Format):
         return -value if negative else value
 
     def encode(
-        self, value: Fraction | int | float, rounding: Rounding = RN, random: int = 0, saturate: bool = False
+        self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
     ) -> int:
         """Code of a number, rounded once."""
+        rounding = Rounding.parse(rounding)
         negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
         if isinstance(value, float) and not math.isfinite(value):
             return self.nan_code if math.isnan(value) else self.infinity(negative)
