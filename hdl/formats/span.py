@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .base import Format, decimal_text
-from .floating import Float
+from .floating import Float, floor_log2
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,10 @@ class Span:
             _length(x.largest + ((1 << y.precision) - 1) * Fraction(2) ** y.quantum)
             for x, y in ((self, other), (other, self))
         ]
-        quantum = min(self.quantum, other.quantum)
         return Span(
-            quantum=quantum,
+            quantum=min(self.quantum, other.quantum),
             largest=self.largest + other.largest,
-            smallest=Fraction(2) ** quantum,
+            smallest=_closest(self, other),
             precision=max(self.precision, other.precision, *tails),
             inf=self.inf or other.inf,
             nan=self.nan or other.nan or (self.inf and other.inf),
@@ -100,6 +99,17 @@ class Span:
                 f"rounding exact is refused: {fmt} cannot hold every {what}, for {lacks}; "
                 "name a rounding mode or a wider result format"
             )
+
+
+def _closest(x: Span, y: Span) -> Fraction:
+    """Least sum or difference above zero."""
+    low, high = sorted((x, y), key=lambda span: span.smallest)
+    if low.largest < high.smallest:
+        return min(low.smallest, high.smallest - low.largest)
+    # Both sets have high.smallest, a power of two, and are densest there: what differs from it least is the number
+    # above it in the high set, or the one below it in the low set.
+    below = max(low.quantum, floor_log2(high.smallest) - low.precision)
+    return min(low.smallest, Fraction(2) ** high.quantum, Fraction(2) ** below)
 
 
 def _length(value: Fraction) -> int:
