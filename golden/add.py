@@ -5,12 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
 
-from .check import check_call, codes_of, flags_of, float_format, random_of
+from .check import check_call, codes_of, flags_of, random_of
+from .codec import round_and_pack, unpack
 from .raw import add as add_raw
-from .raw import align, unpack
-from .round import places, round_and_pack
+from .raw import align
+from .round import looked_at
 
 
 def add(
@@ -54,15 +55,16 @@ def add(
         ``rounding`` is ``exact`` and ``o`` cannot hold every sum.
     """
     check_call(saturate, x=x, y=y, subtract=subtract, random=random)
-    a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
+    sums = Span.of(a) + Span.of(b)
     if rounding == EXACT:
-        (Span.of(a) + Span.of(b)).check_fits(o, f"sum of {a} and {b}")
+        sums.check_fits(o, f"sum of {a} and {b}")
     random = random_of("random", random, rounding)
     first, second = unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b)
     if isinstance(subtract, int):
         subtract = torch.tensor(subtract, device=first.sign.device)
     minus = flags_of("subtract", subtract)
     second = replace(second, sign=second.sign ^ minus)
-    total = add_raw(align(first, second, o.precision + places(rounding)), rounding)
+    total = add_raw(align(first, second, looked_at(o, rounding, sums)), rounding)
     return round_and_pack(total, o, rounding, saturate, random)

@@ -3,15 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Format, Rounding, parse
-
-
-def float_format(name: str, fmt: Format | str) -> Float:
-    """A floating-point format, from itself or its text; TypeError for anything else."""
-    fmt = parse(fmt)
-    if not isinstance(fmt, Float):
-        raise TypeError(f"{name} is a floating-point format, not {fmt}")
-    return fmt
+from halfulp.hdl.formats import Rounding
 
 
 def check_call(saturate: bool, **tensors: object) -> None:

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Posit, Rounding, Span, parse
 
-from .check import check_call, codes_of, float_format, random_of
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
 from .exact import Comparison
-from .raw import int64, order, unpack, widen
-from .round import round_and_pack
+from .raw import int64, order, widen
 
 
 def compare(
@@ -49,13 +49,13 @@ def compare(
         ``rounding`` is ``exact`` and ``o`` cannot hold every operand.
     """
     check_call(saturate, x=x, y=y, random=random)
-    a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         (Span.of(a) | Span.of(b)).check_fits(o, f"number of {a} and {b}")
     random = random_of("random", random, rounding)
     first, second = unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b)
-    width = max(a.precision, b.precision)
+    width = max(first.significand.width, second.significand.width)
     first, second = widen(first, width), widen(second, width)
 
     unordered = first.nan | second.nan
@@ -70,17 +70,21 @@ def compare(
     magnitude_order = torch.where(first.sign, ~magnitude_less & ~same_magnitude, magnitude_less)
     less = torch.where(first.sign == second.sign, magnitude_order, first.sign) & ~both_zero & ~unordered
     equal = same_magnitude & ((first.sign == second.sign) | both_zero) & ~unordered
+    both_posits = isinstance(a, Posit) and isinstance(b, Posit)
+    if both_posits:
+        # NaR is the least posit and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
+        less, equal = less | (first.nan & ~second.nan), equal | (first.nan & second.nan)
     # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
     first_is_minimum = less | (equal & first.sign)
 
     # Rounding keeps the order, so it may come before the choice.
     first_rounded = round_and_pack(first, o, rounding, saturate, random)
     second_rounded = round_and_pack(second, o, rounding, saturate, random)
-    nan = int64(o.nan_code)
+    either_nan, nan = first.nan | second.nan, int64(o.nan_code)
     return Comparison(
         less=less.to(torch.int64),
         equal=equal.to(torch.int64),
-        unordered=unordered.to(torch.int64),
-        minimum=torch.where(unordered, nan, torch.where(first_is_minimum, first_rounded, second_rounded)),
-        maximum=torch.where(unordered, nan, torch.where(first_is_minimum, second_rounded, first_rounded)),
+        unordered=(unordered & (not both_posits)).to(torch.int64),
+        minimum=torch.where(either_nan, nan, torch.where(first_is_minimum, first_rounded, second_rounded)),
+        maximum=torch.where(either_nan, nan, torch.where(first_is_minimum, second_rounded, first_rounded)),
     )

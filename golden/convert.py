@@ -2,11 +2,10 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
 
-from .check import check_call, codes_of, float_format, random_of
-from .raw import unpack
-from .round import round_and_pack
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
 
 
 def convert(
@@ -45,7 +44,7 @@ def convert(
         ``rounding`` is ``exact`` and ``o`` cannot hold every number of ``a``.
     """
     check_call(saturate, x=x, random=random)
-    a, o = float_format("a", a), float_format("o", o)
+    a, o = parse(a), parse(o)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         Span.of(a).check_fits(o, f"number of {a}")

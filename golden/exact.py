@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import EXACT, RD, RN, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, RD, RN, Format, Posit, Rounding
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ def _decode(code: int, fmt: Format) -> Number:
 
 
 def _encode(number: Number, o: Format, rounding: Rounding, random: int, saturate: bool) -> int:
-    assert isinstance(o, Float)
     if number.is_nan:
         return o.nan_code
     if number.is_inf:
@@ -185,6 +184,10 @@ def compare(
     first, second = _decode(x, a), _decode(y, b)
     if first.is_nan or second.is_nan:
         nan = _encode(NAN, o, rounding, random, saturate)
+        if isinstance(a, Posit) and isinstance(b, Posit):
+            # NaR is the least posit and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
+            less, equal = first.is_nan and not second.is_nan, first.is_nan and second.is_nan
+            return Comparison(int(less), int(equal), 0, nan, nan)
         return Comparison(0, 0, 1, nan, nan)
     less, equal = first.value < second.value, first.value == second.value
     ordered = (first, second) if less or (equal and first.negative) else (second, first)

@@ -2,11 +2,12 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
 
-from .check import check_call, codes_of, float_format, random_of
-from .raw import add, align, multiply, unpack
-from .round import places, round_and_pack
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
+from .raw import add, align, multiply
+from .round import looked_at
 
 
 def fma(
@@ -49,11 +50,13 @@ def fma(
         ``rounding`` is ``exact`` and ``o`` cannot hold every result.
     """
     check_call(saturate, x=x, y=y, z=z, random=random)
-    a, b, c, o = float_format("a", a), float_format("b", b), float_format("c", c), float_format("o", o)
+    a, b, c, o = parse(a), parse(b), parse(c), parse(o)
     rounding = Rounding.parse(rounding)
+    results = Span.of(a) * Span.of(b) + Span.of(c)
     if rounding == EXACT:
-        (Span.of(a) * Span.of(b) + Span.of(c)).check_fits(o, f"{a} * {b} + {c}")
+        results.check_fits(o, f"{a} * {b} + {c}")
     random = random_of("random", random, rounding)
     product = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
-    total = add(align(product, unpack(codes_of("z", z, c.width), c), o.precision + places(rounding)), rounding)
+    addend = unpack(codes_of("z", z, c.width), c)
+    total = add(align(product, addend, looked_at(o, rounding, results)), rounding)
     return round_and_pack(total, o, rounding, saturate, random)

@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding
+from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
 
-from .check import check_call, codes_of, flags_of, float_format, random_of
-from .raw import add, align, multiply, unpack
-from .round import places, round_and_pack
+from .check import check_call, codes_of, flags_of, random_of
+from .codec import round_and_pack, unpack
+from .raw import add, align, multiply
+from .round import looked_at
 
 
 def mac(
@@ -57,17 +58,17 @@ def mac(
         description is none that `MacSpec` accepts.
     """
     check_call(saturate, x=x, y=y, start=start, random=random, random_product=random_product)
-    a, b, acc = float_format("a", a), float_format("b", b), float_format("acc", acc)
-    product = None if product is None else float_format("product", product)
+    a, b, acc = parse(a), parse(b), parse(acc)
+    product = None if product is None else parse(product)
     rounding, product_rounding = Rounding.parse(rounding), Rounding.parse(product_rounding)
-    MacSpec(a, b, acc, rounding, product, product_rounding, saturate)
+    spec = MacSpec(a, b, acc, rounding, product, product_rounding, saturate)
     random = random_of("random", random, rounding)
     random_product = random_of("random_product", random_product, product_rounding)
     term = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
     if product is not None:
         term = unpack(round_and_pack(term, product, product_rounding, saturate, random_product), product)
     base = unpack(codes_of("start", start, acc.width), acc)
-    total = add(align(term, base, acc.precision + places(rounding)), rounding)
+    total = add(align(term, base, looked_at(acc, rounding, spec.sums)), rounding)
     return round_and_pack(total, acc, rounding, saturate, random)
 
 
@@ -120,7 +121,7 @@ def mac_sequence(
     steps = len(x)
     load, clear = flags_of("load", load), flags_of("clear", clear)
     # In whole, for not every start value reaches a step.
-    start = codes_of("start", start, float_format("acc", acc).width)
+    start = codes_of("start", start, parse(acc).width)
     begins = load | clear
     begins[:1] = True
     first = torch.nonzero(begins).flatten()

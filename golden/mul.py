@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
 
-from .check import check_call, codes_of, float_format, random_of
-from .raw import multiply, unpack
-from .round import round_and_pack
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
+from .raw import multiply
 
 
 def mul(
@@ -47,7 +47,7 @@ def mul(
         ``rounding`` is ``exact`` and ``o`` cannot hold every product.
     """
     check_call(saturate, x=x, y=y, random=random)
-    a, b, o = float_format("a", a), float_format("b", b), float_format("o", o)
+    a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         (Span.of(a) * Span.of(b)).check_fits(o, f"product of {a} and {b}")

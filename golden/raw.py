@@ -1,4 +1,4 @@
-"""Raw numbers on tensors: the stages unpack, multiply, align, add under the names that the hardware's have.
+"""Raw numbers on tensors: the stages multiply, align, add under the names that the hardware's have.
 
 A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))`` and, unlike in hardware, its first bit is
 always one, unless it is zero, whose exponent is then below every other.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RD, Float, Rounding
+from halfulp.hdl.formats import RD, Rounding
 
 from .wide import Wide
 
@@ -40,42 +40,20 @@ class Raw:
     zero: Tensor
     sticky: Tensor | None = None
 
+    @property
+    def leading_zeros(self) -> Tensor:
+        """Zeros above the first one of the significand; only sums have any."""
+        return self.significand.width - self.significand.bit_length()
+
 
 def int64(code: int) -> int:
     """A code of up to 64 bits as the int64 of the same bits."""
     return code - (1 << 64) if code >= 1 << 63 else code
 
 
-def unpack(codes: Tensor, fmt: Float) -> Raw:
-    """Raw numbers of codes."""
-    magnitude = codes & (fmt.sign_code - 1)
-    mantissa = magnitude & ((1 << fmt.man) - 1)
-    field = magnitude >> fmt.man
-    hidden = field > 0
-    if not fmt.subnormals:
-        mantissa = torch.where(hidden, mantissa, 0)
-    significand = mantissa + (hidden.to(torch.int64) << fmt.man)
-    zero = significand == 0
-    # Subnormal numbers are normalised here, so that no later stage knows of them.
-    leading_zeros = fmt.precision - Wide.of(significand, fmt.precision).bit_length()
-    exponent = torch.where(zero, ZERO_EXPONENT, field.clamp(min=1) - fmt.bias - leading_zeros)
-    never = torch.zeros_like(zero)
-    if fmt.specials == "ieee":
-        inf, nan = magnitude == fmt.max_code + 1, magnitude > fmt.max_code + 1
-    elif fmt.specials == "fn":
-        inf, nan = never, magnitude == fmt.nan_code
-    elif fmt.specials == "fnuz":
-        inf, nan = never, codes == int64(fmt.sign_code)
-    else:
-        inf, nan = never, never
-    return Raw(
-        sign=(codes >> (fmt.width - 1)) & 1 != 0,
-        exponent=exponent,
-        significand=Wide.of(significand << leading_zeros, fmt.precision),
-        nan=nan,
-        inf=inf,
-        zero=zero,
-    )
+def mask(width: int) -> int:
+    """The lowest ``width`` bits, up to 64, as an int64."""
+    return int64((1 << width) - 1)
 
 
 def multiply(x: Raw, y: Raw) -> Raw:

@@ -1,11 +1,10 @@
-"""Rounding and packing on tensors: the one way from raw numbers back to codes."""
+"""The rounding decision on tensors, and how far down it looks."""
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Float, Rounding
-
-from .raw import Raw, int64
+from halfulp.hdl.formats import Fixed, Format, Rounding, Span
+from halfulp.hdl.formats.base import floor_log2
 
 
 def places(rounding: Rounding) -> int:
@@ -13,10 +12,30 @@ def places(rounding: Rounding) -> int:
     return {"rn": 1, "ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
 
 
+def looked_at(o: Format, rounding: Rounding, results: Span) -> int:
+    """Bits, from the first one of a number of ``results`` on, that rounding it to ``o`` looks at one by one."""
+    if isinstance(o, Fixed):
+        top = floor_log2(results.magnitude) if results.magnitude else o.quantum
+        if o.overflow == "saturate":
+            # What is larger is the end of the range, whatever it is exactly.
+            top = min(top, o.quantum + o.width)
+        return max(top - o.quantum + 1, 0) + places(rounding)
+    return o.precision + places(rounding)
+
+
 def round_up(
-    rounding: Rounding, *, negative: Tensor, last: Tensor, seen: Tensor, sticky: Tensor, random: Tensor | None
+    rounding: Rounding,
+    *,
+    negative: Tensor,
+    last: Tensor,
+    seen: Tensor,
+    sticky: Tensor,
+    random: Tensor | None,
+    twos_complement: bool = False,
 ) -> Tensor:
-    """Whether the magnitude goes up by one unit in the last place, as 0 or 1: the rounding decision.
+    """Whether a truncated number goes up by one unit in the last place, as 0 or 1: the rounding decision.
+
+    The number is a magnitude, or the floor of a two's-complement number.
 
     Parameters
     ----------
@@ -30,16 +49,21 @@ def round_up(
         Whether anything is left below those.
     random : Tensor of int64, optional
         Random word of a stochastic rounding.
+    twos_complement : bool
+        Whether it is a floor: then up is toward plus infinity.
     """
     match rounding.mode:
         case "rn":
             return seen & (last | sticky)
         case "ra":
-            return seen
+            # Of the floor of a negative number a tie stays, for away from zero is down.
+            return seen & (sticky | ~negative) if twos_complement else seen
+        case "rz":
+            return (sticky & negative if twos_complement else torch.zeros_like(sticky)).to(torch.int64)
         case "ru":
-            return (sticky & ~negative).to(torch.int64)
+            return (sticky if twos_complement else sticky & ~negative).to(torch.int64)
         case "rd":
-            return (sticky & negative).to(torch.int64)
+            return (torch.zeros_like(sticky) if twos_complement else sticky & negative).to(torch.int64)
         case "ro":
             # Up from an even magnitude is what setting the last bit does.
             return sticky & (last ^ 1)
@@ -48,59 +72,3 @@ def round_up(
             return (seen + random) >> rounding.bits
         case _:
             return torch.zeros_like(last)
-
-
-def round_and_pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once."""
-    field, kept, seen, sticky = _normalise_to(x, o, rounding)
-    rounded = kept + round_up(rounding, negative=x.sign, last=kept & 1, seen=seen, sticky=sticky, random=random)
-    # Rounding up to the next power of two moves the exponent.
-    carry = rounded >> o.precision
-    field, rounded = field + carry, rounded >> carry
-
-    top = o.emax - o.emin
-    largest_significand = (o.max_code & ((1 << o.man) - 1)) | (1 << o.man)
-    overflow = ((field > top) | ((field == top) & (rounded > largest_significand))) & ~x.zero
-    # The hidden bit adds the one that a normal number's exponent field has more than a subnormal's.
-    magnitude = (field.clamp(0, top) << o.man) + rounded
-    tiny = x.zero if o.subnormals else x.zero | (field < 0)
-    magnitude = torch.where(tiny, 0, magnitude)
-
-    positive_stays, negative_stays = (saturate or stays for stays in rounding.overflows_to_largest)
-    stays = torch.where(x.sign, negative_stays, positive_stays)
-    magnitude = torch.where(overflow, o.max_code, magnitude)
-    infinite = x.inf | (overflow & ~stays)
-    nan = x.nan
-    if o.specials in ("fn", "fnuz"):
-        nan = nan | infinite
-    else:
-        magnitude = torch.where(infinite, o.infinity(negative=False), magnitude)
-    sign = x.sign if o.has_negative_zero else x.sign & (magnitude != 0)
-    codes = magnitude | (sign.to(torch.int64) * int64(o.sign_code))
-    return torch.where(nan, int64(o.nan_code), codes)
-
-
-def _normalise_to(x: Raw, o: Float, rounding: Rounding) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Cut numbers at the last place of the result format.
-
-    Returns the exponent above ``o.emin`` (0 for subnormal results), the ``o.precision`` bits kept, the bits below that
-    the rounding looks at, and whether anything is left.
-    """
-    wanted = o.precision + places(rounding)
-    significand = x.significand.pad(max(wanted - x.significand.width, 0))
-    leading_zeros = x.significand.width - x.significand.bit_length()
-    # Places that the number may move up before it is subnormal in o; below zero it has to move down.
-    room = x.exponent - o.emin
-    field = room - leading_zeros
-    sticky = torch.zeros_like(x.zero) if x.sticky is None else x.sticky
-    if o.subnormals:
-        significand = significand.shift_left(torch.minimum(leading_zeros, room.clamp(min=0)))
-        significand, lost = significand.shift_right((-room).clamp(min=0))
-        field, sticky = field.clamp(min=0), sticky | lost
-    else:
-        # Rounded as if the exponent were unbounded; what is then too small is flushed.
-        significand = significand.shift_left(leading_zeros)
-    width = significand.width
-    kept = significand.bits(width - o.precision, o.precision)
-    seen = significand.bits(width - wanted, wanted - o.precision)
-    return field, kept, seen, sticky | significand.any_below(width - wanted)

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import FP64, RN, Format, Rounding, Span
+from halfulp.hdl.formats import FP64, RN, Format, Rounding, Span, parse
 
-from .check import codes_of, float_format
+from .check import codes_of
 from .convert import convert
 
 INTEGERS = 2.0**53
@@ -42,7 +42,7 @@ def encode(
     TypeError, ValueError
         If ``values`` is no tensor of real numbers, or has integers that float64 does not hold, and as `convert`.
     """
-    fmt = float_format("fmt", fmt)
+    fmt = parse(fmt)
     if not isinstance(values, Tensor) or values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values is a tensor of real numbers, not {getattr(values, 'dtype', type(values).__name__)}")
     real = values.to(torch.float64)
@@ -70,7 +70,7 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     TypeError, ValueError
         If ``codes`` holds no such codes, or float64 does not hold every number of the format.
     """
-    fmt = float_format("fmt", fmt)
+    fmt = parse(fmt)
     codes = codes_of("codes", codes, fmt.width)
     try:
         Span.of(fmt).check_fits(FP64, f"number of {fmt}")

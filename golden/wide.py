@@ -1,8 +1,7 @@
-"""Unsigned integers of up to 124 bits on tensors.
+"""Unsigned integers of any width on tensors.
 
 A `Wide` is a tuple of limbs of 62 bits in int64, least significant first: one limb where its width allows, which is
-then computed on like any tensor, else two. Two are enough for every format there is: the product of two 53-bit
-significands, with the places that rounding looks at and a carry.
+then computed on like any tensor. Most formats need no more; wide posits, fp64 and long fixed point do.
 """
 
 from dataclasses import dataclass
@@ -14,8 +13,10 @@ LIMB = 62
 """Bits of a limb: sums of two, and a borrow, stay within int64."""
 
 MASK = (1 << LIMB) - 1
-_HALF = LIMB // 2
-_HALF_MASK = (1 << _HALF) - 1
+DIGIT = LIMB // 2
+"""Bits of half a limb: products of two of them stay within int64."""
+
+DIGIT_MASK = (1 << DIGIT) - 1
 
 
 @dataclass(frozen=True)
@@ -30,72 +31,98 @@ class Wide:
 
     @classmethod
     def of(cls, value: Tensor, width: int) -> "Wide":
-        """From int64 values below 2^62."""
-        return cls((value, torch.zeros_like(value))[: limbs_of(width)], width)
+        """From int64 values, read as unsigned: below 2^62 where ``width`` is no more, else of up to 64 bits."""
+        if width <= LIMB:
+            return cls((value,), width)
+        limbs = [value & MASK, (value >> LIMB) & 3]
+        limbs += [torch.zeros_like(value)] * (limbs_of(width) - 2)
+        return cls(tuple(limbs), width)
+
+    @classmethod
+    def constant(cls, value: int, width: int, like: Tensor) -> "Wide":
+        """One integer everywhere."""
+        limbs = [torch.full_like(like, (value >> (LIMB * index)) & MASK) for index in range(limbs_of(width))]
+        return cls(tuple(limbs), width)
 
     def resized(self, width: int) -> "Wide":
         """The same numbers, which fit, in another width."""
-        if limbs_of(width) == len(self.limbs):
-            return Wide(self.limbs, width)
-        if len(self.limbs) == 1:
-            return Wide.of(self.limbs[0], width)
-        return Wide(self.limbs[:1], width)
+        count = limbs_of(width)
+        more = [torch.zeros_like(self.low)] * (count - len(self.limbs))
+        return Wide((*self.limbs[:count], *more), width)
 
     @property
     def low(self) -> Tensor:
         """The least significant 62 bits."""
         return self.limbs[0]
 
+    def low64(self) -> Tensor:
+        """The least significant 64 bits, as int64 of the same bits."""
+        return self.low if len(self.limbs) == 1 else self.low | (self.limbs[1] << LIMB)
+
     def __add__(self, other: "Wide") -> "Wide":
         """Sum of numbers of one width, one bit wider."""
         width = self.width + 1
         if limbs_of(width) == 1:
             return Wide((self.low + other.low,), width)
-        x, y = self.resized(width).limbs, other.resized(width).limbs
-        low = x[0] + y[0]
-        return Wide((low & MASK, x[1] + y[1] + (low >> LIMB)), width)
+        pairs = zip(self.resized(width).limbs, other.resized(width).limbs, strict=True)
+        return Wide(_carried([x + y for x, y in pairs]), width)
 
     def minus(self, other: "Wide", borrow: Tensor) -> "Wide":
         """Difference of numbers of one width, less a borrow of 0 or 1; it is not negative."""
-        low = self.low - other.low - borrow
+        first = self.low - other.low - borrow
         if len(self.limbs) == 1:
-            return Wide((low,), self.width)
-        # An arithmetic shift of a negative limb is the borrow from the next one.
-        return Wide((low & MASK, self.limbs[1] - other.limbs[1] + (low >> LIMB)), self.width)
+            return Wide((first,), self.width)
+        rest = [x - y for x, y in zip(self.limbs[1:], other.limbs[1:], strict=True)]
+        return Wide(_carried([first, *rest]), self.width)
 
     def __mul__(self, other: "Wide") -> "Wide":
-        """Product of numbers of one limb each."""
+        """Product."""
         width = self.width + other.width
         if limbs_of(width) == 1:
             return Wide((self.low * other.low,), width)
-        (x_high, x_low), (y_high, y_low) = (((v.low >> _HALF), v.low & _HALF_MASK) for v in (self, other))
-        middle = x_high * y_low + x_low * y_high
-        low = x_low * y_low + ((middle & _HALF_MASK) << _HALF)
-        high = x_high * y_high + (middle >> _HALF) + (low >> LIMB)
-        return Wide((low & MASK, high), width)
+        x, y = self.digits(), other.digits()
+        columns: list[Tensor | int] = [0] * (2 * limbs_of(width) + 2)
+        for i, p in enumerate(x):
+            for j, q in enumerate(y):
+                product = p * q
+                # Digits of digits leave room to sum up as many as there are.
+                columns[i + j] = columns[i + j] + (product & DIGIT_MASK)
+                columns[i + j + 1] = columns[i + j + 1] + (product >> DIGIT)
+        zero = torch.zeros_like(product)
+        return from_digits([zero + column for column in columns], width)
+
+    def digits(self) -> list[Tensor]:
+        """Digits of 31 bits, least significant first, as many as the width has."""
+        halves = [half for limb in self.limbs for half in (limb & DIGIT_MASK, limb >> DIGIT)]
+        return halves[: -(-self.width // DIGIT)]
 
     def __lt__(self, other: "Wide") -> Tensor:
-        if len(self.limbs) == 1:
-            return self.low < other.low
-        (x_low, x_high), (y_low, y_high) = self.limbs, other.limbs
-        return (x_high < y_high) | ((x_high == y_high) & (x_low < y_low))
+        less = self.low < other.low
+        for x, y in zip(self.limbs[1:], other.limbs[1:], strict=True):
+            less = (x < y) | ((x == y) & less)
+        return less
 
     def equals(self, other: "Wide") -> Tensor:
         """Element-wise equality of numbers of one width."""
         equal = self.low == other.low
-        return equal if len(self.limbs) == 1 else equal & (self.limbs[1] == other.limbs[1])
+        for x, y in zip(self.limbs[1:], other.limbs[1:], strict=True):
+            equal = equal & (x == y)
+        return equal
 
     def is_zero(self) -> Tensor:
         """Where the number is zero."""
         zero = self.low == 0
-        return zero if len(self.limbs) == 1 else zero & (self.limbs[1] == 0)
+        for limb in self.limbs[1:]:
+            zero = zero & (limb == 0)
+        return zero
 
     def bit_length(self) -> Tensor:
         """Bits up to the first one; 0 of zero."""
-        low = _bit_length(self.low, min(self.width, LIMB))
-        if len(self.limbs) == 1:
-            return low
-        return torch.where(self.limbs[1] == 0, low, _bit_length(self.limbs[1], self.width - LIMB) + LIMB)
+        length = bit_length(self.low, min(self.width, LIMB))
+        for index, limb in enumerate(self.limbs[1:], 1):
+            above = bit_length(limb, min(self.width - LIMB * index, LIMB)) + LIMB * index
+            length = torch.where(limb == 0, length, above)
+        return length
 
     def pad(self, places: int) -> "Wide":
         """Zeros appended below."""
@@ -110,15 +137,18 @@ class Wide:
         """Shifted up by less than the width; no one is lost."""
         if len(self.limbs) == 1:
             return Wide((self.low << amount,), self.width)
-        low, high = self.limbs
-        within = amount.clamp(max=LIMB - 1)
-        beyond = (amount - LIMB).clamp(min=0)
-        # From a limb moved by less than its length, what leaves it enters the next one.
-        carried = (low >> 1) >> (LIMB - 1 - within)
-        near = ((low << within) & MASK, ((high << within) & MASK) | carried)
-        far = (torch.zeros_like(low), (low << beyond) & MASK)
-        is_far = amount >= LIMB
-        return Wide(tuple(torch.where(is_far, f, n) for f, n in zip(far, near, strict=True)), self.width)
+        limbs, amount = self._broadcast(amount)
+        steps, within = amount // LIMB, amount % LIMB
+        count = len(self.limbs)
+        # Zeros below the lowest limb: two, for the limb that a result takes its upper bits from has one below it.
+        stack = torch.cat([torch.zeros_like(limbs[:1])] * 2 + [limbs])
+        shifted = []
+        for index in range(count):
+            at = (index + 2 - steps).clamp(min=1)
+            here, below = _gather(stack, at), _gather(stack, at - 1)
+            # Of a limb moved by less than its length, what leaves it enters the next one.
+            shifted.append(((here << within) & MASK) | ((below >> 1) >> (LIMB - 1 - within)))
+        return Wide(tuple(shifted), self.width)
 
     def shift_right(self, amount: Tensor) -> tuple["Wide", Tensor]:
         """Shifted down by any amount, and where ones were lost."""
@@ -126,41 +156,90 @@ class Wide:
         if len(self.limbs) == 1:
             shifted = Wide((self.low >> amount,), self.width)
             return shifted, (shifted.low << amount) != self.low
-        low, high = self.limbs
-        within = amount.clamp(max=LIMB - 1)
-        beyond = (amount - LIMB).clamp(min=0)
-        near = ((low >> within) | ((high << 1 << (LIMB - 1 - within)) & MASK), high >> within)
-        far = (high >> beyond, torch.zeros_like(high))
-        is_far = amount >= LIMB
-        shifted = Wide(tuple(torch.where(is_far, f, n) for f, n in zip(far, near, strict=True)), self.width)
-        kept = torch.where(is_far, torch.zeros_like(low), (low >> within) << within)
-        kept_high = torch.where(is_far, (high >> beyond) << beyond, high)
-        return shifted, (kept != low) | (kept_high != high)
+        limbs, amount = self._broadcast(amount)
+        steps, within = amount // LIMB, amount % LIMB
+        stack = torch.cat([limbs] + [torch.zeros_like(limbs[:1])] * 2)
+        result = []
+        for index in range(len(self.limbs)):
+            at = (index + steps).clamp(max=len(self.limbs))
+            here, above = _gather(stack, at), _gather(stack, at + 1)
+            result.append((here >> within) | ((above << 1 << (LIMB - 1 - within)) & MASK))
+        ones_below = torch.cat([torch.zeros_like(limbs[:1]), (limbs != 0).cumsum(0)])
+        cut = _gather(stack, steps) & ((torch.ones_like(within) << within) - 1)
+        return Wide(tuple(result), self.width), (_gather(ones_below, steps) + cut) != 0
+
+    def _broadcast(self, amount: Tensor) -> tuple[Tensor, Tensor]:
+        *limbs, amount = torch.broadcast_tensors(*self.limbs, amount)
+        return torch.stack(limbs), amount
 
     def bits(self, low: int, count: int) -> Tensor:
         """``count`` bits, at most 62, from position ``low`` up."""
-        if low >= LIMB:
-            return (self.limbs[1] >> (low - LIMB)) & ((1 << count) - 1)
-        value = self.low >> low
-        above = low + count - LIMB
-        if above > 0 and len(self.limbs) > 1:
-            value = value | ((self.limbs[1] & ((1 << above) - 1)) << (LIMB - low))
+        index, within = divmod(low, LIMB)
+        if index >= len(self.limbs):
+            return torch.zeros_like(self.low)
+        value = self.limbs[index] >> within
+        above = within + count - LIMB
+        if above > 0 and len(self.limbs) > index + 1:
+            value = value | ((self.limbs[index + 1] & ((1 << above) - 1)) << (LIMB - within))
         return value & ((1 << count) - 1)
+
+    def truncated(self, low: int) -> "Wide":
+        """Without the lowest bits."""
+        width = max(self.width - low, 1)
+        if len(self.limbs) == 1:
+            return Wide((self.low >> min(low, LIMB),), width)
+        limbs = [self.bits(low + LIMB * index, LIMB) for index in range(limbs_of(width))]
+        return Wide(tuple(limbs), width)
 
     def any_below(self, count: int) -> Tensor:
         """Whether one of the lowest ``count`` bits is set."""
-        if count <= LIMB:
-            return (self.low & ((1 << count) - 1)) != 0
-        return (self.low != 0) | ((self.limbs[1] & ((1 << (count - LIMB)) - 1)) != 0)
+        index, within = divmod(count, LIMB)
+        below = (
+            torch.zeros_like(self.low, dtype=torch.bool)
+            if index >= len(self.limbs)
+            else (self.limbs[index] & ((1 << within) - 1)) != 0
+        )
+        for limb in self.limbs[:index]:
+            below = below | (limb != 0)
+        return below
 
 
 def limbs_of(width: int) -> int:
     """Limbs of an integer of ``width`` bits."""
-    assert width <= 2 * LIMB, f"{width} bits do not fit two limbs"
-    return 1 if width <= LIMB else 2
+    return max(-(-width // LIMB), 1)
 
 
-def _bit_length(value: Tensor, width: int) -> Tensor:
+def from_digits(digits: list[Tensor], width: int) -> Wide:
+    """Integers below 2^width, of digits of 31 bits that may have grown beyond these."""
+    digits, _ = carry(digits)
+    count = limbs_of(width)
+    digits = (digits + [torch.zeros_like(digits[0])] * (2 * count))[: 2 * count]
+    return Wide(tuple(low | (high << DIGIT) for low, high in zip(digits[::2], digits[1::2], strict=True)), width)
+
+
+def carry(digits: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """Digits of 31 bits, none of them negative, and what is carried out of the last: -1 from a negative number."""
+    settled, carried = [], torch.zeros_like(digits[0])
+    for digit in digits:
+        total = digit + carried
+        settled.append(total & DIGIT_MASK)
+        carried = total >> DIGIT
+    return settled, carried
+
+
+def _carried(limbs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Limbs of a sum or difference; an arithmetic shift of a negative limb is the borrow from the next one."""
+    for index in range(len(limbs) - 1):
+        limbs[index + 1] = limbs[index + 1] + (limbs[index] >> LIMB)
+        limbs[index] = limbs[index] & MASK
+    return tuple(limbs)
+
+
+def _gather(stack: Tensor, at: Tensor) -> Tensor:
+    return stack.gather(0, at.unsqueeze(0)).squeeze(0)
+
+
+def bit_length(value: Tensor, width: int) -> Tensor:
     """Bits up to the first one of int64 values below 2^width, by the exponent of the float64 that holds them."""
     if width > 53:
         # Clearing every one that follows a one keeps the first and lets the conversion not round up to the next power.

@@ -132,7 +132,7 @@ def test_canonical_texts():
         (
             lambda: parse("banana"),
             ValueError,
-            "unknown format 'banana'; formats are written like e5m2, e4m3fn, bf16 or e6m5-ftz",
+            "unknown format 'banana'; formats are written like e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8",
         ),
         (lambda: parse("bf61"), ValueError, "unknown format 'bf61'; did you mean bf16?"),
         (lambda: parse("E5M2 "), ValueError, "unknown format 'E5M2 '; formats are written like e5m2"),

@@ -2,27 +2,39 @@
 
 from .base import Format, decimal_text
 from .catalogue import ML_DTYPES, NAMED, parse
+from .fixed import Fixed
 from .floating import Float
 from .mac import MacSpec, default_accumulator
+from .posit import Posit
 from .rounding import EXACT, RA, RD, RN, RO, RU, RZ, Rounding, stochastic
 from .span import Span
 
-FP64 = NAMED["fp64"]
-FP32 = NAMED["fp32"]
-TF32 = NAMED["tf32"]
-BF16 = NAMED["bf16"]
-FP16 = NAMED["fp16"]
-E3M4 = NAMED["e3m4"]
-E4M3 = NAMED["e4m3"]
-E5M2 = NAMED["e5m2"]
-E6M5 = NAMED["e6m5"]
-E4M3FN = NAMED["e4m3fn"]
-E4M3FNUZ = NAMED["e4m3fnuz"]
-E4M3B11FNUZ = NAMED["e4m3b11fnuz"]
-E5M2FNUZ = NAMED["e5m2fnuz"]
-E3M2FN = NAMED["e3m2fn"]
-E2M3FN = NAMED["e2m3fn"]
-E2M1FN = NAMED["e2m1fn"]
+
+def _float(name: str) -> Float:
+    fmt = NAMED[name]
+    assert isinstance(fmt, Float)
+    return fmt
+
+
+FP64 = _float("fp64")
+FP32 = _float("fp32")
+TF32 = _float("tf32")
+BF16 = _float("bf16")
+FP16 = _float("fp16")
+E3M4 = _float("e3m4")
+E4M3 = _float("e4m3")
+E5M2 = _float("e5m2")
+E6M5 = _float("e6m5")
+E4M3FN = _float("e4m3fn")
+E4M3FNUZ = _float("e4m3fnuz")
+E4M3B11FNUZ = _float("e4m3b11fnuz")
+E5M2FNUZ = _float("e5m2fnuz")
+E3M2FN = _float("e3m2fn")
+E2M3FN = _float("e2m3fn")
+E2M1FN = _float("e2m1fn")
+
+POSIT8, POSIT16, POSIT32, POSIT64 = (Posit(width) for width in (8, 16, 32, 64))
+INT4, INT8, INT16, INT32 = (Fixed(width, 0) for width in (4, 8, 16, 32))
 
 __all__ = [
     "BF16",
@@ -41,8 +53,16 @@ __all__ = [
     "FP16",
     "FP32",
     "FP64",
+    "INT4",
+    "INT8",
+    "INT16",
+    "INT32",
     "ML_DTYPES",
     "NAMED",
+    "POSIT8",
+    "POSIT16",
+    "POSIT32",
+    "POSIT64",
     "RA",
     "RD",
     "RN",
@@ -50,9 +70,11 @@ __all__ = [
     "RU",
     "RZ",
     "TF32",
+    "Fixed",
     "Float",
     "Format",
     "MacSpec",
+    "Posit",
     "Rounding",
     "Span",
     "decimal_text",

@@ -1,6 +1,7 @@
 """What every number format has, whatever its family."""
 
 import decimal
+import math
 from abc import abstractmethod
 from fractions import Fraction
 
@@ -24,9 +25,32 @@ class Format(Descriptor):
     ----------
     width : int
         Number of bits of a code.
+    has_nan, has_inf : bool
+        Whether a code stands for NaN (NaR of a posit), and for infinity.
+    has_negative_zero : bool
+        Whether -0 has a code of its own.
+    nan_code : int
+        Code that a NaN result takes.
+    precision : int
+        Most bits between the first and the last one of a number, both included.
+    quantum : int
+        Every number is a multiple of 2^quantum.
+    lowest, largest : Fraction
+        Least and largest finite number.
+    smallest : Fraction
+        Smallest number above zero.
     """
 
     width: int
+    has_nan: bool
+    has_inf: bool
+    has_negative_zero: bool
+    nan_code: int
+    precision: int
+    quantum: int
+    lowest: Fraction
+    largest: Fraction
+    smallest: Fraction
 
     @abstractmethod
     def decode(self, code: int) -> Fraction | float:
@@ -44,6 +68,15 @@ class Format(Descriptor):
         """
 
     @abstractmethod
+    def infinity(self, negative: bool) -> int:
+        """Code that an infinite result takes."""
+
+    @abstractmethod
+    def encode_magnitude(
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
+
     def encode(
         self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
     ) -> int:
@@ -59,6 +92,11 @@ class Format(Descriptor):
         saturate : bool
             Overflow gives the largest finite number in every mode. An infinite ``value`` stays infinite.
         """
+        rounding = Rounding.parse(rounding)
+        negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
+        if isinstance(value, float) and not math.isfinite(value):
+            return self.nan_code if math.isnan(value) else self.infinity(negative)
+        return self.encode_magnitude(abs(Fraction(value)), negative, rounding, random, saturate)
 
     @abstractmethod
     def fields(self) -> dict[str, int]:
@@ -83,6 +121,18 @@ class Format(Descriptor):
             raise TypeError(f"a code of {self} is an int, not {type(code).__name__}")
         if not 0 <= code < 1 << self.width:
             raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")
+
+
+def check_int(name: str, value: object, family: str) -> None:
+    """Raise TypeError unless a parameter of a format is an int."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} of a {family} is an int, not {type(value).__name__}")
+
+
+def floor_log2(value: Fraction) -> int:
+    """Largest e with 2^e <= value, for a value above zero."""
+    e = value.numerator.bit_length() - value.denominator.bit_length()
+    return e if Fraction(2) ** e <= value else e - 1
 
 
 def decimal_text(value: Fraction, digits: int = 9) -> str:

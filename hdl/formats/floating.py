@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .base import Format
-from .rounding import RN, Rounding
+from .base import Format, check_int, floor_log2
+from .rounding import Rounding
 
 SPECIALS = ("ieee", "fn", "fnuz", "finite")
 MIN_EXP, MAX_EXP, MAX_MAN, MAX_BIAS = 2, 11, 52, 4096
@@ -45,9 +45,8 @@ class Float(Format):
     subnormals: bool = True
 
     def __post_init__(self) -> None:
-        for name, value in (("exp", self.exp), ("man", self.man)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{name} of a float is an int, not {type(value).__name__}")
+        check_int("exp", self.exp, "float")
+        check_int("man", self.man, "float")
         plural = "" if self.exp == 1 else "s"
         if not MIN_EXP <= self.exp <= MAX_EXP:
             raise ValueError(f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}")
@@ -63,9 +62,8 @@ class Float(Format):
             )
         if self.bias is None:
             object.__setattr__(self, "bias", self._default_bias)
-        elif not isinstance(self.bias, int) or isinstance(self.bias, bool):
-            raise TypeError(f"bias of a float is an int, not {type(self.bias).__name__}")
-        elif abs(self.bias) > MAX_BIAS:
+        check_int("bias", self.bias, "float")
+        if abs(self.bias) > MAX_BIAS:
             raise ValueError(f"bias {self.bias} is out of range; a float needs {-MAX_BIAS} to {MAX_BIAS}")
 
     @property
@@ -97,7 +95,7 @@ class Float(Format):
         return 1 + self.exp + self.man
 
     @property
-    def precision(self) -> int:
+    def precision(self) -> int:  # type: ignore[override]
         """Bits of a normal significand, the hidden one included."""
         return self.man + 1
 
@@ -107,7 +105,7 @@ class Float(Format):
         return 1 - self.bias
 
     @property
-    def quantum(self) -> int:
+    def quantum(self) -> int:  # type: ignore[override]
         """Exponent of the last place of the smallest normal number, which subnormal numbers share."""
         return self.emin - self.man
 
@@ -117,17 +115,17 @@ class Float(Format):
         return (self.max_code >> self.man) - self.bias
 
     @property
-    def has_inf(self) -> bool:
+    def has_inf(self) -> bool:  # type: ignore[override]
         """Whether a code stands for infinity."""
         return self.specials == "ieee"
 
     @property
-    def has_nan(self) -> bool:
+    def has_nan(self) -> bool:  # type: ignore[override]
         """Whether a code stands for NaN."""
         return self.specials != "finite"
 
     @property
-    def has_negative_zero(self) -> bool:
+    def has_negative_zero(self) -> bool:  # type: ignore[override]
         """Whether -0 has a code of its own."""
         return self.specials != "fnuz"
 
@@ -152,7 +150,7 @@ class Float(Format):
         return self.max_code + 1 if self.has_inf else None
 
     @property
-    def nan_code(self) -> int:
+    def nan_code(self) -> int:  # type: ignore[override]
         """Code that a NaN result takes: the canonical quiet NaN, or ml_dtypes' choice (-0) in a format without."""
         if self.specials == "ieee":
             return self.max_code + 1 + (1 << (self.man - 1))
@@ -166,14 +164,19 @@ class Float(Format):
         return code | self.sign_code if negative else code
 
     @property
-    def largest(self) -> Fraction:
+    def lowest(self) -> Fraction:  # type: ignore[override]
+        """Least finite number."""
+        return -self.largest
+
+    @property
+    def largest(self) -> Fraction:  # type: ignore[override]
         """Largest finite number."""
         value = self.decode(self.max_code)
         assert isinstance(value, Fraction)
         return value
 
     @property
-    def smallest(self) -> Fraction:
+    def smallest(self) -> Fraction:  # type: ignore[override]
         """Smallest number above zero."""
         return Fraction(2) ** (self.quantum if self.subnormals else self.emin)
 
@@ -203,16 +206,6 @@ class Float(Format):
             value = ((1 << self.man) + mantissa) * Fraction(2) ** (field - self.bias - self.man)
         return -value if negative else value
 
-    def encode(
-        self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
-    ) -> int:
-        """Code of a number, rounded once."""
-        rounding = Rounding.parse(rounding)
-        negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
-        if isinstance(value, float) and not math.isfinite(value):
-            return self.nan_code if math.isnan(value) else self.infinity(negative)
-        return self.encode_magnitude(abs(Fraction(value)), negative, rounding, random, saturate)
-
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
@@ -241,9 +234,3 @@ class Float(Format):
         if magnitude == 0 and not self.has_negative_zero:
             return 0
         return magnitude | self.sign_code if negative else magnitude
-
-
-def floor_log2(value: Fraction) -> int:
-    """Largest e with 2^e <= value, for a value above zero."""
-    e = value.numerator.bit_length() - value.denominator.bit_length()
-    return e if Fraction(2) ** e <= value else e - 1

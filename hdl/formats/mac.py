@@ -1,11 +1,13 @@
 """Description of one multiply-accumulate, from which unit, golden model, bench and report are made."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .base import Format
 from .catalogue import parse
-from .floating import Float
+from .fixed import Fixed
+from .floating import MAX_EXP, MAX_MAN, Float
+from .posit import Posit
 from .rounding import EXACT, RN, Rounding
 from .span import Span
 
@@ -65,13 +67,22 @@ class MacSpec:
         elif self.product_rounding == EXACT:
             product.check_fits(self.product, f"product of {self.a} and {self.b}")
         if self.rounding == EXACT:
-            term = product if self.product is None else Span.of(self.product)
-            (term + Span.of(self.acc)).check_fits(self.acc, f"sum of a product and {self.acc}")
+            self.sums.check_fits(self.acc, f"sum of a product and {self.acc}")
 
     def __str__(self) -> str:
         product = "" if self.product is None else f"={self.product}.{self.product_rounding}"
         saturate = ".sat" if self.saturate else ""
         return f"{self.a}*{self.b}{product}+{self.acc}.{self.rounding}{saturate}"
+
+    @property
+    def terms(self) -> Span:
+        """What is added in a step: products, rounded if they are."""
+        return Span.of(self.a) * Span.of(self.b) if self.product is None else Span.of(self.product)
+
+    @property
+    def sums(self) -> Span:
+        """What a step rounds to the accumulator format."""
+        return self.terms + Span.of(self.acc)
 
     @classmethod
     def parse(cls, text: str) -> "MacSpec":
@@ -93,7 +104,17 @@ class MacSpec:
 def default_accumulator(fmt: Format) -> Format:
     """Accumulator that a multiply-accumulate in ``fmt`` has unless told otherwise.
 
-    One exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials and subnormals of IEEE.
+    Of a float one exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials and subnormals
+    of IEEE; of fixed point twice the bits on both sides of the point, which makes fxp8.8 of fxp4.4, and four times the
+    bits of an integer; of a posit twice the width. At most 64 bits.
     """
-    assert isinstance(fmt, Float)
-    return Float(min(fmt.exp + 1, 11), min(fmt.man + 3, 52), subnormals=fmt.subnormals)
+    if isinstance(fmt, Float):
+        return Float(min(fmt.exp + 1, MAX_EXP), min(fmt.man + 3, MAX_MAN), subnormals=fmt.subnormals)
+    if isinstance(fmt, Fixed):
+        if fmt.frac_bits == 0:
+            return replace(fmt, int_bits=min(4 * fmt.int_bits, 64))
+        if fmt.width > 32:
+            return replace(fmt, int_bits=64 - fmt.frac_bits)
+        return replace(fmt, int_bits=2 * fmt.int_bits, frac_bits=2 * fmt.frac_bits)
+    assert isinstance(fmt, Posit)
+    return replace(fmt, width=min(2 * fmt.width, 64))

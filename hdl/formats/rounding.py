@@ -86,11 +86,7 @@ class Rounding:
         """
         if magnitude < 0:
             raise ValueError(f"a magnitude is not negative, but {magnitude} is")
-        if not 0 <= random < 1 << self.bits:
-            raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
-        floor, rest = divmod(magnitude, 1)
-        if self.mode == "exact" and rest:
-            raise ValueError(f"exact was asked for, but {rest} of a unit in the last place would be lost")
+        floor, rest = self._split(magnitude, random)
         up = {
             "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and floor % 2 == 1),
             "ra": rest >= Fraction(1, 2),
@@ -101,7 +97,47 @@ class Rounding:
             "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
             "exact": False,
         }[self.mode]
-        return int(floor) + up
+        return floor + up
+
+    def round_signed(self, value: Fraction, random: int = 0) -> int:
+        """Round a two's-complement number, given in units of the last place, to an integer.
+
+        It differs from `round` in what acts on the code rather than on the magnitude: ``sr`` is the floor, then up
+        exactly when t + R >= 2^N, and ``ro`` takes the neighbour whose last bit is one.
+
+        Parameters
+        ----------
+        value : Fraction
+        random : int
+            Random word of ``sr``.
+
+        Raises
+        ------
+        ValueError
+            As `round`.
+        """
+        floor, rest = self._split(value, random)
+        half = Fraction(1, 2)
+        up = {
+            "rn": rest > half or (rest == half and floor % 2 == 1),
+            "ra": rest > half or (rest == half and value > 0),
+            "rz": rest > 0 and value < 0,
+            "ru": rest > 0,
+            "rd": False,
+            "ro": rest > 0 and floor % 2 == 0,
+            "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
+            "exact": False,
+        }[self.mode]
+        return floor + up
+
+    def _split(self, value: Fraction, random: int) -> tuple[int, Fraction]:
+        """Floor and rest of a number, where the random word fits and ``exact`` loses nothing."""
+        if not 0 <= random < 1 << self.bits:
+            raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
+        floor, rest = divmod(value, 1)
+        if self.mode == "exact" and rest:
+            raise ValueError(f"exact was asked for, but {rest} of a unit in the last place would be lost")
+        return int(floor), rest
 
 
 _SPELLINGS = f"rn, ra, rz, ru, rd, ro, exact and sr1 to sr{MAX_RANDOM_BITS}"

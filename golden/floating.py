@@ -1,0 +1,98 @@
+"""Floating-point codes on tensors: to raw numbers, and back."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Float, Rounding
+
+from .raw import ZERO_EXPONENT, Raw, int64
+from .round import places, round_up
+from .wide import Wide
+
+
+def unpack(codes: Tensor, fmt: Float) -> Raw:
+    """Raw numbers of codes."""
+    magnitude = codes & (fmt.sign_code - 1)
+    mantissa = magnitude & ((1 << fmt.man) - 1)
+    field = magnitude >> fmt.man
+    hidden = field > 0
+    if not fmt.subnormals:
+        mantissa = torch.where(hidden, mantissa, 0)
+    significand = mantissa + (hidden.to(torch.int64) << fmt.man)
+    zero = significand == 0
+    # Subnormal numbers are normalised here, so that no later stage knows of them.
+    leading_zeros = fmt.precision - Wide.of(significand, fmt.precision).bit_length()
+    exponent = torch.where(zero, ZERO_EXPONENT, field.clamp(min=1) - fmt.bias - leading_zeros)
+    never = torch.zeros_like(zero)
+    if fmt.specials == "ieee":
+        inf, nan = magnitude == fmt.max_code + 1, magnitude > fmt.max_code + 1
+    elif fmt.specials == "fn":
+        inf, nan = never, magnitude == fmt.nan_code
+    elif fmt.specials == "fnuz":
+        inf, nan = never, codes == int64(fmt.sign_code)
+    else:
+        inf, nan = never, never
+    return Raw(
+        sign=(codes >> (fmt.width - 1)) & 1 != 0,
+        exponent=exponent,
+        significand=Wide.of(significand << leading_zeros, fmt.precision),
+        nan=nan,
+        inf=inf,
+        zero=zero,
+    )
+
+
+def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+    """Codes of numbers, rounded once."""
+    field, kept, seen, sticky = _normalise_to(x, o, rounding)
+    rounded = kept + round_up(rounding, negative=x.sign, last=kept & 1, seen=seen, sticky=sticky, random=random)
+    # Rounding up to the next power of two moves the exponent.
+    carry = rounded >> o.precision
+    field, rounded = field + carry, rounded >> carry
+
+    top = o.emax - o.emin
+    largest_significand = (o.max_code & ((1 << o.man) - 1)) | (1 << o.man)
+    overflow = ((field > top) | ((field == top) & (rounded > largest_significand))) & ~x.zero
+    # The hidden bit adds the one that a normal number's exponent field has more than a subnormal's.
+    magnitude = (field.clamp(0, top) << o.man) + rounded
+    tiny = x.zero if o.subnormals else x.zero | (field < 0)
+    magnitude = torch.where(tiny, 0, magnitude)
+
+    positive_stays, negative_stays = (saturate or stays for stays in rounding.overflows_to_largest)
+    stays = torch.where(x.sign, negative_stays, positive_stays)
+    magnitude = torch.where(overflow, o.max_code, magnitude)
+    infinite = x.inf | (overflow & ~stays)
+    nan = x.nan
+    if o.specials in ("fn", "fnuz"):
+        nan = nan | infinite
+    else:
+        magnitude = torch.where(infinite, o.infinity(negative=False), magnitude)
+    sign = x.sign if o.has_negative_zero else x.sign & (magnitude != 0)
+    codes = magnitude | (sign.to(torch.int64) * int64(o.sign_code))
+    return torch.where(nan, int64(o.nan_code), codes)
+
+
+def _normalise_to(x: Raw, o: Float, rounding: Rounding) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Cut numbers at the last place of the result format.
+
+    Returns the exponent above ``o.emin`` (0 for subnormal results), the ``o.precision`` bits kept, the bits below that
+    the rounding looks at, and whether anything is left.
+    """
+    wanted = o.precision + places(rounding)
+    significand = x.significand.pad(max(wanted - x.significand.width, 0))
+    leading_zeros = x.leading_zeros
+    # Places that the number may move up before it is subnormal in o; below zero it has to move down.
+    room = x.exponent - o.emin
+    field = room - leading_zeros
+    sticky = torch.zeros_like(x.zero) if x.sticky is None else x.sticky
+    if o.subnormals:
+        significand = significand.shift_left(torch.minimum(leading_zeros, room.clamp(min=0)))
+        significand, lost = significand.shift_right((-room).clamp(min=0))
+        field, sticky = field.clamp(min=0), sticky | lost
+    else:
+        # Rounded as if the exponent were unbounded; what is then too small is flushed.
+        significand = significand.shift_left(leading_zeros)
+    width = significand.width
+    kept = significand.bits(width - o.precision, o.precision)
+    seen = significand.bits(width - wanted, wanted - o.precision)
+    return field, kept, seen, sticky | significand.any_below(width - wanted)

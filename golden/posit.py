@@ -1,0 +1,87 @@
+"""Posit codes on tensors: to raw numbers, and back."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Posit, Rounding
+
+from .raw import ZERO_EXPONENT, Raw, int64, mask
+from .round import places, round_up
+from .wide import LIMB, Wide, bit_length
+
+
+def unpack(codes: Tensor, fmt: Posit) -> Raw:
+    """Raw numbers of codes."""
+    body = fmt.width - 1
+    sign = (codes >> body) & 1 != 0
+    nan, zero = codes == int64(fmt.nan_code), codes == 0
+    magnitude = torch.where(sign, -codes, codes) & mask(body)
+    ones = (magnitude >> (body - 1)) & 1 != 0
+    run = body - bit_length(torch.where(ones, ~magnitude & mask(body), magnitude), body)
+    k = torch.where(ones, run - 1, -run)
+    # What follows the regime, which has two bits at least, moved up to where it is longest.
+    tail_width = body - 2
+    tail = ((magnitude << run << 1) & mask(body)) >> 2
+    short = max(fmt.es - tail_width, 0)
+    exponent = (tail << short) >> fmt.fraction_bits
+    significand = (tail & mask(fmt.fraction_bits)) | (1 << fmt.fraction_bits)
+    return Raw(
+        sign=sign,
+        exponent=torch.where(zero, ZERO_EXPONENT, (k << fmt.es) + exponent),
+        significand=Wide.of(torch.where(zero, 0, significand), fmt.precision),
+        nan=nan,
+        inf=torch.zeros_like(nan),
+        zero=zero,
+    )
+
+
+def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+    """Codes of numbers, rounded once on the string of the code. Posits saturate anyway."""
+    leading_zeros = x.leading_zeros
+    scale = x.exponent - leading_zeros
+    significand = x.significand.shift_left(leading_zeros.clamp(max=x.significand.width - 1))
+    # Beyond the ends there is no string, and within any will do.
+    too_large, too_small = scale >= o.max_scale, scale < -o.max_scale
+    scale = scale.clamp(-o.max_scale, o.max_scale - 1)
+    k = scale >> o.es
+    regime_width = torch.where(k >= 0, k + 2, 1 - k)
+
+    # Exponent and fraction where the regime is shortest, then moved down for a longer one.
+    fraction_width = significand.width - 1
+    exponent = Wide.of(scale & mask(o.es), o.es + fraction_width).shift_left(torch.full_like(scale, fraction_width))
+    fraction = _without_first(significand)
+    tail = Wide(
+        tuple(e | f for e, f in zip(exponent.limbs, fraction.resized(exponent.width).limbs, strict=True)),
+        exponent.width,
+    )
+    seen_places, kept_width = places(rounding), o.width - 3
+    tail = tail.pad(max(kept_width + seen_places - tail.width, 0))
+    tail, lost = tail.shift_right(regime_width - 2)
+    below = tail.width - kept_width
+    kept = tail.bits(below, kept_width)
+    seen = tail.bits(below - seen_places, seen_places)
+    sticky = lost | tail.any_below(below - seen_places)
+    if x.sticky is not None:
+        sticky = sticky | x.sticky
+
+    one = torch.ones_like(k)
+    # Ones from the top down to the zero that ends them, or the one that ends zeros; modulo 2^64.
+    ones = (one << (o.width - 1)) - (one << (o.width - 2 - k.clamp(min=0)))
+    regime = torch.where(k >= 0, ones, one << (o.width - 2 + k.clamp(max=0)))
+    magnitude = regime + kept
+    magnitude += round_up(rounding, negative=x.sign, last=magnitude & 1, seen=seen, sticky=sticky, random=random)
+    magnitude = torch.where(too_large, o.max_code, torch.where(too_small, 1, magnitude))
+    magnitude = torch.where(x.zero, 0, magnitude)
+    codes = torch.where(x.sign, -magnitude, magnitude) & mask(o.width)
+    return torch.where(x.nan | x.inf, int64(o.nan_code), codes)
+
+
+def _without_first(significand: Wide) -> Wide:
+    """The fraction: everything below the first bit."""
+    width = significand.width - 1
+    if width == 0:
+        return Wide((torch.zeros_like(significand.low),), 0)
+    limbs = list(significand.limbs)
+    position = width % LIMB
+    limbs[width // LIMB] = limbs[width // LIMB] & ((1 << position) - 1)
+    return Wide(tuple(limbs), significand.width).resized(width)

@@ -1,0 +1,143 @@
+"""Fixed point of any size: two's-complement or unsigned integers with a scale."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .base import Format, check_int
+from .rounding import Rounding
+
+OVERFLOWS = ("saturate", "wrap")
+MAX_WIDTH, MAX_BITS = 64, 4096
+
+
+@dataclass(frozen=True)
+class Fixed(Format):
+    """A fixed-point format: integers of ``int_bits + frac_bits`` bits, times 2^-frac_bits.
+
+    Parameters
+    ----------
+    int_bits : int
+        Bits before the point, the sign bit included, -4096 to 4096.
+    frac_bits : int
+        Bits after the point, -4096 to 4096. One of the two may be negative; together they are 1 to 64 bits.
+    signed : bool
+        Two's complement, or else no negative numbers.
+    overflow : str
+        ``saturate``: a result beyond the range is the nearest end of it; ``wrap``: its bits beyond the range are
+        dropped. An infinite result is the end of the range in either, and NaN is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind, or out of range.
+    """
+
+    int_bits: int
+    frac_bits: int
+    signed: bool = True
+    overflow: str = "saturate"
+
+    def __post_init__(self) -> None:
+        check_int("int_bits", self.int_bits, "fixed-point format")
+        check_int("frac_bits", self.frac_bits, "fixed-point format")
+        if not isinstance(self.signed, bool):
+            raise TypeError(f"signed of a fixed-point format is a bool, not {type(self.signed).__name__}")
+        if self.overflow not in OVERFLOWS:
+            raise ValueError(
+                f"unknown overflow {self.overflow!r}; a fixed-point format has one of {', '.join(OVERFLOWS)}"
+            )
+        for bits in (self.int_bits, self.frac_bits):
+            if abs(bits) > MAX_BITS:
+                raise ValueError(f"{self} has {bits} bits on one side of the point; it takes up to {MAX_BITS}")
+        if not 1 <= self.width <= MAX_WIDTH:
+            raise ValueError(f"{self} has {self.width} bits; a fixed-point format has 1 to {MAX_WIDTH}")
+
+    def __str__(self) -> str:
+        kind = "" if self.signed else "u"
+        if self.frac_bits == 0 and self.int_bits > 0:
+            text = f"{kind}int{self.int_bits}"
+        else:
+            text = f"{kind}fxp{self.int_bits}.{self.frac_bits}"
+        return text if self.overflow == "saturate" else f"{text}-wrap"
+
+    # Sizes and ranges ------------------------------------------------------------------------------------------
+
+    has_inf = has_nan = has_negative_zero = False
+    nan_code = 0
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """Bits of a code."""
+        return self.int_bits + self.frac_bits
+
+    @property
+    def precision(self) -> int:  # type: ignore[override]
+        """Most bits between the first and the last one of a number: the least one alone would need no more."""
+        return max(self.width - self.signed, 1)
+
+    @property
+    def quantum(self) -> int:  # type: ignore[override]
+        """Exponent of the last place."""
+        return -self.frac_bits
+
+    @property
+    def lowest_integer(self) -> int:
+        """Least number, in units of the last place."""
+        return -(1 << (self.width - 1)) if self.signed else 0
+
+    @property
+    def largest_integer(self) -> int:
+        """Largest number, in units of the last place."""
+        return (1 << (self.width - self.signed)) - 1
+
+    @property
+    def smallest(self) -> Fraction:  # type: ignore[override]
+        """Smallest magnitude above zero."""
+        return Fraction(2) ** self.quantum
+
+    @property
+    def lowest(self) -> Fraction:  # type: ignore[override]
+        """Least number."""
+        return self.lowest_integer * self.smallest
+
+    @property
+    def largest(self) -> Fraction:  # type: ignore[override]
+        """Largest number."""
+        return self.largest_integer * self.smallest
+
+    # Codes -----------------------------------------------------------------------------------------------------
+
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first."""
+        sign = int(self.signed)
+        fraction = min(max(self.frac_bits, 0), self.width - sign)
+        return {"fraction": fraction, "integer": self.width - fraction - sign, "sign": sign}
+
+    def infinity(self, negative: bool) -> int:
+        """Code that an infinite result takes: the end of the range."""
+        return (self.lowest_integer if negative else self.largest_integer) & ((1 << self.width) - 1)
+
+    def integer(self, code: int) -> int:
+        """A code's number in units of the last place."""
+        self.check_code(code)
+        return code - (1 << self.width) if self.signed and code >> (self.width - 1) else code
+
+    def decode(self, code: int) -> Fraction:
+        """Number that a code stands for."""
+        return self.integer(code) * self.smallest
+
+    def encode_magnitude(
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a finite number given by magnitude and sign.
+
+        ``saturate`` makes a wrapping format saturate.
+        """
+        value = -magnitude if negative else magnitude
+        rounded = rounding.round_signed(value / self.smallest, random)
+        if not self.lowest_integer <= rounded <= self.largest_integer:
+            if rounding.mode == "exact":
+                raise ValueError(f"exact was asked for, but {self} goes from {self.lowest} to {self.largest}")
+            if saturate or self.overflow == "saturate":
+                return self.infinity(rounded < 0)
+        return rounded & ((1 << self.width) - 1)

@@ -1,0 +1,179 @@
+"""Posits of any size (Gustafson and Yonemoto, Supercomputing Frontiers and Innovations 4(2), 2017; Standard for Posit
+Arithmetic, 2022)."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .base import Format, check_int, floor_log2
+from .rounding import Rounding
+
+MIN_WIDTH, MAX_WIDTH, MAX_ES, STANDARD_ES = 3, 64, 4, 2
+
+
+@dataclass(frozen=True)
+class Posit(Format):
+    """A posit format.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a code, 3 to 64.
+    es : int
+        Exponent bits, 0 to 4; by default the 2, which the standard of 2022 has for every width. Any other number is
+        at most ``width - 3``, so that some code spells the exponent in full.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind, or out of range.
+
+    Notes
+    -----
+    A code is a two's-complement integer: the most negative one is NaR, and negating a code negates its number. Of a
+    positive code the bits below the sign are the regime, a run of r equal bits ended by the opposite one, then the
+    exponent e and the fraction f, each as far as there is room: the number is (1 + f) * 2^(k * 2^es + e), where k is
+    r - 1 for a run of ones and -r for one of zeros.
+    """
+
+    width: int
+    es: int = STANDARD_ES
+
+    def __post_init__(self) -> None:
+        check_int("width", self.width, "posit")
+        check_int("es", self.es, "posit")
+        plural = "" if self.width == 1 else "s"
+        if not MIN_WIDTH <= self.width <= MAX_WIDTH:
+            raise ValueError(
+                f"posit{self.width} has {self.width} bit{plural}; a posit has {MIN_WIDTH} to {MAX_WIDTH} bits"
+            )
+        if not 0 <= self.es <= MAX_ES:
+            raise ValueError(f"{self} has {self.es} exponent bits; a posit has 0 to {MAX_ES}")
+        if self.es > max(self.width - 3, STANDARD_ES):
+            raise ValueError(
+                f"{self} has {self.es} exponent bits, and its width leaves room for {self.width - 3}; "
+                f"take a wider posit or a smaller es"
+            )
+
+    def __str__(self) -> str:
+        return f"posit{self.width}" if self.es == STANDARD_ES else f"posit{self.width}e{self.es}"
+
+    # Sizes and ranges ------------------------------------------------------------------------------------------
+
+    has_inf = has_negative_zero = False
+    has_nan = True
+
+    @property
+    def max_scale(self) -> int:
+        """Exponent of the largest number, and less a sign that of the smallest above zero."""
+        return (self.width - 2) << self.es
+
+    @property
+    def fraction_bits(self) -> int:
+        """Fraction bits of numbers near one, which have the most."""
+        return max(self.width - 3 - self.es, 0)
+
+    @property
+    def precision(self) -> int:  # type: ignore[override]
+        """Bits of the longest significand, the hidden one included."""
+        return self.fraction_bits + 1
+
+    @property
+    def quantum(self) -> int:  # type: ignore[override]
+        """Exponent of the smallest number above zero, of which every other is a multiple."""
+        return -self.max_scale
+
+    @property
+    def smallest(self) -> Fraction:  # type: ignore[override]
+        """minpos, the smallest number above zero."""
+        return Fraction(2) ** -self.max_scale
+
+    @property
+    def largest(self) -> Fraction:  # type: ignore[override]
+        """maxpos, the largest number."""
+        return Fraction(2) ** self.max_scale
+
+    @property
+    def lowest(self) -> Fraction:  # type: ignore[override]
+        """Least number."""
+        return -self.largest
+
+    def precision_at(self, scale: int) -> int:
+        """Significand bits of numbers from 2^scale to the next power of two; 0 where there is not even that power."""
+        k = scale >> self.es
+        rest = self.width - 1 - (k + 2 if k >= 0 else 1 - k)
+        if abs(scale) == self.max_scale:
+            return 1
+        if rest < self.es:
+            cut = self.es - max(rest, 0)
+            return int(rest >= 0 and scale % (1 << cut) == 0)
+        return rest - self.es + 1
+
+    # Codes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def nan_code(self) -> int:  # type: ignore[override]
+        """Code of NaR."""
+        return 1 << (self.width - 1)
+
+    @property
+    def max_code(self) -> int:
+        """Code of maxpos; that of minpos is 1."""
+        return self.nan_code - 1
+
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first; only the sign has a place of its own."""
+        return {"body": self.width - 1, "sign": 1}
+
+    def infinity(self, negative: bool) -> int:
+        """Code that an infinite result takes: NaR."""
+        return self.nan_code
+
+    def decode(self, code: int) -> Fraction | float:
+        """Number that a code stands for."""
+        self.check_code(code)
+        if code == self.nan_code:
+            return math.nan
+        if code == 0:
+            return Fraction(0)
+        if code > self.nan_code:
+            return -self.decode((1 << self.width) - code)
+        body = self.width - 1
+        ones = code >> (body - 1)
+        run = body - (code ^ ((1 << body) - 1) * ones).bit_length()
+        k = run - 1 if ones else -run
+        rest = max(body - run - 1, 0)
+        tail = code & ((1 << rest) - 1)
+        # Exponent bits that the end of the code cuts off are zeros.
+        fraction_bits = max(rest - self.es, 0)
+        exponent = (tail << self.es >> rest) if rest < self.es else tail >> fraction_bits
+        significand = (1 << fraction_bits) | (tail & ((1 << fraction_bits) - 1))
+        return significand * Fraction(2) ** ((k << self.es) + exponent - fraction_bits)
+
+    def encode_magnitude(
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a finite number given by magnitude and sign: the string of its code, without end, is rounded.
+
+        Posits saturate anyway.
+        """
+        if magnitude == 0:
+            return 0
+        if rounding.mode == "exact" and not self.smallest <= magnitude <= self.largest:
+            raise ValueError(f"exact was asked for, but {self} goes from {self.smallest} to {self.largest}")
+        if magnitude >= self.largest:
+            code = self.max_code
+        elif magnitude <= self.smallest:
+            code = 1
+        else:
+            code = rounding.round(self._string(magnitude), negative, random)
+        return (1 << self.width) - code if negative else code
+
+    def _string(self, magnitude: Fraction) -> Fraction:
+        """The endless code of a magnitude, with the point behind the last bit that there is room for."""
+        scale = floor_log2(magnitude)
+        k, exponent = divmod(scale, 1 << self.es)
+        regime, length = (((2 << k) - 1) << 1, k + 2) if k >= 0 else (1, 1 - k)
+        fraction = magnitude / Fraction(2) ** scale - 1
+        string = (regime << self.es) + exponent + fraction
+        return string * Fraction(2) ** (self.width - 1 - length - self.es)
