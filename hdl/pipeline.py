@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Const, Module, Signal, Value
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Pipeline:
                     for field in fields(value)
                 },
             )
-        if not isinstance(value, Value) or len(value) == 0:
+        if not isinstance(value, Value) or isinstance(value, Const) or len(value) == 0:
             return value
         register = Signal(value.shape(), name=f"{name}_register")
         with self._m.If(self._enable):

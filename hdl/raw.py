@@ -1,6 +1,6 @@
-"""Raw numbers: what the cores of all floating-point units compute on.
+"""Raw numbers: what the cores of floating-point and posit units compute on.
 
-A format's code is unpacked to a raw number, a core makes another one of it, and ``round`` packs that. Everything known
+A format's code is unpacked to a raw number, a core makes another one of it, and that is packed. Everything known
 before the hardware exists (ranges of exponents, whether there can be leading zeros) is carried along as plain
 integers, so that the next stage leaves out what cannot happen.
 """
@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .formats import RD, Float, Rounding
-from .shape import is_special
+from .formats import RD, Rounding
 from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
 
 
@@ -33,10 +32,10 @@ class Raw:
     emin, emax : int
         Bounds on ``exponent + base``.
     leading : str
-        Where a number other than zero can have leading zeros: ``one``: nowhere; ``floor``: only at the exponent
-        ``emin``; ``any``: anywhere.
+        Where a number other than zero can have leading zeros: ``one``: nowhere; ``two``: one, anywhere, for the first
+        one is in the first two places; ``floor``: only at the exponent ``emin``; ``any``: anywhere.
     zero_at_floor : bool
-        Whether zero has the exponent ``emin``, rather than any.
+        Whether zero has the exponent ``emin`` or less, rather than any.
     """
 
     sign: Value
@@ -58,31 +57,6 @@ class Raw:
         return self.emin - (len(self.significand) - 1)
 
 
-def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
-    """Raw number of a code."""
-    mantissa, field, sign = bits[: fmt.man], bits[fmt.man : -1], bits[-1]
-    hidden = wire(m, field.any(), f"{name}_hidden")
-    if fmt.subnormals:
-        significand = Cat(mantissa, hidden)
-    else:
-        significand = Cat(mantissa & hidden.replicate(fmt.man), hidden)
-    nan, inf = is_special(fmt, bits)
-    return Raw(
-        sign=sign,
-        exponent=wire(m, field | ~hidden, f"{name}_exponent"),
-        significand=wire(m, significand, f"{name}_significand"),
-        nan=wire(m, nan, f"{name}_nan"),
-        inf=wire(m, inf, f"{name}_inf"),
-        zero=wire(m, ~significand.any(), f"{name}_zero"),
-        sticky=Const(0, 1),
-        base=-fmt.bias,
-        emin=fmt.emin,
-        emax=fmt.emax,
-        leading="floor" if fmt.subnormals and fmt.man else "one",
-        zero_at_floor=True,
-    )
-
-
 def multiply(m: Module, x: Raw, y: Raw) -> Raw:
     """Exact product: significands multiply, exponents add, nothing is lost."""
     # With 1 <= f < 2 for each significand, 1 <= product < 4: one bit more before the point. A significand of one bit
@@ -90,7 +64,10 @@ def multiply(m: Module, x: Raw, y: Raw) -> Raw:
     grows = min(len(x.significand), len(y.significand)) > 1
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
     significand = (x.significand * y.significand)[:width]
-    leading = "any" if grows or "floor" in (x.leading, y.leading) else "one"
+    if x.leading == y.leading == "one":
+        leading = "two" if grows else "one"
+    else:
+        leading = "any"
     return Raw(
         sign=wire(m, x.sign ^ y.sign, "product_sign"),
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
@@ -107,12 +84,21 @@ def multiply(m: Module, x: Raw, y: Raw) -> Raw:
     )
 
 
+def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
+    """Number of leading zeros of the significand, as many bits as it can need."""
+    if x.leading == "one":
+        return Const(0, 0)
+    if x.leading == "two":
+        return ~x.significand[-1]
+    return leading_zeros(m, x.significand, name)
+
+
 def normalise(m: Module, x: Raw, name: str) -> Raw:
     """The same number without leading zeros; zero keeps some exponent."""
     if x.leading == "one":
         return x
-    most = len(x.significand) - 1
-    count = leading_zeros(m, x.significand, f"{name}_leading_zeros")
+    count = leading_zeros_of(m, x, f"{name}_leading_zeros")
+    most = 1 if x.leading == "two" else len(x.significand) - 1
     exponent = x.exponent + most - count
     return replace(
         x,
@@ -132,9 +118,9 @@ def normalise_pair(m: Module, x: Raw, y: Raw) -> tuple[Raw, Raw]:
     only may keep them where the other one does not go below that floor.
     """
     while True:
-        if x.leading == "any" or (x.leading == "floor" and x.emin > y.emin):
+        if x.leading in ("any", "two") or (x.leading == "floor" and x.emin > y.emin):
             x = normalise(m, x, "x")
-        elif y.leading == "any" or (y.leading == "floor" and y.emin > x.emin):
+        elif y.leading in ("any", "two") or (y.leading == "floor" and y.emin > x.emin):
             y = normalise(m, y, "y")
         else:
             return x, y

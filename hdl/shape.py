@@ -7,16 +7,16 @@ of that format, ``Const(1.5, E5M2)`` its code for 1.5, and waveforms show decode
 from fractions import Fraction
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, ShapeCastable, Value, ValueCastable, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeCastable, Value, ValueCastable, unsigned
 from amaranth.hdl import Format as Text
 from amaranth.lib import wiring
 
-from .formats import Float, Format
+from .formats import Fixed, Float, Format, Posit
 from .formats.base import Descriptor
 
 _TABLE_WIDTH = 8
-"""Widest format whose waveform text is a table of decimals; wider ones print as hexadecimal significand and exponent,
-because a table grows with the number of codes."""
+"""Widest format whose waveform text is a table of decimals; wider ones print as significand and exponent, because a
+table grows with the number of codes."""
 
 
 class FormatView(ValueCastable):
@@ -149,7 +149,14 @@ class FormatShape(ShapeCastable):
         """Decoded text, for waveforms and ``Print``."""
         if spec:
             raise ValueError(f"a value of {self} is printed without a format specifier, not with {spec!r}")
-        return _table_text(self, value) if self.width <= _TABLE_WIDTH else _hexadecimal_text(self, value)
+        if self.width <= _TABLE_WIDTH:
+            return _table_text(self, value)
+        match self:
+            case Fixed():
+                return _scaled_text(self, value)
+            case Posit():
+                return _posit_text(self, value)
+        return _float_text(self, value)
 
 
 # A class statement cannot name these bases: the formats are plain data and know nothing of Amaranth.
@@ -177,19 +184,54 @@ def _table_text(fmt: Format, value: FormatView) -> Text:
     return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
 
 
-def _hexadecimal_text(fmt: Any, value: FormatView) -> Text:
-    """Text such as ``-0x1.8p3``, as C prints floats: sign, significand, exponent of two."""
+def _float_text(fmt: Any, value: FormatView) -> Text:
     subnormal = value.exponent == 0
-    digits = max(-(-fmt.man // 4), 1)
-    return Text(
-        "{}{}{:0" + str(digits) + "x}p{:d}{}",
-        Text.Enum(value.sign, {0: "", 1: "-"}),
+    return _hexadecimal_text(
+        value.sign,
         Text.Enum(subnormal, {0: "0x1.", 1: "0x0."}),
-        Cat(Const(0, 4 * digits - fmt.man), value.mantissa),
+        value.mantissa,
         # Subnormal numbers share the exponent of the smallest normal one.
         value.exponent + subnormal - fmt.bias,
         Text.Enum(Cat(*is_special(fmt, value.as_value())), {0: "", 1: "(nan)", 2: "(inf)"}),
     )
+
+
+def _posit_text(fmt: Posit, value: FormatView) -> Text:
+    bits = value.as_value()
+    body = Mux(bits[-1], -bits, bits)[:-1]
+    first = body[-1]
+    same: Value = Const(len(body) - 1)
+    for index, bit in enumerate(body[:-1] ^ first.replicate(len(body) - 1)):
+        same = Mux(bit, len(body) - 2 - index, same)
+    tail = (body[:-2] << same)[: len(body) - 2]
+    scale = Cat(tail[fmt.fraction_bits :], same ^ (~first).replicate(len(same)), ~first).as_signed()
+    nothing = ~bits[:-1].any()
+    return _hexadecimal_text(
+        bits[-1],
+        Text.Enum(nothing, {0: "0x1.", 1: "0x0."}),
+        tail[: fmt.fraction_bits],
+        scale,
+        Text.Enum(Cat(nothing & bits[-1], nothing & ~bits[-1]), {0: "", 1: "(nan)", 2: "(zero)"}),
+    )
+
+
+def _hexadecimal_text(sign: Value, first: Any, fraction: Value, exponent: Value, special: Any) -> Text:
+    """Text such as ``-0x1.8p3``, as C prints floats: sign, significand, exponent of two."""
+    digits = max(-(-len(fraction) // 4), 1)
+    return Text(
+        "{}{}{:0" + str(digits) + "x}p{:d}{}",
+        Text.Enum(sign, {0: "", 1: "-"}),
+        first,
+        Cat(Const(0, 4 * digits - len(fraction)), fraction),
+        exponent,
+        special,
+    )
+
+
+def _scaled_text(fmt: Fixed, value: FormatView) -> Text:
+    """Text such as ``-123*2^-8``: the integer and its scale."""
+    integer = value.as_value().as_signed() if fmt.signed else value.as_value()
+    return Text(f"{{:d}}*2^{fmt.quantum}", integer)
 
 
 def connect(m: Module, *args: Any, **kwargs: Any) -> None:

@@ -44,13 +44,19 @@ def shift_left(m: Module, value: Value, amount: Value, name: str) -> Value:
     return value
 
 
-def shift_right_sticky(m: Module, value: Value, amount: Value, name: str) -> tuple[Value, Value]:
-    """``value >> amount`` within the width of ``value``, and whether a one was shifted out."""
+def shift_right_sticky(
+    m: Module, value: Value, amount: Value, name: str, fill: Value | None = None
+) -> tuple[Value, Value]:
+    """``value >> amount`` within the width of ``value``, and whether a one was shifted out.
+
+    ``fill`` is what comes in at the top, zeros unless told otherwise.
+    """
     lost: Value = Const(0, 1)
+    fill = Const(0, 1) if fill is None else fill
     for level in range(len(amount)):
         step = min(1 << level, len(value))
         lost = lost | (amount[level] & value[:step].any())
-        shifted = Cat(value[step:], Const(0, step))
+        shifted = Cat(value[step:], fill.replicate(step))
         value = wire(m, Mux(amount[level], shifted, value), f"{name}_by_{1 << level}")
     return value, wire(m, lost, f"{name}_lost")
 

@@ -1,15 +1,12 @@
 """Addition and subtraction."""
 
-from dataclasses import replace
-
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.raw import Raw, add, align
-from halfulp.hdl.round import places
 
-from .base import Arithmetic, float_format
+from .base import Arithmetic
 
 
 class Add(Arithmetic):
@@ -63,8 +60,8 @@ class Add(Arithmetic):
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
-        operands = {"a": float_format("a", a), "b": float_format("b", b)}
-        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        operands = {"a": parse(a), "b": parse(b)}
+        result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
             (Span.of(operands["a"]) + Span.of(operands["b"])).check_fits(result, f"sum of {a} and {b}")
         super().__init__(
@@ -77,11 +74,12 @@ class Add(Arithmetic):
             pipeline=pipeline,
         )
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+    def compute(
+        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
+    ) -> tuple[Number, Value | None]:
         """Sum, exact down to the places that rounding looks at."""
         a, b = operands
-        b = replace(b, sign=b.sign ^ self.subtract)
+        b = negate_if(b, self.subtract)
         a, b, random = pipe.cut("unpacked", a, b, random)
-        keep = self.result.precision + places(self.rounding)
-        aligned, random = pipe.cut("aligned", align(m, a, b, keep), random)
+        aligned, random = pipe.cut("aligned", align(m, a, b, self.result, self.rounding), random)
         return pipe.cut("sum", add(m, aligned, self.rounding), random)

@@ -8,21 +8,15 @@ from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.formats import Float, Format, Rounding, parse
+from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.number import Number, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.raw import Raw, unpack
-from halfulp.hdl.round import normalise_to, round_and_pack
+
+Computed = tuple[Number, Value | None]
+"""An exact result, with the random word that rounds it."""
 
 MAX_PIPELINE = 64
 """Most register cuts of a unit; more only costs registers."""
-
-
-def float_format(name: str, value: Format | str) -> Float:
-    """Format of a unit's port, from a format or its text."""
-    fmt = parse(value)
-    if not isinstance(fmt, Float):
-        raise TypeError(f"{name} is a floating-point format, not {fmt}")
-    return fmt
 
 
 class Unit(wiring.Component):
@@ -108,8 +102,8 @@ class Arithmetic(Unit):
         self,
         *,
         kind: str,
-        operands: dict[str, Float],
-        o: Float,
+        operands: dict[str, Format],
+        o: Format,
         rounding: Rounding,
         saturate: bool,
         pipeline: int,
@@ -127,7 +121,9 @@ class Arithmetic(Unit):
             parameters={**operands, "o": o, "rounding": rounding, "saturate": saturate},
         )
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+    def compute(
+        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
+    ) -> tuple[Number, Value | None]:
         """Exact result of unpacked operands, what lies below the places that rounding looks at merged into sticky.
 
         The random word travels beside them, and comes back as late as the result.
@@ -139,7 +135,7 @@ class Arithmetic(Unit):
         pipe = self.start_pipeline(m)
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
         result, random = self.compute(m, pipe, self.random if self.rounding.bits else None, *operands)
-        cut, random = pipe.cut("normalised", normalise_to(m, result, self.result, self.rounding), random)
-        code = round_and_pack(m, cut, self.result, self.rounding, self.saturate, random)
+        ready, random = pipe.cut("normalised", cut(m, result, self.result, self.rounding), random)
+        code = pack(m, ready, self.result, self.rounding, self.saturate, random)
         m.d.comb += self.o.as_value().eq(pipe.cut("packed", code))
         return m

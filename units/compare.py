@@ -2,19 +2,21 @@
 
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
-from halfulp.hdl.formats import EXACT, RN, Float, Format, Rounding, Span
-from halfulp.hdl.raw import Raw, order, unpack
-from halfulp.hdl.round import normalise_to, round_and_pack
+from halfulp.hdl.fixed import Point
+from halfulp.hdl.formats import EXACT, RN, Float, Format, Posit, Rounding, Span, parse
+from halfulp.hdl.number import Number, as_raw, cut, pack, unpack
+from halfulp.hdl.raw import Raw, order
 from halfulp.hdl.wire import wire
 
-from .base import Unit, check_saturate, float_format, random_input
+from .base import Unit, check_saturate, random_input
 
 
 class Compare(Unit):
     """Order of two numbers, with their minimum and maximum.
 
-    NaN is unordered: neither less nor equal. -0 equals +0. Minimum and maximum are those of IEEE 754-2019 (9.6): NaN if
-    an operand is NaN, and -0 is less than +0.
+    NaN is unordered: neither less nor equal; but between posits NaR equals itself and is less than any number, as the
+    standard of 2022 has it (5.3). -0 equals +0. Minimum and maximum are those of IEEE 754-2019 (9.6): NaN
+    or NaR if an operand is, and -0 is less than +0.
 
     Parameters
     ----------
@@ -64,8 +66,8 @@ class Compare(Unit):
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
-        self.operands = {"a": float_format("a", a), "b": float_format("b", b)}
-        self.result, self.rounding = float_format("o", o), Rounding.parse(rounding)
+        self.operands = {"a": parse(a), "b": parse(b)}
+        self.result, self.rounding = parse(o), Rounding.parse(rounding)
         self.saturate = check_saturate(saturate)
         if self.rounding == EXACT:
             (Span.of(self.operands["a"]) | Span.of(self.operands["b"])).check_fits(
@@ -94,44 +96,64 @@ class Compare(Unit):
         random = self.random if self.rounding.bits else None
         code_a, code_b, a, b, random = pipe.cut("unpacked", *codes, a, b, random)
 
-        less, equal, unordered = self._relations(m, a, b)
+        less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)
         # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
         a_first = wire(m, less | (equal & a.sign), "a_first")
         result_a, result_b = (
             self._result(m, code, raw, fmt, random)
             for code, raw, fmt in zip((code_a, code_b), (a, b), self.operands.values(), strict=True)
         )
-        less, equal, unordered, a_first, result_a, result_b = pipe.cut(
-            "ordered", less, equal, unordered, a_first, result_a, result_b
+        less, equal, unordered, nan, a_first, result_a, result_b = pipe.cut(
+            "ordered", less, equal, unordered, nan, a_first, result_a, result_b
         )
-        nan = Const(self.result.nan_code, self.result.width)
+        nan_code = Const(self.result.nan_code, self.result.width)
         results = {
             "less": less,
             "equal": equal,
             "unordered": unordered,
-            "minimum": Mux(unordered, nan, Mux(a_first, result_a, result_b)),
-            "maximum": Mux(unordered, nan, Mux(a_first, result_b, result_a)),
+            "minimum": Mux(nan, nan_code, Mux(a_first, result_a, result_b)),
+            "maximum": Mux(nan, nan_code, Mux(a_first, result_b, result_a)),
         }
         for (name, _), value in zip(results.items(), pipe.cut("packed", *results.values()), strict=True):
             m.d.comb += Value.cast(getattr(self, name)).eq(value)
         return m
 
-    def _relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value, Value]:
-        """Whether a < b, a = b, and whether they have no order."""
+    def _relations(
+        self, m: Module, code_a: Value, code_b: Value, a: Number, b: Number
+    ) -> tuple[Value, Value, Value, Value]:
+        """Whether a < b, a = b, whether they have no order, and whether one is NaN or NaR."""
+        never = Const(0, 1)
+        nan = wire(m, a.nan | b.nan, "is_nan")
+        if isinstance(a, Point) and isinstance(b, Point):
+            quantum = min(a.quantum, b.quantum)
+            x, y = (z.integer << (z.quantum - quantum) for z in (a, b))
+            return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), never, never
+        both_posits = all(isinstance(fmt, Posit) for fmt in self.operands.values())
+        if both_posits and self.operands["a"] == self.operands["b"]:
+            # Posits are ordered as integers are, NaR among them.
+            less, equal = code_a.as_signed() < code_b.as_signed(), code_a == code_b
+            return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never, nan
+        less, equal = self._raw_relations(m, as_raw(m, a, "a"), as_raw(m, b, "b"))
+        less, equal = less & ~nan, equal & ~nan
+        if both_posits:
+            # NaR is the least posit and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
+            less, equal = less | (a.nan & ~b.nan), equal | (a.nan & b.nan)
+        return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never if both_posits else nan, nan
+
+    def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
+        """Whether a < b and a = b, of two that are not NaN."""
         o = order(m, a, b)
         finite = ~a.inf & ~b.inf
         a_magnitude_less = ~a.inf & (b.inf | o.x_less)
         same_number = (o.x_significand == o.y_significand) & (o.x_exponent == o.y_exponent)
         same_magnitude = (a.zero & b.zero) | (a.inf & b.inf) | (finite & ~a.zero & ~b.zero & same_number)
-        unordered = wire(m, a.nan | b.nan, "is_unordered")
-        equal = ~unordered & same_magnitude & ((a.sign == b.sign) | (a.zero & b.zero))
+        equal = same_magnitude & ((a.sign == b.sign) | (a.zero & b.zero))
         magnitude_order = Mux(a.sign, ~a_magnitude_less & ~same_magnitude, a_magnitude_less)
-        less = ~unordered & ~(a.zero & b.zero) & Mux(a.sign == b.sign, magnitude_order, a.sign)
-        return wire(m, less, "is_less"), wire(m, equal, "is_equal"), unordered
+        return ~(a.zero & b.zero) & Mux(a.sign == b.sign, magnitude_order, a.sign), equal
 
-    def _result(self, m: Module, code: Value, raw: Raw, fmt: Float, random: Value | None) -> Value:
+    def _result(self, m: Module, code: Value, number: Number, fmt: Format, random: Value | None) -> Value:
         """An operand in the result format. Rounding keeps the order, so it may come before the choice."""
-        if fmt == self.result and fmt.subnormals:
+        if fmt == self.result and (not isinstance(fmt, Float) or fmt.subnormals):
             return code
-        cut = normalise_to(m, raw, self.result, self.rounding)
-        return round_and_pack(m, cut, self.result, self.rounding, self.saturate, random)
+        ready = cut(m, number, self.result, self.rounding)
+        return pack(m, ready, self.result, self.rounding, self.saturate, random)

@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.number import Number
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.raw import Raw
 
-from .base import Arithmetic, float_format
+from .base import Arithmetic
 
 
 class Convert(Arithmetic):
@@ -56,15 +56,17 @@ class Convert(Arithmetic):
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
-        operands = {"a": float_format("a", a)}
-        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        operands = {"a": parse(a)}
+        result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
             Span.of(operands["a"]).check_fits(result, f"number of {a}")
         super().__init__(
             kind="convert", operands=operands, o=result, rounding=rounding, saturate=saturate, pipeline=pipeline
         )
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+    def compute(
+        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
+    ) -> tuple[Number, Value | None]:
         """The number itself."""
         (a,) = operands
         return pipe.cut("unpacked", a, random)

@@ -2,12 +2,11 @@
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.raw import Raw, add, align, multiply
-from halfulp.hdl.round import places
 
-from .base import Arithmetic, float_format
+from .base import Arithmetic
 
 
 class Fma(Arithmetic):
@@ -61,8 +60,8 @@ class Fma(Arithmetic):
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
-        operands = {"a": float_format("a", a), "b": float_format("b", b), "c": float_format("c", c)}
-        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        operands = {"a": parse(a), "b": parse(b), "c": parse(c)}
+        result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
             span = Span.of(operands["a"]) * Span.of(operands["b"]) + Span.of(operands["c"])
             span.check_fits(result, f"{a} * {b} + {c}")
@@ -70,11 +69,12 @@ class Fma(Arithmetic):
             kind="fma", operands=operands, o=result, rounding=rounding, saturate=saturate, pipeline=pipeline
         )
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+    def compute(
+        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
+    ) -> tuple[Number, Value | None]:
         """Exact product, and the sum, exact down to the places that rounding looks at."""
         a, b, c = operands
         a, b, c, random = pipe.cut("unpacked", a, b, c, random)
         product, c, random = pipe.cut("product", multiply(m, a, b), c, random)
-        keep = self.result.precision + places(self.rounding)
-        aligned, random = pipe.cut("aligned", align(m, product, c, keep), random)
+        aligned, random = pipe.cut("aligned", align(m, product, c, self.result, self.rounding), random)
         return pipe.cut("sum", add(m, aligned, self.rounding), random)

@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
 
-from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding
-from halfulp.hdl.raw import add, align, multiply, unpack
-from halfulp.hdl.round import normalise_to, places, round_and_pack
+from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
+from halfulp.hdl.number import add, align, cut, multiply, pack, unpack
 
-from .base import Unit, check_saturate, float_format, random_input
+from .base import Unit, check_saturate, random_input
 
 
 class Mac(Unit):
@@ -77,10 +76,10 @@ class Mac(Unit):
         pipeline: int = 0,
     ) -> None:
         self.spec = MacSpec(
-            a=float_format("a", a),
-            b=float_format("b", b),
-            acc=float_format("acc", acc),
-            product=None if product is None else float_format("product", product),
+            a=parse(a),
+            b=parse(b),
+            acc=parse(acc),
+            product=None if product is None else parse(product),
             product_rounding=Rounding.parse(product_rounding),
             rounding=Rounding.parse(rounding),
             saturate=check_saturate(saturate),
@@ -115,10 +114,8 @@ class Mac(Unit):
         m = Module()
         spec = self.spec
         pipe = self.start_pipeline(m)
-        acc_format = float_format("acc", spec.acc)
-
-        a = unpack(m, self.a.as_value(), float_format("a", spec.a), "a")
-        b = unpack(m, self.b.as_value(), float_format("b", spec.b), "b")
+        a = unpack(m, self.a.as_value(), spec.a, "a")
+        b = unpack(m, self.b.as_value(), spec.b, "b")
         # What the accumulator's turn needs travels with the operands.
         start = self.c.as_value()
         load, clear, valid = self.load, self.clear, self.valid
@@ -130,19 +127,17 @@ class Mac(Unit):
         )
         term = multiply(m, a, b)
         if spec.product is not None:
-            product_format = float_format("product", spec.product)
-            cut = normalise_to(m, term, product_format, spec.product_rounding)
-            code = round_and_pack(m, cut, product_format, spec.product_rounding, spec.saturate, product_random)
-            term = unpack(m, code, product_format, "rounded_product")
+            ready = cut(m, term, spec.product, spec.product_rounding)
+            code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, product_random)
+            term = unpack(m, code, spec.product, "rounded_product")
         term, start, load, clear, valid, random = pipe.cut("product", term, start, load, clear, valid, random)
 
-        accumulator = Signal(acc_format.width)
-        base = Signal(acc_format.width)
+        accumulator = Signal(spec.acc.width)
+        base = Signal(spec.acc.width)
         m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
-        keep = acc_format.precision + places(spec.rounding)
-        total = add(m, align(m, term, unpack(m, base, acc_format, "base"), keep), spec.rounding)
-        cut = normalise_to(m, total, acc_format, spec.rounding)
+        aligned = align(m, term, unpack(m, base, spec.acc, "base"), spec.acc, spec.rounding)
+        ready = cut(m, add(m, aligned, spec.rounding), spec.acc, spec.rounding)
         with m.If(self.en & valid):
-            m.d.sync += accumulator.eq(round_and_pack(m, cut, acc_format, spec.rounding, spec.saturate, random))
+            m.d.sync += accumulator.eq(pack(m, ready, spec.acc, spec.rounding, spec.saturate, random))
         m.d.comb += self.o.as_value().eq(accumulator)
         return m

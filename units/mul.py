@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.raw import Raw, multiply
 
-from .base import Arithmetic, float_format
+from .base import Arithmetic
 
 
 class Mul(Arithmetic):
@@ -58,15 +58,17 @@ class Mul(Arithmetic):
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
-        operands = {"a": float_format("a", a), "b": float_format("b", b)}
-        result, rounding = float_format("o", o), Rounding.parse(rounding)
+        operands = {"a": parse(a), "b": parse(b)}
+        result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
             (Span.of(operands["a"]) * Span.of(operands["b"])).check_fits(result, f"product of {a} and {b}")
         super().__init__(
             kind="mul", operands=operands, o=result, rounding=rounding, saturate=saturate, pipeline=pipeline
         )
 
-    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Raw) -> tuple[Raw, Value | None]:
+    def compute(
+        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
+    ) -> tuple[Number, Value | None]:
         """Exact product."""
         a, b = operands
         a, b, random = pipe.cut("unpacked", a, b, random)

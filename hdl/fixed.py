@@ -1,0 +1,255 @@
+"""Fixed point: integers with a scale, from codes and back with one rounding.
+
+Nothing here moves at run time but what comes from a raw number: scales are known before the hardware exists.
+"""
+
+from dataclasses import dataclass, replace
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from .formats import RD, Fixed, Rounding
+from .raw import Raw
+from .round import places, round_up
+from .wire import saturate, shift_right_sticky, wire
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number ``integer * 2^quantum``, plus what was lost below.
+
+    Attributes
+    ----------
+    integer : Value
+        Signed or unsigned.
+    sign : Value
+        Sign of the number, of a zero and an infinity too.
+    sticky : Value
+        Something above zero and less than a unit of the integer, which is a floor, was cut off.
+    nan, inf : Value
+        Where the number came from a family that has these; both overrule it.
+    negated : Value
+        The number is minus the integer, which the next addition sees to.
+    quantum : int
+    """
+
+    integer: Value
+    sign: Value
+    sticky: Value
+    nan: Value
+    inf: Value
+    negated: Value
+    quantum: int
+
+
+NEVER = Const(0, 1)
+
+
+def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> Point:
+    """Number of a code."""
+    integer = wire(m, bits.as_signed() if fmt.signed else bits, f"{name}_integer")
+    sign = bits[-1] if fmt.signed else NEVER
+    return Point(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=fmt.quantum)
+
+
+def multiply(m: Module, x: Point, y: Point) -> Point:
+    """Exact product of two numbers that came straight from codes."""
+    return replace(
+        x,
+        integer=wire(m, x.integer * y.integer, "product"),
+        sign=wire(m, x.sign ^ y.sign, "product_sign"),
+        quantum=x.quantum + y.quantum,
+    )
+
+
+def add(m: Module, x: Point, y: Point, rounding: Rounding) -> Point:
+    """Exact sum of two numbers, of which one may have lost something and the second may be negated."""
+    quantum = min(x.quantum, y.quantum)
+    first, second = (_scaled(z.integer, z.quantum - quantum) for z in (x, y))
+    negated = y.negated
+    if isinstance(negated, Const):
+        total = first + second
+    else:
+        # Minus a number is its inverse and one more, which comes in as a carry from a place below.
+        width = len(second) + (not second.shape().signed)
+        inverse = Cat(second, NEVER)[:width] ^ negated.replicate(width)
+        carry = negated & ~y.sticky
+        total = (_with_one_below(first) + Cat(carry, inverse).as_signed())[1:].as_signed()
+    total = wire(m, total, "sum")
+    zero = ~total.any() & ~x.sticky & ~y.sticky
+    cancelled_sign = x.sign | y.sign if rounding == RD else x.sign & y.sign
+    inf_sign = Mux(x.inf, x.sign, y.sign)
+    negative = total[-1] if total.shape().signed else NEVER
+    inf = x.inf | y.inf
+    return Point(
+        integer=total,
+        sign=wire(m, Mux(inf, inf_sign, Mux(zero, cancelled_sign, negative)), "sum_sign"),
+        sticky=x.sticky | y.sticky,
+        nan=wire(m, x.nan | y.nan | (x.inf & y.inf & (x.sign ^ y.sign)), "sum_nan"),
+        inf=wire(m, inf, "sum_inf"),
+        negated=NEVER,
+        quantum=quantum,
+    )
+
+
+def negate_if(x: Point, condition: Value) -> Point:
+    """Minus the number where the condition holds."""
+    return replace(x, sign=x.sign ^ condition, negated=condition)
+
+
+def cut_below(m: Module, x: Point, quantum: int) -> Point:
+    """The floor of a number on a coarser scale, if it has a finer one."""
+    places_down = quantum - x.quantum
+    if places_down <= 0:
+        return x
+    below = x.integer[:places_down].any()
+    integer = _shifted_down(x.integer, places_down)
+    return replace(x, integer=integer, sticky=wire(m, x.sticky | below, "cut_off"), quantum=quantum)
+
+
+def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str) -> Point:
+    """A raw number on a scale; below it something may be lost.
+
+    With a ``limit``, what is 2^(limit + 1) or more in magnitude becomes some number of its sign that is that or more.
+    """
+    top = x.emax
+    clips = False
+    if limit is not None:
+        # A number with leading zeros is less than its exponent says.
+        limit += _most_leading_zeros(x, limit)
+        clips = limit < x.emax
+        top = min(limit, x.emax)
+    top = max(top, quantum)
+    down = (top - x.base) - x.exponent
+    over: Value = NEVER
+    if clips:
+        over = wire(m, (down < 0) & ~x.zero, f"{name}_over")
+    width = top - quantum + 1
+    grid = max(width, len(x.significand))
+    down = wire(m, Mux(down < 0, 0, down)[: max((top - x.emin).bit_length(), 1)], f"{name}_places_down")
+    down = saturate(down, grid.bit_length())
+    at_top = Cat(Const(0, grid - len(x.significand)), x.significand)
+    shifted, lost = shift_right_sticky(m, at_top, down, f"{name}_placed")
+    below = wire(m, lost | shifted[: grid - width].any() | x.sticky, f"{name}_below")
+    magnitude = Cat(shifted[grid - width :], over)
+    wide = len(magnitude) + 1
+    # The floor of minus a number that has something below is one less than minus what is above.
+    integer = (Cat(magnitude, Const(0, 1)) ^ x.sign.replicate(wide)) + (x.sign & ~below)
+    return Point(
+        integer=wire(m, integer[:wide].as_signed(), f"{name}_integer"),
+        sign=x.sign,
+        sticky=below,
+        nan=x.nan,
+        inf=x.inf,
+        negated=NEVER,
+        quantum=quantum,
+    )
+
+
+def _most_leading_zeros(x: Raw, limit: int) -> int:
+    """Leading zeros that a number with an exponent above ``limit`` can have."""
+    if x.leading == "one" or (x.leading == "floor" and limit >= x.emin):
+        return 0
+    return 1 if x.leading == "two" else len(x.significand) - 1
+
+
+def to_raw(m: Module, x: Point, name: str) -> Raw:
+    """Sign and magnitude of a number."""
+    width = len(x.integer)
+    negative = x.integer[-1] if x.integer.shape().signed else NEVER
+    magnitude = ((x.integer ^ negative.replicate(width)) + (negative & ~x.sticky))[:width]
+    magnitude = wire(m, magnitude, f"{name}_magnitude")
+    base = x.quantum + width - 1
+    return Raw(
+        sign=x.sign,
+        exponent=Const(0, 0),
+        significand=magnitude,
+        nan=x.nan,
+        inf=x.inf,
+        zero=wire(m, ~magnitude.any() & ~x.sticky, f"{name}_zero"),
+        sticky=x.sticky,
+        base=base,
+        emin=base,
+        emax=base,
+        leading="any",
+        zero_at_floor=True,
+    )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A number cut at the last place of a fixed-point format: ``floor`` is on the format's scale."""
+
+    floor: Value
+    discarded: Value
+    sticky: Value
+    sign: Value
+    nan: Value
+    inf: Value
+
+
+def cut(m: Module, x: Point, o: Fixed) -> Cut:
+    """Cut a number at the last place of the result format."""
+    places_down = o.quantum - x.quantum
+    floor = _scaled(x.integer, -places_down) if places_down <= 0 else _shifted_down(x.integer, places_down)
+    return Cut(
+        floor=wire(m, floor, "floor"),
+        discarded=x.integer[: max(places_down, 0)],
+        sticky=x.sticky,
+        sign=x.sign,
+        nan=x.nan,
+        inf=x.inf,
+    )
+
+
+def pack(m: Module, x: Cut, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+    """Code of a number, rounded once."""
+    negative = x.floor[-1] if x.floor.shape().signed else NEVER
+    up = round_up(
+        rounding,
+        negative=negative,
+        last=x.floor[0],
+        discarded=x.discarded,
+        sticky=x.sticky,
+        random=random,
+        twos_complement=True,
+    )
+    rounded = wire(m, x.floor + wire(m, up, "round_up"), "rounded")
+    signed = rounded.shape().signed
+    code: Value = Cat(rounded, (rounded[-1] if signed else NEVER).replicate(o.width))[: o.width]
+    if saturating or o.overflow == "saturate":
+        below_zero = rounded[-1] if signed else NEVER
+        if o.signed:
+            upper = rounded[o.width - 1 :]
+            beyond = upper.any() & ~upper.all() if signed else upper.any()
+        else:
+            beyond = rounded[o.width :].any() | below_zero
+        code = Mux(wire(m, beyond, "beyond"), _end(o, below_zero), code)
+    code = Mux(x.inf, _end(o, x.sign), code)
+    return Mux(x.nan, Const(0, o.width), code)
+
+
+def looks_at(rounding: Rounding, o: Fixed) -> int:
+    """Exponent of the last place that rounding to ``o`` looks at one by one."""
+    return o.quantum - places(rounding)
+
+
+def _end(o: Fixed, negative: Value) -> Value:
+    """Least or largest code."""
+    return Mux(negative, Const(o.infinity(True), o.width), Const(o.infinity(False), o.width))
+
+
+def _with_one_below(integer: Value) -> Value:
+    extended = Cat(Const(1, 1), integer)
+    return extended.as_signed() if integer.shape().signed else extended
+
+
+def _scaled(integer: Value, places_up: int) -> Value:
+    scaled = Cat(Const(0, places_up), integer)
+    return scaled.as_signed() if integer.shape().signed else scaled
+
+
+def _shifted_down(integer: Value, places_down: int) -> Value:
+    """Floor of ``integer * 2^-places_down``."""
+    if integer.shape().signed:
+        return integer[min(places_down, len(integer) - 1) :].as_signed()
+    return integer[places_down:] if places_down < len(integer) else Const(0, 1)

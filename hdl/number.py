@@ -1,0 +1,126 @@
+"""Numbers of any family: the stages of a unit, for raw numbers and for fixed point alike.
+
+Floating-point and posit numbers are `Raw`, fixed-point ones `Point`; the two meet here. What only ever is fixed point
+stays it, and so leaves no floating-point hardware behind.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from amaranth.hdl import Module, Value
+
+from . import fixed, floating, posit, raw
+from .fixed import Point
+from .formats import Fixed, Float, Format, Posit, Rounding
+from .raw import Raw
+from .round import places
+
+Number = Raw | Point
+Cut = fixed.Cut | floating.Cut | posit.Cut
+
+
+def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
+    """Number of a code."""
+    match fmt:
+        case Float():
+            return floating.unpack(m, bits, fmt, name)
+        case Posit():
+            return posit.unpack(m, bits, fmt, name)
+        case Fixed():
+            return fixed.unpack(m, bits, fmt, name)
+    raise TypeError(f"there is no hardware for formats like {fmt}")
+
+
+def negate_if(x: Number, condition: Value) -> Number:
+    """Minus a number where the condition holds."""
+    if isinstance(x, Point):
+        return fixed.negate_if(x, condition)
+    return replace(x, sign=x.sign ^ condition)
+
+
+def multiply(m: Module, x: Number, y: Number) -> Number:
+    """Exact product."""
+    if isinstance(x, Point) and isinstance(y, Point):
+        return fixed.multiply(m, x, y)
+    return raw.multiply(m, as_raw(m, x, "x"), as_raw(m, y, "y"))
+
+
+@dataclass(frozen=True)
+class PointPair:
+    """Two numbers on fixed scales, ready to be added."""
+
+    x: Point
+    y: Point
+
+
+def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> raw.Aligned | PointPair:
+    """First half of a sum that is rounded to ``o``: both numbers on one scale."""
+    if isinstance(o, Fixed):
+        return PointPair(*_on_scale_of(m, x, y, o, rounding))
+    if isinstance(x, Point) and isinstance(y, Point):
+        return PointPair(x, y)
+    keep = o.precision + places(rounding)
+    return raw.align(m, as_raw(m, x, "x"), as_raw(m, y, "y"), keep)
+
+
+def add(m: Module, z: raw.Aligned | PointPair, rounding: Rounding) -> Number:
+    """Second half of a sum."""
+    if isinstance(z, PointPair):
+        return fixed.add(m, z.x, z.y, rounding)
+    return raw.add(m, z, rounding)
+
+
+def cut(m: Module, x: Number, o: Format, rounding: Rounding) -> Cut:
+    """Cut a number at the last place of the result format."""
+    match o:
+        case Float():
+            return floating.cut(m, as_raw(m, x, "result"), o, rounding)
+        case Posit():
+            return posit.cut(m, as_raw(m, x, "result"), o, rounding)
+        case Fixed():
+            return fixed.cut(m, _as_point(m, x, o, rounding), o)
+    raise TypeError(f"there is no hardware for formats like {o}")
+
+
+def pack(m: Module, x: Cut, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+    """Code of a number, rounded once."""
+    packs: dict[type, Any] = {floating.Cut: floating.pack, posit.Cut: posit.pack, fixed.Cut: fixed.pack}
+    code: Value = packs[type(x)](m, x, o, rounding, saturating, random)
+    return code
+
+
+def as_raw(m: Module, x: Number, name: str) -> Raw:
+    """A number as a raw number."""
+    return fixed.to_raw(m, x, name) if isinstance(x, Point) else x
+
+
+def _as_point(m: Module, x: Number, o: Fixed, rounding: Rounding) -> Point:
+    if isinstance(x, Point):
+        return x
+    limit = None if o.overflow == "wrap" else o.quantum + o.width
+    quantum = max(x.quantum, fixed.looks_at(rounding, o))
+    return fixed.of_raw(m, x, quantum, limit, "result")
+
+
+def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) -> tuple[Point, Point]:
+    """Two numbers on scales fine enough that only one of them loses anything, below all that rounding looks at.
+
+    Where ``o`` saturates, the one that reaches further is clipped where its sum with the other is beyond the range
+    whatever the other is.
+    """
+    quantum = min(fixed.looks_at(rounding, o), max(x.quantum, y.quantum))
+    limit = None
+    if o.overflow == "saturate":
+        limit = max(o.quantum + o.width, min(_top(x), _top(y)) + 2) + 1
+    first, second = (
+        fixed.cut_below(m, z, quantum)
+        if isinstance(z, Point)
+        else fixed.of_raw(m, z, max(quantum, z.quantum), limit, name)
+        for z, name in ((x, "x"), (y, "y"))
+    )
+    return first, second
+
+
+def _top(x: Number) -> int:
+    """Exponent that no number exceeds."""
+    return x.quantum + len(x.integer) - 1 if isinstance(x, Point) else x.emax

@@ -1,0 +1,105 @@
+"""Posit codes: to raw numbers, and back with one rounding.
+
+Regimes are read and written by one shifter each: read, the count of regime bits after the first is also the distance
+that exponent and fraction are moved; written, the regime is the first bit repeated by an arithmetic shift. (Jaiswal and
+So, IEEE Access 7, 2019.)
+"""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Cat, Const, Module, Value
+
+from .formats import Posit, Rounding
+from .raw import Raw, leading_zeros_of
+from .round import places, round_up
+from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
+
+
+def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
+    """Raw number of a code."""
+    sign = bits[-1]
+    body = wire(m, ((bits[:-1] ^ sign.replicate(fmt.width - 1)) + sign)[: fmt.width - 1], f"{name}_body")
+    first = body[-1]
+    # Regime bits beside the first one; its scale is that many 2^es up from 1, or one more than that down.
+    count = leading_zeros(m, body[:-1] ^ first.replicate(fmt.width - 2), f"{name}_regime")
+    tail = shift_left(m, body[:-2], count, f"{name}_tail")
+    missing = max(fmt.es - len(tail), 0)
+    tail = Cat(Const(0, missing), tail)
+    none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
+    # An offset of a power of two for the sign bit of the scale: then the exponent is never negative.
+    scale = Cat(tail[len(tail) - fmt.es :], count ^ (~first).replicate(len(count)), first)
+    return Raw(
+        sign=sign,
+        exponent=wire(m, scale, f"{name}_exponent"),
+        significand=wire(m, Cat(tail[: len(tail) - fmt.es], ~none), f"{name}_significand"),
+        nan=wire(m, none & sign, f"{name}_nan"),
+        inf=Const(0, 1),
+        zero=wire(m, none & ~sign, f"{name}_zero"),
+        sticky=Const(0, 1),
+        base=-(1 << (len(scale) - 1)),
+        emin=-fmt.max_scale,
+        emax=fmt.max_scale,
+        leading="one",
+        zero_at_floor=True,
+    )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The string of a posit, cut where its code ends.
+
+    ``beyond`` says that the number lies beyond the first or the last code, where ``kept`` has no meaning but its first
+    bit's.
+    """
+
+    sign: Value
+    kept: Value
+    discarded: Value
+    sticky: Value
+    beyond: Value
+    nan: Value
+    zero: Value
+
+
+def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
+    """Write the code of a number as a string without end, and cut it where the code ends."""
+    count = leading_zeros_of(m, x, "leading_zeros")
+    significand = shift_left(m, x.significand, count, "normal") if len(count) else x.significand
+    smallest = x.emin if x.leading == "one" else x.quantum
+    width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
+    scale = wire(m, (x.exponent + x.base - count)[:width].as_signed(), "scale")
+    down = scale[-1]
+    # The string 10ef or 01ef moves down by k or by -k - 1 places, and what follows it above is its first bit again.
+    regime = scale[o.es : -1]
+    places_down = wire(m, regime ^ down.replicate(len(regime)), "regime_places")
+    last = o.width - 2
+    is_beyond = max(x.emax >> o.es, -(smallest >> o.es) - 1) >= last
+    beyond = wire(m, places_down >= last, "beyond") if is_beyond else Const(0, 1)
+    string = Cat(significand[:-1], scale[: o.es], down, ~down)
+    missing = max(o.width - 1 + places(rounding) - len(string), 0)
+    string = wire(m, Cat(Const(0, missing), string), "string")
+    places_down = saturate(places_down, last.bit_length())
+    shifted, lost = shift_right_sticky(m, string, places_down, "string_shifted", fill=~down)
+    discarded = len(shifted) - (o.width - 1)
+    return Cut(
+        sign=x.sign,
+        kept=wire(m, shifted[discarded:], "kept"),
+        discarded=wire(m, shifted[:discarded], "discarded"),
+        sticky=wire(m, lost | x.sticky, "sticky"),
+        beyond=beyond,
+        nan=wire(m, x.nan | x.inf, "not_real"),
+        zero=x.zero,
+    )
+
+
+def pack(m: Module, x: Cut, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+    """Code of a number, rounded once. Nothing is rounded to zero or to NaR, and posits saturate anyway."""
+    last = x.kept[0] | x.beyond
+    up = round_up(rounding, negative=x.sign, last=last, discarded=x.discarded, sticky=x.sticky, random=random)
+    special = wire(m, x.nan | x.zero, "special")
+    up = wire(m, up & ~x.beyond & ~special, "round_up")
+    sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")
+    magnitude = Cat(last, x.kept[1:]) & (~special).replicate(o.width - 1)
+    # The negative of a magnitude that goes up is its inverse, which goes up if the magnitude does not.
+    body = (magnitude ^ sign.replicate(o.width - 1)) + (sign ^ up)
+    return Cat(body[: o.width - 1], sign)
