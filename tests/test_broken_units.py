@@ -9,8 +9,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.golden import exact
 from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, stochastic
+from halfulp.hdl.number import pack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.round import round_and_pack
 from halfulp.sim.bench import run
 from halfulp.sim.report import Failure, Result
 from halfulp.units.add import Add
@@ -43,8 +43,8 @@ def all_such(result: Result, cause: Callable[[dict[str, int], int, int], bool]) 
 
 
 def repack(monkeypatch: pytest.MonkeyPatch, change: Callable[..., Value]) -> None:
-    """Let units pack through ``change``, which gets what ``round_and_pack`` gets."""
-    monkeypatch.setattr("halfulp.units.base.round_and_pack", change)
+    """Let units pack through ``change``, which gets what ``pack`` gets."""
+    monkeypatch.setattr("halfulp.units.base.pack", change)
 
 
 class LostSticky(Add):
@@ -70,7 +70,7 @@ class TiesAway(Mul):
 
 
 def test_ties_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    repack(monkeypatch, lambda m, x, o, rounding, saturate, random: round_and_pack(m, x, o, RA, saturate, random))
+    repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, RA, saturate, random))
 
     def away(codes: dict[str, int], expected: int, got: int) -> bool:
         return got == exact.mul(codes["a"], codes["b"], **E5M2_SAME, rounding=RA)
@@ -83,7 +83,9 @@ class NoSubnormalShift(Mul):
 
 
 def test_a_missing_subnormal_shift(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfulp.hdl.round.shift_right_sticky", lambda m, value, amount, name: (value, Const(0, 1)))
+    monkeypatch.setattr(
+        "halfulp.hdl.floating.shift_right_sticky", lambda m, value, amount, name, fill=None: (value, Const(0, 1))
+    )
 
     def subnormal(codes: dict[str, int], expected: int, got: int) -> bool:
         return expected & (E5M2.sign_code - 1) <= 1 << E5M2.man
@@ -108,7 +110,7 @@ class EarlyOverflow(Mul):
 
 def test_an_overflow_threshold_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def early(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
-        code = round_and_pack(m, x, o, rounding, saturate, random)
+        code = pack(m, x, o, rounding, saturate, random)
         return Cat(Mux(code[:-1] == o.max_code, o.max_code + 1, code[:-1])[: o.width - 1], code[-1])
 
     repack(monkeypatch, early)
@@ -176,7 +178,7 @@ class StrangeNan(Mul):
 
 def test_a_nan_that_is_not_canonical(monkeypatch: pytest.MonkeyPatch) -> None:
     def strange(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
-        code = round_and_pack(m, x, o, rounding, saturate, random)
+        code = pack(m, x, o, rounding, saturate, random)
         return Mux(code == o.nan_code, o.nan_code + 1, code)[: o.width]
 
     repack(monkeypatch, strange)
@@ -189,7 +191,7 @@ class Unsaturated(Mul):
 
 
 def test_saturate_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    repack(monkeypatch, lambda m, x, o, rounding, saturate, random: round_and_pack(m, x, o, rounding, False, random))
+    repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, rounding, False, random))
     result = run(Unsaturated(**E5M2_SAME, saturate=True), limit=VECTORS)
     all_such(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
 

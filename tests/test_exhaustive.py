@@ -19,6 +19,12 @@ MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr3")
 
 FORMATS = ("e5m2", "e4m3", "e4m3fn", "e4m3fnuz", "e3m4", "e3m2fn", "e2m3fn", "e2m1fn", "e5m2-ftz")
 
+FAMILIES = (
+    *("posit8", "posit8e0", "posit8e1", "posit6e1", "posit5", "posit4e1", "posit3e0"),
+    *("fxp4.4", "ufxp0.8", "int8", "fxp1.7-wrap", "fxp-2.10", "ufxp10.-3-wrap", "int1", "uint3"),
+)
+"""Posits and fixed point."""
+
 TOYS = [
     Float(exp, man, specials=specials, subnormals=subnormals)
     for exp, man in ((2, 1), (2, 2), (3, 1), (3, 0))
@@ -27,6 +33,8 @@ TOYS = [
     if not (man == 0 and specials == "ieee")
 ]
 """Formats of 4 and 5 bits."""
+
+TOY_FAMILIES = ("posit5e0", "posit5e1", "posit5", "posit4", "posit3", "fxp2.3", "ufxp2.2", "fxp3.1-wrap", "uint4-wrap")
 
 
 class Bundle(Unit):
@@ -104,7 +112,7 @@ def mismatches(name, fmt, targets=(None,), **options):
     return checks, failed
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", [*FORMATS, *FAMILIES])
 @pytest.mark.parametrize("name", ["mul", "add", "compare"])
 def test_two_operands(name, fmt):
     checks, failed = mismatches(name, fmt)
@@ -112,14 +120,15 @@ def test_two_operands(name, fmt):
     assert checks >= len(MODES) * 4 ** parse(fmt).width
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", [*FORMATS, *FAMILIES])
 def test_convert_to_every_format(fmt):
-    checks, failed = mismatches("convert", fmt, targets=FORMATS)
+    targets = [*FORMATS, *FAMILIES]
+    checks, failed = mismatches("convert", fmt, targets=targets)
     assert not failed
-    assert checks >= len(FORMATS) * len(MODES) * 2 ** parse(fmt).width
+    assert checks >= len(targets) * len(MODES) * 2 ** parse(fmt).width
 
 
-@pytest.mark.parametrize("fmt", TOYS, ids=str)
+@pytest.mark.parametrize("fmt", [*TOYS, *map(parse, TOY_FAMILIES)], ids=str)
 def test_fma_of_toy_formats(fmt):
     checks, failed = mismatches("fma", fmt)
     assert not failed
@@ -138,6 +147,19 @@ def test_fma_of_toy_formats(fmt):
         ("fma", "e2m1", {"b": "e3m0", "c": "e2m2b6", "targets": ["e2m2-ftz"]}),
         ("compare", "e2m3fn", {"b": "e4m3-ftz", "targets": ["e2m1"]}),
         ("compare", "e5m2fnuz", {"b": "e3m2b9", "targets": ["e5m2"]}),
+        ("mul", "fxp4.4", {"targets": ["fxp8.8", "fxp4.4-wrap", "e4m3", "posit8", "ufxp3.2"]}),
+        ("mul", "posit6e1", {"b": "e3m2fn", "targets": ["fxp5.3", "posit8", "e5m2", "ufxp4.4-wrap"]}),
+        ("mul", "ufxp0.6", {"b": "posit5", "targets": ["fxp2.6-wrap", "posit9e1", "e4m3fn"]}),
+        ("add", "int4", {"b": "e4m3", "targets": ["fxp6.2", "fxp4.4-wrap", "posit8", "e5m2"]}),
+        ("add", "posit6", {"b": "fxp2.4", "targets": ["posit8e0", "fxp4.3", "ufxp3.3-wrap", "e4m3"]}),
+        ("add", "ufxp3.2", {"b": "int4", "targets": ["e3m2", "ufxp2.2", "fxp4.1-wrap", "posit7e1"]}),
+        ("fma", "posit4e1", {"b": "fxp2.2", "c": "e2m1fn", "targets": ["fxp4.2", "fxp3.2-wrap", "posit6", "e3m2"]}),
+        ("fma", "e3m1", {"b": "e2m1fn", "c": "e2m2", "targets": ["fxp3.2", "ufxp3.3", "fxp4.1-wrap"]}),
+        ("fma", "uint3", {"b": "fxp2.2", "c": "posit5", "targets": ["fxp5.1", "e3m2", "posit6e1"]}),
+        ("compare", "posit6e1", {"b": "posit7", "targets": ["posit5e1"]}),
+        ("compare", "posit6", {"b": "fxp3.4", "targets": ["e4m3"]}),
+        ("compare", "e3m2", {"b": "ufxp3.3", "targets": ["fxp4.2"]}),
+        ("mul", "fxp1.5-wrap", {"saturate": True}),
         ("mul", "e4m3fn", {"saturate": True}),
         ("add", "e4m3fn", {"saturate": True}),
         ("mul", "e5m2fnuz", {"saturate": True}),
