@@ -3,99 +3,105 @@
 Plain exact arithmetic, one vector at a time; a few thousand of these say more than millions of random ones.
 """
 
-import random
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Sequence
 from fractions import Fraction
 
-from halfulp.hdl.formats import RZ, Float
+import numpy as np
 
-Operands = dict[str, int]
+from halfulp.hdl.formats import RZ
+
+from .fields import Codes, Grid, Ints, words
+
+Columns = list[Codes]
+"""Codes of one operand after another, in the order of their grids."""
 
 
-def targets(fmt: Float, rng: random.Random) -> Iterator[Fraction]:
-    """Exact values at which a rounding to ``fmt`` turns: the ends of the range first, then random ones, for ever."""
-    quantum = fmt.smallest if fmt.subnormals else Fraction(2) ** fmt.emin
-    top_place = Fraction(2) ** (fmt.emax - fmt.man)
-    fixed = [
-        *(fmt.largest + step * top_place for step in (0, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1)),
-        fmt.largest - top_place / 2,
-        *(step * quantum for step in (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1, Fraction(3, 2), 2)),
-        *(
-            Fraction(2) ** fmt.emin - step * Fraction(2) ** fmt.quantum
-            for step in (Fraction(1, 2), Fraction(1, 4), 1, 0)
-        ),
+def targets(o: Grid, rng: np.random.Generator, n: int) -> list[Fraction]:
+    """Exact values at which a rounding to a format turns: two in five at the edges of its range, the others anywhere.
+
+    They are numbers, ties between neighbours, and quarter steps.
+    """
+    turns = o.turns()
+    codes = rng.integers(0, max(o.max_code, 1), n, dtype=np.uint64).tolist()
+    quarters = rng.choice(np.array([0, 2, 2, 1, 3]), n).tolist()
+    edges = rng.integers(0, len(turns), n).tolist()
+    kinds = rng.random(n).tolist()
+    signs = _signs(o, rng, n).tolist()
+    return [
+        sign * (turns[edge] if kind < 0.4 else o.between(code, quarter))
+        for sign, kind, edge, code, quarter in zip(signs, kinds, edges, codes, quarters, strict=True)
     ]
-    while True:
-        if rng.random() < 0.4:
-            yield rng.choice(fixed)
-            continue
-        low = fmt.decode(rng.randint(0, max(fmt.max_code - 1, 0)))
-        assert isinstance(low, Fraction)
-        place = Fraction(2) ** max(_exponent(low) - fmt.man, fmt.quantum)
-        yield low + place * rng.choice((0, Fraction(1, 2), Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)))
 
 
-def products(a: Float, b: Float, o: Float, rng: random.Random, count: int) -> list[Operands]:
-    """Pairs whose product comes closest to a target, from either side."""
-    rows = []
-    for _, target in zip(range(count), targets(o, rng), strict=False):
-        x = _random_code(a, rng, _exponent(target) // 2 if rng.random() < 0.5 else None)
-        value = _value(a, x)
-        quotient = abs(target / value) if value else Fraction(1)
-        rows.append({"a": x, "b": _near(b, quotient, rng)})
-    return rows
+def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n: int) -> Columns:
+    """Operands whose sum of terms, single ones and products of two, comes closest to a target, from either side.
+
+    The last operand is what comes closest; the terms before the last are as large as the result, or smaller.
+    """
+    rest = targets(o, rng, n)
+    size = _exponents(rest)
+    columns = Columns()
+    for term in terms[:-1]:
+        made = _sized(term, size - rng.integers(-3, o.man + 4, n), rng)
+        products = map(
+            math.prod, zip(*(values(grid, codes) for grid, codes in zip(term, made, strict=True)), strict=True)
+        )
+        rest = [left - product for left, product in zip(rest, products, strict=True)]
+        columns += made
+    *factors, last = terms[-1]
+    for a in factors:
+        anywhere = rng.integers(a.quantum, a.emax + 1, n)
+        x = _numbers(a, np.where(rng.random(n) < 0.5, _exponents(rest) // 2, anywhere), rng)
+        rest = [left / value if value else Fraction(1) for left, value in zip(rest, values(a, x), strict=True)]
+        columns.append(x)
+        if not last.negatives:
+            # The number closest to a negative quotient would be zero, over and over.
+            rest = [abs(left) for left in rest]
+    return [*columns, _near(last, rest, rng)]
 
 
-def sums(a: Float, b: Float, o: Float, rng: random.Random, count: int) -> list[Operands]:
-    """Pairs whose sum comes closest to a target, from either side."""
-    rows = []
-    for _, target in zip(range(count), targets(o, rng), strict=False):
-        x = _random_code(a, rng, _exponent(target) - rng.randint(-2, o.man + 3))
-        rows.append({"a": x, "b": _near(b, target - _value(a, x), rng)})
-    return rows
+def values(grid: Grid, codes: Codes) -> list[Fraction]:
+    """Numbers of codes; zeros where they are none."""
+    numbers = [grid.fmt.decode(code) for code in codes.tolist()]
+    return [number if isinstance(number, Fraction) else Fraction(0) for number in numbers]
 
 
-def fused(a: Float, b: Float, c: Float, o: Float, rng: random.Random, count: int) -> list[Operands]:
-    """Triples for which a * b + c comes closest to a target, from either side."""
-    rows = []
-    for _, target in zip(range(count), targets(o, rng), strict=False):
-        wanted = _exponent(target) - rng.randint(-3, o.man + 3)
-        low, high = max(a.emin, wanted - b.emax), min(a.emax, wanted - b.emin)
-        first = rng.randint(min(low, high), max(low, high))
-        x, y = _random_code(a, rng, first), _random_code(b, rng, wanted - first)
-        rows.append({"a": x, "b": y, "c": _near(c, target - _value(a, x) * _value(b, y), rng)})
-    return rows
+def cut(grid: Grid, numbers: Sequence[Fraction]) -> Codes:
+    """Codes of numbers, cut off to the format."""
+    return np.array([grid.fmt.encode(number, RZ, saturate=True) for number in numbers], dtype=np.uint64)
 
 
-def conversions(a: Float, o: Float, rng: random.Random, count: int) -> list[Operands]:
-    """Numbers closest to a target."""
-    return [{"a": _near(a, target, rng)} for _, target in zip(range(count), targets(o, rng), strict=False)]
+def _near(grid: Grid, numbers: Sequence[Fraction], rng: np.random.Generator) -> Codes:
+    """Codes just below numbers in magnitude, or a place or two beside them."""
+    return grid.neighbour(cut(grid, numbers), rng.choice(np.array([0, 0, 1, 1, -1, 2]), len(numbers)))
 
 
-Maker = Callable[..., list[Operands]]
+def _sized(term: tuple[Grid, ...], exponent: Ints, rng: np.random.Generator) -> Columns:
+    """Operands of a term of about 2^exponent."""
+    if len(term) == 1:
+        return [_numbers(term[0], exponent, rng)]
+    a, b = term
+    low, high = np.maximum(a.quantum, exponent - b.emax), np.minimum(a.emax, exponent - b.quantum)
+    first = rng.integers(np.minimum(low, high), np.maximum(low, high) + 1)
+    return [_numbers(a, first, rng), _numbers(b, exponent - first, rng)]
 
 
-def _random_code(fmt: Float, rng: random.Random, exponent: int | None) -> int:
-    """A finite code, near a given exponent if there is one."""
-    sign = rng.getrandbits(1) * fmt.sign_code
-    if exponent is None:
-        return min(rng.randint(0, fmt.max_code), fmt.max_code) | sign
-    field = min(max(exponent + fmt.bias, 0), fmt.max_code >> fmt.man)
-    mantissa = rng.choice((rng.getrandbits(53), 0, 1, -1, rng.getrandbits(53))) & ((1 << fmt.man) - 1)
-    return min((field << fmt.man) | mantissa, fmt.max_code) | sign
+def _numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
+    """Codes of numbers with such exponents, as far as the format goes; mantissas are random, all zeros or all ones."""
+    n = len(exponent)
+    zero = np.zeros(n, dtype=np.uint64)
+    mantissa = np.choose(rng.integers(0, 5, n), [words(rng, n), zero, zero + np.uint64(1), ~zero, words(rng, n)])
+    return grid.compose(rng.integers(0, 2, n), np.clip(exponent, grid.quantum, grid.emax), mantissa)
 
 
-def _near(fmt: Float, value: Fraction, rng: random.Random) -> int:
-    """Code just below a value in magnitude, or a place or two beside it."""
-    code = fmt.encode(value, RZ, saturate=True)
-    sign, magnitude = code & fmt.sign_code, code & (fmt.sign_code - 1)
-    return min(max(magnitude + rng.choice((0, 0, 1, 1, -1, 2)), 0), fmt.sign_code - 1) | sign
+def _signs(grid: Grid, rng: np.random.Generator, n: int) -> Ints:
+    return rng.choice(np.array([-1, 1]), n) if grid.negatives else np.ones(n, dtype=np.int64)
 
 
-def _value(fmt: Float, code: int) -> Fraction:
-    value = fmt.decode(code)
-    return value if isinstance(value, Fraction) else Fraction(0)
+def _exponents(numbers: Sequence[Fraction]) -> Ints:
+    return np.array([_exponent(number) for number in numbers], dtype=np.int64)
 
 
-def _exponent(value: Fraction) -> int:
-    return abs(value).numerator.bit_length() - value.denominator.bit_length() if value else 0
+def _exponent(number: Fraction) -> int:
+    return abs(number).numerator.bit_length() - number.denominator.bit_length() if number else 0

@@ -1,16 +1,33 @@
 """Vectors in which operands interact: aligned, cancelling, halfway between two results, or a sticky bit beside it."""
 
-import random
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from halfulp.hdl.formats import RZ, Float
+from halfulp.hdl.formats import Format
 
 from . import aim
-from .fields import Codes, Ints, compose, exponents, landmarks, neighbour, patterns
+from .fields import Codes, Grid, Ints, words
 
 Rows = dict[str, Codes]
+Term = tuple[str, ...]
+"""Names of one operand, or of two that are multiplied."""
+
+CHUNKS = 8
+"""Parts of a strategy's vectors, in each of which the terms of the sum change places."""
+
+
+def sums_of(names: Sequence[str]) -> list[list[Term]]:
+    """What a unit with such operands may compute: sums of terms, products first.
+
+    An ``a`` and the ``b`` of the same number are multiplied, and every other operand is a term of its own. Only ``a``
+    and ``b`` may be added as well.
+    """
+    pairs = [(name, "b" + name[1:]) for name in names if name[0] == "a" and "b" + name[1:] in names]
+    multiplied = {name for pair in pairs for name in pair}
+    terms: list[Term] = [*pairs, *((name,) for name in names if name not in multiplied)]
+    return [terms, [("a",), ("b",)]] if terms == [("a", "b")] else [terms]
 
 
 class Directed:
@@ -18,9 +35,9 @@ class Directed:
 
     Parameters
     ----------
-    operands : dict of str to Float
-        The unit's format-shaped inputs: ``a``; ``a`` and ``b``; or ``a``, ``b`` and ``c`` for a * b + c.
-    results : list of Float
+    operands : dict of str to Format
+        The unit's format-shaped inputs, whose names say what becomes of them: see `sums_of`.
+    results : list of Format
         What is rounded to: the result format, and that of a rounded product.
     rng : numpy.random.Generator
     exact_rows : int
@@ -28,217 +45,244 @@ class Directed:
     """
 
     def __init__(
-        self, operands: dict[str, Float], results: list[Float], rng: np.random.Generator, exact_rows: int
+        self, operands: dict[str, Format], results: list[Format], rng: np.random.Generator, exact_rows: int
     ) -> None:
-        self.operands, self.results, self.rng, self.exact_rows = operands, results, rng, exact_rows
-        self.result = results[0]
+        self.grids = {name: Grid.of(fmt) for name, fmt in operands.items()}
+        self.results = [Grid.of(fmt) for fmt in results]
+        self.rng, self.exact_rows = rng, exact_rows
+
+    def rows(self, count: int) -> Rows:
+        """Vectors of every strategy, in random order."""
+        strategies = self.strategies()
+        total = sum(weight for weight, _ in strategies)
+        parts = [maker(max(count * weight // total, 64)) for weight, maker in strategies]
+        rows = _joined(parts)
+        missing = count - len(next(iter(rows.values())))
+        if missing > 0:
+            # Where a strategy ran out of vectors, the weightiest has more.
+            rows = _joined([rows, max(strategies, key=lambda strategy: strategy[0])[1](missing)])
+        order = self.rng.permutation(len(next(iter(rows.values()))))[:count]
+        return {name: codes[order] for name, codes in rows.items()}
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
         """Weights and makers; each maker takes the number of vectors wanted."""
-        always = [(2, self.uniform), (3, self.boundaries)]
-        if len(self.operands) == 1:
-            return [*always, (6, self.cuts), (4, self.aimed)]
-        pairs = [(4, self.aligned_products), (3, self.tied_products)]
-        if len(self.operands) == 2:
-            return [
-                *always,
-                *pairs,
-                (4, self.aligned_sums),
-                (2, self.cancelling_sums),
-                (3, self.halves),
-                (3, self.aimed),
-            ]
-        return [
-            *always,
-            *pairs,
-            (6, self.aligned_addends),
-            (3, self.cancelling_products),
-            (4, self.halves),
-            (3, self.aimed),
-        ]
+        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
+        for terms in sums_of(list(self.grids)):
+            found += [(4, self._shuffled(terms, self.lone)), (3, self._shuffled(terms, self.aimed, 1))]
+            if len(terms[0]) == 2:
+                found.append((3, self._shuffled(terms, self.tied)))
+            if len(terms) >= 2:
+                found.append((5, self._shuffled(terms, self.aligned)))
+                found.append((3, self._shuffled(terms, self.cancelling, 1 if len(terms) == 2 else CHUNKS)))
+                found.append((4, self._shuffled(terms, self.halves)))
+            if len(terms) >= 3:
+                found.append((3, self.middling))
+        return found
 
     # Without interaction ---------------------------------------------------------------------------------------
 
     def uniform(self, n: int) -> Rows:
         """Any code in any place."""
-        return {name: self._any(fmt, n) for name, fmt in self.operands.items()}
+        return {name: self._any(grid, n) for name, grid in self.grids.items()}
+
+    def middling(self, n: int) -> Rows:
+        """Numbers around one."""
+        return {name: grid.middling(self.rng, n) for name, grid in self.grids.items()}
 
     def boundaries(self, n: int) -> Rows:
         """Specials and boundaries against each other: all combinations where ``n`` has room, else some."""
-        marks = {name: landmarks(fmt) for name, fmt in self.operands.items()}
-        total = int(np.prod([len(codes) for codes in marks.values()]))
-        index = np.arange(total) if total <= n else self.rng.integers(0, total, n)
-        rows = {}
+        marks = {name: grid.landmarks() for name, grid in self.grids.items()}
+        total = math.prod(len(codes) for codes in marks.values())
+        if total > n:
+            # Among many operands two or three, so that not every sum is NaN.
+            few = self.rng.random((len(marks), n)) < max(3 / len(marks), 1 / 4)
+            calm = self.middling(n)
+            return {
+                name: np.where(few[i], self.rng.choice(codes, n), calm[name])
+                for i, (name, codes) in enumerate(marks.items())
+            }
+        rows, index = {}, np.arange(total)
         for name, codes in marks.items():
             rows[name] = codes[index % len(codes)]
             index = index // len(codes)
         return rows
 
-    # One operand -----------------------------------------------------------------------------------------------
+    # One term --------------------------------------------------------------------------------------------------
 
-    def cuts(self, n: int) -> Rows:
-        """Numbers whose bits below the result's last place, subnormal places included, are at or beside a tie."""
-        a, o = self.operands["a"], self.result
-        exponent = self._exponent(n, o.emin - o.man - 2, o.emax + 1, a)
-        below = a.man - o.man + np.maximum(o.emin - exponent, 0)
-        return {"a": compose(a, self._sign(n), exponent, patterns(self.rng, a, below))}
+    def lone(self, n: int, terms: list[Term]) -> Rows:
+        """One term around the ends of a result's range and anywhere in it; the others add next to nothing.
 
-    # Products --------------------------------------------------------------------------------------------------
+        The bits of a single operand below the result's last place, subnormal places included, are at or beside a tie;
+        a product has long and short factors.
+        """
+        term, rest = _first_product(terms)
+        o = self._some_result(term)
+        exponent = self._exponent(n, o, term)
+        rows = self._term(term, exponent, o.last_place(exponent) if len(term) == 1 else None)
+        return rows | self._nothing(rest, n)
 
-    def aligned_products(self, n: int) -> Rows:
-        """Products around the ends of a result's range and anywhere in it, with long and short significands."""
-        rows = self._products(
-            n,
-            self._exponent(
-                n, self._some_result().emin - self._some_result().man - 3, self._some_result().emax + 1, None
-            ),
-        )
-        return self._with_addend(rows, n)
-
-    def tied_products(self, n: int) -> Rows:
+    def tied(self, n: int, terms: list[Term]) -> Rows:
         """Products exactly between two neighbours of a result format, or one place of the exact product beside it.
 
         With ma * mb = 2^(k-1) modulo 2^k, k bits discarded leave exactly a half: split the k - 1 trailing zeros between
         the factors; or let ma be odd and mb = (2^(k-1) + step) / ma modulo 2^k.
         """
-        a, b = self.operands["a"], self.operands["b"]
-        o = self._some_result()
-        pa, pb = a.precision, b.precision
-        natural = max(pa + pb - o.precision, 1)
-        k = np.clip(natural - self.rng.integers(-4, 2, n) * (self.rng.random(n) < 0.4), 1, min(pa + pb - 1, 62))
-        k = np.where(self.rng.random(n) < 0.5, np.maximum(k - 1, 1), k).astype(np.int64)
+        term, rest = _first_product(terms)
+        a, b = (self.grids[name] for name in term)
+        o = self._some_result(term)
+        exponent = self._exponent(n, o, term)
+        first, second = self._split(exponent, a, b)
+        pa, pb = a.room(first), b.room(second)
+        # The product of two significands may be twice as large as that of their hidden bits.
+        last_place = o.last_place(first + second + self.rng.integers(0, 2, n))
+        k = last_place - (first + second - (pa - 1) - (pb - 1)) + self._few(n) * (self.rng.random(n) < 0.2)
+        k = np.clip(k, 1, pa + pb - 1)
         lowest, highest = np.maximum(0, k - pb), np.minimum(k - 1, pa - 1)
-        zeros_a = lowest + (self.rng.random(n) * (highest - lowest + 1)).astype(np.int64)
-        ma, mb = self._odd_multiple(pa, zeros_a), self._odd_multiple(pb, np.clip(k - 1 - zeros_a, 0, pb - 1))
+        zeros = self.rng.integers(lowest, highest + 1)
+        ma, mb = self._odd_multiple(pa, zeros), self._odd_multiple(pb, np.clip(k - 1 - zeros, 0, pb - 1))
         beside = (self.rng.random(n) < 0.5) & (k < pb)
-        odd = self._odd_multiple(pa, np.zeros(n, dtype=np.int64))
-        step = self.rng.choice(np.array([-2, -1, 1, 2]), n)
-        modulus = (np.uint64(1) << k.astype(np.uint64)) - np.uint64(1)
-        wanted = ((np.int64(1) << (k - 1)) + step).astype(np.uint64)
-        low = (wanted * _inverse(odd.astype(np.uint64)) & modulus).astype(np.int64)
-        high = (np.int64(1) << (pb - 1)) | (self.rng.integers(0, 1 << pb, n) & ((1 << pb) - 1))
-        solved = (high >> k << k) | low
-        ma, mb = np.where(beside, odd, ma), np.where(beside, solved, mb)
-        # Either any exponent, or the one at which the k discarded bits end at the subnormal last place.
-        last_place = np.where(
-            self.rng.random(n) < 0.5, o.quantum - k, self._exponent(n, o.quantum - k.max(), o.emax - pa - pb, None)
-        )
-        last_a = self._split(last_place, a.quantum, a.emax - a.man, b.quantum, b.emax - b.man)
+        odd = self._odd_multiple(pa, np.zeros_like(pa))
+        step = self.rng.choice(np.array([-2, -1, 1, 2]), n).astype(np.uint64)
+        half = np.uint64(1) << np.minimum(k - 1, 63).astype(np.uint64)
+        below = half | (half - np.uint64(1))
+        solved = (self._odd_multiple(pb, np.zeros_like(pb)) & ~below) | ((half + step) * _inverse(odd) & below)
         rows = {
-            "a": compose(a, self._sign(n), last_a + a.man, ma),
-            "b": compose(b, self._sign(n), last_place - last_a + b.man, mb),
+            term[0]: a.significands(self._sign(n), first, np.where(beside, odd, ma)),
+            term[1]: b.significands(self._sign(n), second, np.where(beside, solved, mb)),
         }
-        return self._with_addend(rows, n)
+        return rows | self._nothing(rest, n)
 
-    def _products(self, n: int, exponent: Ints) -> Rows:
-        a, b = self.operands["a"], self.operands["b"]
-        first = self._split(exponent, a.quantum, a.emax, b.quantum, b.emax)
-        return {
-            "a": compose(a, self._sign(n), first, self._mantissa(a, n)),
-            "b": compose(b, self._sign(n), exponent - first, self._mantissa(b, n)),
-        }
+    # Several terms ---------------------------------------------------------------------------------------------
 
-    def _with_addend(self, rows: Rows, n: int) -> Rows:
-        """A third operand, where the unit has one, that is mostly nothing but a sign or a sticky bit."""
-        if (c := self.operands.get("c")) is not None:
-            tiny = np.array([0, c.sign_code, 1, c.sign_code | 1], dtype=np.uint64)
-            rows["c"] = np.where(self.rng.random(n) < 0.8, self.rng.choice(tiny, n), self._any(c, n))
-        return rows
+    def aligned(self, n: int, terms: list[Term]) -> Rows:
+        """Terms aligned so that the window's edges, the guard places and the sticky bit all matter."""
+        o = self.results[0]
+        exponent = self._exponent(n, o, terms[0])
+        rows = self._term(terms[0], exponent)
+        for term in terms[1:]:
+            rows |= self._term(term, exponent + self._distance(n, self._span(terms[0], term)))
+        return self._thinned(rows, terms[2:], n)
 
-    # Sums ------------------------------------------------------------------------------------------------------
+    def cancelling(self, n: int, terms: list[Term]) -> Rows:
+        """A term and minus the same, cut off to what the other term can be, or one of its neighbours; little else."""
+        one, other = sorted(terms[:2], key=len, reverse=True)
+        few = n if len(one) == len(other) else min(n, self._exact_rows())
+        exponent = self._exponent(few, self.results[0], other)
+        rows = self._term(one, exponent)
+        if len(one) == len(other):
+            for name, twin in zip(one, other, strict=True):
+                rows[twin] = self._converted(rows[name], self.grids[name], self.grids[twin])
+            minus = self._sign(few) == 1
+            rows[other[0]] = np.where(minus, rows[other[0]], self.grids[other[0]].negated(rows[other[0]]))
+        else:
+            factors = [aim.values(self.grids[name], rows[name]) for name in one]
+            product = [-x * y for x, y in zip(*factors, strict=True)]
+            rows[other[0]] = aim.cut(self.grids[other[0]], product)
+            # A repeated row is worth another only if its addend moves.
+            rows = {name: np.resize(codes, n) for name, codes in rows.items()}
+        moved = self._few(n)
+        moved[few:] = self.rng.integers(-8, 9, n - few)
+        rows[other[0]] = self.grids[other[0]].neighbour(rows[other[0]], moved)
+        exponent = np.resize(exponent, n)
+        for term in terms[2:]:
+            rows |= self._term(term, exponent - self.rng.integers(1, 2 * self._span(one, term), n))
+        return self._thinned(rows, terms[2:], n)
 
-    def aligned_sums(self, n: int) -> Rows:
-        """Two addends, aligned so that the window's edges, the guard places and the sticky bit all matter."""
-        a, b = self.operands["a"], self.operands["b"]
-        exponent = self._exponent(n, min(a.emin, b.emin) - 2, max(a.emax, b.emax), None)
-        distance = self._distance(n, max(a.precision, b.precision, self.result.precision))
-        return {
-            "a": compose(a, self._sign(n), exponent, self._mantissa(a, n)),
-            "b": compose(b, self._sign(n), exponent + distance, self._mantissa(b, n)),
-        }
-
-    def cancelling_sums(self, n: int) -> Rows:
-        """An addend and, in either sign, the same number or one of its neighbours."""
-        a, b = self.operands["a"], self.operands["b"]
-        x = compose(a, self._sign(n), self._exponent(n, a.emin - a.man, a.emax, a), self._mantissa(a, n))
-        mantissa = (x & np.uint64((1 << a.man) - 1)).astype(np.int64)
-        shifted = mantissa << max(b.man - a.man, 0) >> max(a.man - b.man, 0)
-        y = compose(b, self._sign(n), exponents(a, x), shifted)
-        if a == b:
-            y = np.where(self.rng.random(n) < 0.8, x ^ np.uint64(a.sign_code) * self._sign(n).astype(np.uint64), y)
-        return {"a": x, "b": neighbour(b, y, self._few(n))}
-
-    def aligned_addends(self, n: int) -> Rows:
-        """A product and an addend, aligned so that the window's edges, the guard places and the sticky bit matter."""
-        c, o = self.operands["c"], self.result
-        exponent = self._exponent(n, o.emin - o.man - 3, o.emax + 1, None)
-        rows = self._products(n, exponent)
-        span = max(self.operands["a"].precision + self.operands["b"].precision, c.precision + o.precision)
-        rows["c"] = compose(c, self._sign(n), exponent + self._distance(n, span), self._mantissa(c, n))
-        return rows
-
-    def cancelling_products(self, n: int) -> Rows:
-        """An addend that is minus the product, cut off to the addend's format, or one of its neighbours."""
-        a, b, c = self.operands["a"], self.operands["b"], self.operands["c"]
-        few = min(n, self.exact_rows)
-        rows = self._products(few, self._exponent(few, c.emin - c.man, c.emax, None))
-        codes = []
-        for x, y in zip(rows["a"].tolist(), rows["b"].tolist(), strict=True):
-            codes.append(_minus_product(a, b, c, x, y))
-        rows["c"] = neighbour(c, np.array(codes, dtype=np.uint64), self._few(few))
-        repeat = -(-n // few)
-        tiled = {name: np.tile(column, repeat)[:n] for name, column in rows.items()}
-        # A repeated row is worth another only if its addend moves.
-        tiled["c"][few:] = neighbour(c, tiled["c"][few:], self.rng.integers(-8, 9, n - few))
-        return tiled
-
-    def halves(self, n: int) -> Rows:
-        """A large number plus or minus half its last place, or a sticky bit more or less than that half."""
-        o = self.result
-        large = self.operands["c" if "c" in self.operands else "a"]
-        exponent = self._exponent(n, max(large.emin, o.emin) - 2, min(large.emax, o.emax), large)
-        below = np.full(n, large.man - o.man) + np.maximum(o.emin - exponent, 0)
-        anchor = compose(large, self._sign(n), exponent, patterns(self.rng, large, np.maximum(below, 0)))
-        half = np.maximum(exponent, o.emin) - o.precision + self.rng.integers(-2, 2, n)
-        if "c" in self.operands:
-            a, b = self.operands["a"], self.operands["b"]
-            first = self._split(half, a.quantum, a.emax, b.quantum, b.emax)
-            return {
-                "a": neighbour(a, compose(a, self._sign(n), first, np.zeros(n, dtype=np.int64)), self._few(n)),
-                "b": neighbour(b, compose(b, self._sign(n), half - first, np.zeros(n, dtype=np.int64)), self._few(n)),
-                "c": anchor,
-            }
-        b = self.operands["b"]
-        return {
-            "a": anchor,
-            "b": neighbour(b, compose(b, self._sign(n), half, np.zeros(n, dtype=np.int64)), self._few(n)),
-        }
+    def halves(self, n: int, terms: list[Term]) -> Rows:
+        """A large term plus or minus half a last place of the result, or a sticky bit more or less than that half."""
+        o = self.results[0]
+        large, small = terms[:2]
+        exponent = self._exponent(n, o, large)
+        place = o.last_place(exponent)
+        half = place - 1 + self.rng.choice(np.array([0, 0, 0, 0, -1, -2, 1]), n)
+        rows = self._power(large, exponent) | self._power(small, half)
+        # All of the large term's mantissa is in its first operand, the other one being a power of two.
+        grid = self.grids[large[0]]
+        own = grid.exponents(rows[large[0]])
+        mantissa = grid.patterns(self.rng, own, place - (exponent - own))
+        short = self.rng.random(n) < 0.5
+        kept = np.clip(place - exponent + grid.man, 0, grid.man).astype(np.uint64)
+        mantissa = np.where(short, mantissa >> kept << kept, mantissa)
+        rows[large[0]] = grid.compose(self._sign(n), own, mantissa)
+        for name in small:
+            rows[name] = self.grids[name].neighbour(rows[name], self._few(n))
+        return rows | self._nothing(terms[2:], n)
 
     # From the result backwards ---------------------------------------------------------------------------------
 
-    def aimed(self, n: int) -> Rows:
-        """At most ``exact_rows``, each computed exactly; see `aim`."""
-        few = min(n, self.exact_rows)
-        maker = random.Random(int(self.rng.integers(1 << 62)))
-        formats = self.operands
-        rows: list[aim.Operands] = []
-        if len(formats) == 1:
-            rows = aim.conversions(formats["a"], self.result, maker, few)
-        elif len(formats) == 2:
-            rows = aim.products(formats["a"], formats["b"], self.result, maker, few // 2)
-            rows += aim.sums(formats["a"], formats["b"], self.result, maker, few - few // 2)
-        else:
-            rows = aim.fused(formats["a"], formats["b"], formats["c"], self.result, maker, few - few // 4)
-            zeros = (0, formats["c"].sign_code, 1, formats["c"].sign_code + 1)
-            for result in self.results:
-                pairs = aim.products(formats["a"], formats["b"], result, maker, few // 4 // len(self.results))
-                rows += [pair | {"c": maker.choice(zeros)} for pair in pairs]
-        return {name: np.array([row[name] for row in rows], dtype=np.uint64) for name in formats}
+    def aimed(self, n: int, terms: list[Term]) -> Rows:
+        """At most as many as may be computed exactly, each on its own; see `aim`."""
+        few = min(n, self._exact_rows())
+        # Single operands come closer to a target than products, so they come last.
+        parts = [self._aimed(few, sorted(terms, key=len, reverse=True), self.results[0])]
+        term, rest = _first_product(terms)
+        if len(term) == 2 and rest:
+            for o in self.results:
+                part = max(few // 4 // len(self.results), 1)
+                parts.append(self._aimed(part, [term], o) | self._nothing(rest, part))
+        return _joined(parts)
+
+    def _aimed(self, n: int, terms: list[Term], o: Grid) -> Rows:
+        columns = aim.sums([tuple(self.grids[name] for name in term) for term in terms], o, self.rng, n)
+        return dict(zip((name for term in terms for name in term), columns, strict=True))
 
     # Pieces ----------------------------------------------------------------------------------------------------
 
-    def _any(self, fmt: Float, n: int) -> Codes:
-        return self.rng.integers(0, (1 << fmt.width) - 1, n, dtype=np.uint64, endpoint=True)
+    def _shuffled(
+        self, terms: list[Term], strategy: Callable[[int, list[Term]], Rows], chunks: int = CHUNKS
+    ) -> Callable[[int], Rows]:
+        """A strategy of which each chunk has the terms in another order."""
+
+        def made(n: int) -> Rows:
+            parts = []
+            for start in range(chunks):
+                order = [terms[i] for i in self.rng.permutation(len(terms))]
+                parts.append(strategy(len(range(start, n, chunks)), order))
+            return _joined(parts)
+
+        return made
+
+    def _term(self, term: Term, exponent: Ints, place: Ints | None = None) -> Rows:
+        """A term around 2^exponent; its bits below some place, or below 2^place, are near a boundary."""
+        rows = {}
+        for name, own in zip(term, self._shares(term, exponent), strict=True):
+            grid = self.grids[name]
+            cut = own - self.rng.integers(0, grid.man + 1, len(own)) if place is None else place
+            rows[name] = grid.compose(self._sign(len(own)), own, grid.patterns(self.rng, own, cut))
+        return rows
+
+    def _power(self, term: Term, exponent: Ints) -> Rows:
+        """A term that is 2^exponent or minus that, as far as its formats go."""
+        zero = np.zeros(len(exponent), dtype=np.uint64)
+        shares = zip(term, self._shares(term, exponent), strict=True)
+        return {name: self.grids[name].compose(self._sign(len(own)), own, zero) for name, own in shares}
+
+    def _nothing(self, terms: Sequence[Term], n: int) -> Rows:
+        """Terms that are mostly nothing but a sign or a sticky bit."""
+        rows = {}
+        for term in terms:
+            for name in term:
+                grid = self.grids[name]
+                tiny = grid.signed(self._sign(n), self.rng.integers(0, 2, n).astype(np.uint64))
+                # One term in five of a short sum is anything, and as many terms of a long one.
+                rows[name] = np.where(self.rng.random(n) < 0.2 / len(terms), self._any(grid, n), tiny)
+        return rows
+
+    def _thinned(self, rows: Rows, terms: Sequence[Term], n: int) -> Rows:
+        """Rows in half of which some terms are next to nothing."""
+        thin = self.rng.random(n) < 0.5
+        return rows | {name: np.where(thin, tiny, rows[name]) for name, tiny in self._nothing(terms, n).items()}
+
+    def _converted(self, codes: Codes, old: Grid, new: Grid) -> Codes:
+        """Codes of the same numbers in another format, cut off to it."""
+        if old.fmt == new.fmt:
+            return codes
+        sign, exponent, mantissa = old.parts(codes)
+        shift = np.uint64(abs(new.man - old.man))
+        return new.compose(sign, exponent, mantissa << shift if new.man > old.man else mantissa >> shift)
+
+    def _any(self, grid: Grid, n: int) -> Codes:
+        return words(self.rng, n) & np.uint64((1 << grid.width) - 1)
 
     def _sign(self, n: int) -> Ints:
         return self.rng.integers(0, 2, n)
@@ -246,40 +290,59 @@ class Directed:
     def _few(self, n: int) -> Ints:
         return self.rng.choice(np.array([0, 0, 0, 1, -1, 1, -1, 2, -2]), n)
 
-    def _mantissa(self, fmt: Float, n: int) -> Ints:
-        return patterns(self.rng, fmt, self.rng.integers(0, fmt.man + 1, n))
+    def _exact_rows(self) -> int:
+        return max(3 * self.exact_rows // max(len(self.grids), 3), 1)
 
-    def _some_result(self) -> Float:
-        return self.results[int(self.rng.integers(len(self.results)))]
+    def _some_result(self, term: Term) -> Grid:
+        """What a term is rounded to: the result, or, of a product, what products are rounded to before."""
+        return self.results[int(self.rng.integers(len(self.results)))] if len(term) == 2 else self.results[0]
+
+    def _span(self, one: Term, other: Term) -> int:
+        """Most places between the first bit of one term and the last of another, or of the result."""
+        lengths = (sum(self.grids[name].precision for name in term) for term in (one, other))
+        return max(*lengths, self.results[0].precision) + self.results[0].precision * (len(one) != len(other))
 
     def _distance(self, n: int, span: int) -> Ints:
         """Differences of exponents: mostly where two significands overlap, often at 0 and at the window's edges."""
         edges = np.array([-span - 2, -span - 1, -span, 1 - span, -1, 0, 0, 1, span - 1, span, span + 1, span + 2])
         return np.where(self.rng.random(n) < 0.5, self.rng.choice(edges, n), self.rng.integers(-span - 3, span + 4, n))
 
-    def _exponent(self, n: int, low: int, high: int, fmt: Float | None) -> Ints:
-        """Exponents from low to high, one in two of them near an end, and within a format if there is one."""
-        if fmt is not None:
-            low, high = max(low, fmt.emin - fmt.man), min(high, fmt.emax)
-        high = max(high, low)
+    def _exponent(self, n: int, o: Grid, term: Term) -> Ints:
+        """Exponents that a term and a result have, half of them near an end, a full-length mantissa's begin, or one."""
+        grids = [self.grids[name] for name in term]
+        low = max(o.quantum - 3, sum(grid.quantum for grid in grids))
+        high = max(min(o.emax + 1, sum(grid.emax for grid in grids)), low)
         anywhere = self.rng.integers(low, high + 1, n)
-        near = self.rng.integers(0, min(6, high - low + 1), n)
-        return np.choose(self.rng.integers(0, 4, n), [anywhere, anywhere, low + near, high - near])
+        near = self.rng.integers(0, 6, n)
+        centred = [low + near, high - near, o.emin - 2 + near, near - 3]
+        chosen = np.choose(self.rng.integers(0, 8, n), [*[anywhere] * 4, *centred])
+        return np.clip(chosen, low, high)
 
-    def _split(self, total: Ints, low_a: int, high_a: int, low_b: int, high_b: int) -> Ints:
-        """First part of a sum of two exponents, so that both stay in range where that is possible."""
-        low, high = np.maximum(low_a, total - high_b), np.minimum(high_a, total - low_b)
-        return low + (self.rng.random(len(total)) * (np.maximum(high - low, 0) + 1)).astype(np.int64)
+    def _shares(self, term: Term, exponent: Ints) -> tuple[Ints, ...]:
+        """Exponents of a term's operands."""
+        return (exponent,) if len(term) == 1 else self._split(exponent, *(self.grids[name] for name in term))
 
-    def _odd_multiple(self, precision: int, zeros: Ints) -> Ints:
+    def _split(self, total: Ints, a: Grid, b: Grid) -> tuple[Ints, Ints]:
+        """Parts of a sum of two exponents, so that both stay in range where that is possible."""
+        low, high = np.maximum(a.quantum, total - b.emax), np.minimum(a.emax, total - b.quantum)
+        first = self.rng.integers(low, np.maximum(high, low) + 1)
+        return first, total - first
+
+    def _odd_multiple(self, precision: Ints, zeros: Ints) -> Codes:
         """Significands of full length with exactly ``zeros`` trailing zeros."""
-        length = precision - zeros
-        odd = (
-            (self.rng.integers(0, 1 << 53, len(zeros)) & ((np.int64(1) << length) - 1))
-            | (np.int64(1) << (length - 1))
-            | 1
-        )
-        return odd << zeros
+        length = (precision - zeros).astype(np.uint64)
+        odd = words(self.rng, len(zeros)) >> (np.uint64(64) - length) | np.uint64(1) << (length - np.uint64(1))
+        return (odd | np.uint64(1)) << zeros.astype(np.uint64)
+
+
+def _first_product(terms: list[Term]) -> tuple[Term, list[Term]]:
+    """The first product, or else the first term, and all others."""
+    first = max(range(len(terms)), key=lambda i: len(terms[i]))
+    return terms[first], terms[:first] + terms[first + 1 :]
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _inverse(odd: Codes) -> Codes:
@@ -289,10 +352,3 @@ def _inverse(odd: Codes) -> Codes:
         for _ in range(5):
             inverse *= np.uint64(2) - odd * inverse
     return inverse
-
-
-def _minus_product(a: Float, b: Float, c: Float, x: int, y: int) -> int:
-    first, second = a.decode(x), b.decode(y)
-    if isinstance(first, float) or isinstance(second, float):
-        return 0
-    return c.encode(-first * second, RZ, saturate=True)

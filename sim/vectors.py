@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfulp.hdl.formats import Float, Format
+from halfulp.hdl.formats import Format
 
-from .directed import Directed
-from .fields import landmarks
+from .directed import Directed, sums_of
+from .fields import Grid
 from .loop import Codes
-from .ports import RANDOM, Ports
+from .ports import RANDOM, STATE, Ports
 from .space import Space
 
 EXHAUSTIVE_BITS = 16
@@ -88,22 +88,11 @@ def sampled(
     inputs: Ports, results: list[Format], count: int, rng: np.random.Generator, exact_rows: int = FEW_EXACT_ROWS
 ) -> dict[str, Codes]:
     """Directed and random vectors in random order, as many as asked for."""
-    operands = {port.name: port.fmt for port in inputs if isinstance(port.fmt, Float)}
-    directed = Directed(operands, [fmt for fmt in results if isinstance(fmt, Float)], rng, exact_rows)
-    strategies = directed.strategies()
-    total = sum(weight for weight, _ in strategies)
-    parts = [maker(max(count * weight // total, 64)) for weight, maker in strategies]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in operands}
-    missing = count - len(columns["a"])
-    if missing > 0:
-        more = directed.aligned_products(missing) if len(operands) > 1 else directed.cuts(missing)
-        columns = {name: np.concatenate([column, more[name]]) for name, column in columns.items()}
-    order = rng.permutation(len(columns["a"]))[:count]
-    columns = {name: column[order] for name, column in columns.items()}
+    columns = Directed(_operands(inputs), results, rng, exact_rows).rows(count)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs
-        if port.name not in operands and port.name not in RANDOM
+        if port.fmt is None and port.name not in RANDOM
     }
     if "load" in controls:
         # Every vector brings its own start value; load goes before clear, whatever clear says.
@@ -130,29 +119,35 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     nor drown; some repeat the last ones with the other sign, some are specials, and load often brings a boundary.
     """
     rng = np.random.default_rng(seed)
-    operands = {port.name: port.fmt for port in inputs if isinstance(port.fmt, Float)}
+    grids = {name: Grid.of(fmt) for name, fmt in _operands(inputs).items()}
     codes = sampled(inputs, results, count, rng)
     calm = rng.random(count) < 0.85
-    for name, fmt in operands.items():
+    for name, grid in grids.items():
         if name == "c":
-            marks = landmarks(fmt)
-            codes[name] = np.where(calm, codes[name], rng.choice(marks, count))
-            continue
-        # Around one, or as near to it as the format comes.
-        middle = min(max(fmt.bias, 1), fmt.max_code >> fmt.man)
-        low, high = max(middle - 4, 0) << fmt.man, min((middle + 4) << fmt.man, fmt.max_code)
-        magnitude = rng.integers(low, high, count, dtype=np.uint64, endpoint=True)
-        sign = rng.integers(0, 2, count, dtype=np.uint64) << np.uint64(fmt.width - 1)
-        codes[name] = np.where(calm, magnitude | sign, codes[name])
+            codes[name] = np.where(calm, codes[name], rng.choice(grid.landmarks(), count))
+        else:
+            codes[name] = np.where(calm, grid.middling(rng, count), codes[name])
     undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) > 0))
-    codes["a"][undone] = codes["a"][undone - 1] ^ np.uint64(operands["a"].sign_code)
-    codes["b"][undone] = codes["b"][undone - 1]
+    for name, column in codes.items():
+        if name not in (*RANDOM, *STATE, "c"):
+            column[undone] = column[undone - 1]
+    # Take off again what was added: by the unit's own control, or with the other sign in one operand of each term.
+    if "subtract" in codes:
+        codes["subtract"][undone] ^= np.uint64(1)
+    else:
+        for term in sums_of(list(grids))[0]:
+            if term != ("c",):
+                codes[term[0]][undone] = grids[term[0]].negated(codes[term[0]][undone])
     load = rng.random(count) < 0.03
     codes["load"] = load.astype(np.uint64)
     # Where both are asked for, load goes first.
     codes["clear"] = (rng.random(count) < np.where(load, 0.3, 0.03)).astype(np.uint64)
     codes["load"][:16] = codes["clear"][:16] = 0
     return codes
+
+
+def _operands(inputs: Ports) -> dict[str, Format]:
+    return {port.name: port.fmt for port in inputs if port.fmt is not None}
 
 
 def _full(codes: dict[str, Codes], count: int) -> dict[str, Codes]:

@@ -7,7 +7,7 @@ import pytest
 
 from halfulp.hdl.formats import E5M2, E6M5, FP32, FP64, RN, RZ, Float, Format, parse
 from halfulp.sim import vectors
-from halfulp.sim.fields import compose, landmarks
+from halfulp.sim.fields import Grid
 from halfulp.sim.ports import Port, Ports
 from halfulp.sim.space import Space
 
@@ -123,7 +123,7 @@ def is_tie(fmt: Float, value: Fraction) -> bool:
 def test_landmarks_hold_every_special_and_boundary_in_both_signs(text: str) -> None:
     fmt = parse(text)
     assert isinstance(fmt, Float)
-    codes = set(landmarks(fmt).tolist())
+    codes = set(Grid.of(fmt).landmarks().tolist())
     for magnitude in (0, 1, (1 << fmt.man) - 1, 1 << fmt.man, fmt.max_code, max(fmt.max_code - 1, 0)):
         assert {magnitude, magnitude | fmt.sign_code} <= codes
     if fmt.inf_code is not None:
@@ -139,7 +139,7 @@ def test_composed_codes_are_the_numbers_that_were_meant(fmt: Float) -> None:
     n = 300
     sign, exponent = rng.integers(0, 2, n), rng.integers(fmt.emin - fmt.man - 2, fmt.emax + 1, n)
     mantissa = rng.integers(0, 1 << fmt.man, n)
-    columns = [column.tolist() for column in (compose(fmt, sign, exponent, mantissa), sign, exponent, mantissa)]
+    columns = [column.tolist() for column in (Grid.of(fmt).compose(sign, exponent, mantissa), sign, exponent, mantissa)]
     for code, s, e, f in zip(*columns, strict=True):
         magnitude = ((1 << fmt.man) + f) * Fraction(2) ** (e - fmt.man)
         if magnitude <= fmt.largest:
