@@ -4,13 +4,32 @@ Operations take tensors of any integer dtype, any shape and any device, and give
 the same bits.
 """
 
+from .accumulate import accumulate, accumulate_sequence
 from .add import add
 from .compare import compare
 from .convert import convert
+from .dot import dot
 from .exact import Comparison
 from .fma import fma
 from .mac import mac, mac_sequence
 from .mul import mul
+from .quire import quire, quire_sequence
 from .values import decode, encode
 
-__all__ = ["Comparison", "add", "compare", "convert", "decode", "encode", "fma", "mac", "mac_sequence", "mul"]
+__all__ = [
+    "Comparison",
+    "accumulate",
+    "accumulate_sequence",
+    "add",
+    "compare",
+    "convert",
+    "decode",
+    "dot",
+    "encode",
+    "fma",
+    "mac",
+    "mac_sequence",
+    "mul",
+    "quire",
+    "quire_sequence",
+]

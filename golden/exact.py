@@ -5,11 +5,13 @@ Python ints for tensors.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from halfulp.hdl.formats import EXACT, RD, RN, Format, Posit, Rounding
+from halfulp.hdl.formats import EXACT, RD, RN, Format, MacSpec, Posit, Rounding, SumSpec
+from halfulp.hdl.formats.quire import CARRY_BITS
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def mac(
     *,
     a: Format,
     b: Format,
-    acc: Format,
+    acc: Format | Literal["exact"],
+    o: Format | None = None,
+    carry: int = CARRY_BITS,
     product: Format | None = None,
     product_rounding: Rounding = EXACT,
     rounding: Rounding = RN,
@@ -148,7 +152,88 @@ def mac(
     term = _product(_decode(x, a), _decode(y, b))
     if product is not None:
         term = _decode(_encode(term, product, product_rounding, random_product, saturate), product)
-    return _encode(_sum(term, _decode(start, acc), rounding), acc, rounding, random, saturate)
+    spec = MacSpec(a, b, acc, rounding, product, product_rounding, saturate, o, carry)  # type: ignore[arg-type]
+    return _step(term, start, spec, saturate, random)
+
+
+def accumulate(
+    x: int,
+    start: int,
+    /,
+    *,
+    a: Format,
+    acc: Format | Literal["exact"],
+    o: Format | None = None,
+    carry: int = CARRY_BITS,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+) -> int:
+    """Code of start + x."""
+    spec = SumSpec(a, acc, rounding, o, carry)  # type: ignore[arg-type]
+    return _step(_decode(x, a), start, spec, saturate, random)
+
+
+def quire(
+    x: int,
+    y: int,
+    start: int,
+    subtract: int = 0,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    carry: int = CARRY_BITS,
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int = 0,
+) -> int:
+    """Code of start + x * y, or of start - x * y, in ``o``, read from a quire."""
+    term = _product(_decode(x, a), _decode(y, b))
+    term = Number(term.magnitude, term.negative != bool(subtract))
+    spec = MacSpec(a, b, "exact", rounding, saturate=saturate, o=o, carry=carry)
+    return _step(term, start, spec, saturate, random)
+
+
+def _step(term: Number, start: int, spec: MacSpec | SumSpec, saturate: bool, random: int) -> int:
+    total = _sum(term, _decode(start, spec.o), spec.rounding)
+    if spec.quire is not None and isinstance(total.magnitude, Fraction):
+        sums = spec.quire.sums
+        # The register has no -0, and what overflows it is infinite.
+        held = sums.lowest <= total.value <= sums.largest
+        total = Number(total.magnitude if held else math.inf, total.negative and total.magnitude != 0)
+    return _encode(total, spec.o, spec.rounding, random, saturate)
+
+
+def dot(
+    x: Sequence[int],
+    y: Sequence[int],
+    start: int = 0,
+    /,
+    *,
+    a: Format,
+    b: Format,
+    o: Format,
+    c: Format | None = None,
+    order: str = "exact",
+    rounding: Rounding = RN,
+    saturate: bool = False,
+    random: int | Sequence[int] = 0,
+) -> int:
+    """Code of the sum of start and of all products, in ``o``, rounded once or after every product."""
+    total = _decode(start, c) if c is not None else Number(Fraction(0), False)
+    products = [_product(_decode(p, a), _decode(q, b)) for p, q in zip(x, y, strict=True)]
+    if order == "exact":
+        for product in products:
+            total = _sum(total, product, rounding)
+        assert isinstance(random, int)
+        return _encode(total, o, rounding, random, saturate)
+    words = [0] * len(products) if isinstance(random, int) else random
+    for product, word in zip(products, words, strict=True):
+        code = _encode(_sum(total, product, rounding), o, rounding, word, saturate)
+        total = _decode(code, o)
+    return code
 
 
 def convert(

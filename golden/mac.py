@@ -1,14 +1,16 @@
 """Multiply-accumulate."""
 
-import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
+from halfulp.hdl.formats.quire import CARRY_BITS
 
-from .check import check_call, codes_of, flags_of, random_of
+from . import register
+from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
-from .raw import add, align, multiply
+from .raw import Raw, add, align, multiply
 from .round import looked_at
+from .sequence import accumulated
 
 
 def mac(
@@ -20,6 +22,8 @@ def mac(
     a: Format | str,
     b: Format | str,
     acc: Format | str,
+    o: Format | str | None = None,
+    carry: int = CARRY_BITS,
     product: Format | str | None = None,
     product_rounding: Rounding | str = EXACT,
     rounding: Rounding | str = RN,
@@ -34,9 +38,13 @@ def mac(
     x, y : Tensor
         Codes in the formats ``a`` and ``b``.
     start : Tensor
-        Codes in the format ``acc``. Shapes broadcast; what depends on x and y only is computed on their own shape.
+        Codes in the format of the result. Shapes broadcast; what depends on x and y only is computed on theirs.
     a, b, acc : Format or str
-        Formats of operands and accumulator.
+        Formats of operands and accumulator; the accumulator ``exact`` is a quire, which is rounded when it is read.
+    o : Format or str, optional
+        Result format of an exact accumulator, that of ``a`` by default.
+    carry : int
+        Carry guard of an exact accumulator, in bits.
     product : Format or str, optional
         Format that the product is rounded to before it is added; None keeps it exact.
     product_rounding, rounding : Rounding or str
@@ -49,7 +57,7 @@ def mac(
     Returns
     -------
     Tensor of int64
-        Codes in ``acc``.
+        Codes in ``acc``, or in ``o``.
 
     Raises
     ------
@@ -58,18 +66,49 @@ def mac(
         description is none that `MacSpec` accepts.
     """
     check_call(saturate, x=x, y=y, start=start, random=random, random_product=random_product)
-    a, b, acc = parse(a), parse(b), parse(acc)
-    product = None if product is None else parse(product)
-    rounding, product_rounding = Rounding.parse(rounding), Rounding.parse(product_rounding)
-    spec = MacSpec(a, b, acc, rounding, product, product_rounding, saturate)
-    random = random_of("random", random, rounding)
-    random_product = random_of("random_product", random_product, product_rounding)
-    term = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
-    if product is not None:
-        term = unpack(round_and_pack(term, product, product_rounding, saturate, random_product), product)
-    base = unpack(codes_of("start", start, acc.width), acc)
-    total = add(align(term, base, looked_at(acc, rounding, spec.sums)), rounding)
-    return round_and_pack(total, acc, rounding, saturate, random)
+    spec = _spec(a, b, acc, o, carry, product, product_rounding, rounding, saturate)
+    random = random_of("random", random, spec.rounding)
+    term = _term(spec, x, y, random_product)
+    base = unpack(codes_of("start", start, spec.o.width), spec.o)
+    if spec.quire is None:
+        total = add(align(term, base, looked_at(spec.o, spec.rounding, spec.sums)), spec.rounding)
+    else:
+        held = register.place(base, spec.quire.quantum, spec.quire.width)
+        total = register.as_raw(register.step(held, term, spec.quire), spec.quire.quantum)
+    return round_and_pack(total, spec.o, spec.rounding, saturate, random)
+
+
+def _spec(
+    a: Format | str,
+    b: Format | str,
+    acc: Format | str,
+    o: Format | str | None,
+    carry: int,
+    product: Format | str | None,
+    product_rounding: Rounding | str,
+    rounding: Rounding | str,
+    saturate: bool,
+) -> MacSpec:
+    return MacSpec(
+        a=parse(a),
+        b=parse(b),
+        acc="exact" if acc == "exact" else parse(acc),
+        rounding=Rounding.parse(rounding),
+        product=None if product is None else parse(product),
+        product_rounding=Rounding.parse(product_rounding),
+        saturate=saturate,
+        o=None if o is None else parse(o),  # type: ignore[arg-type]
+        carry=carry,
+    )
+
+
+def _term(spec: MacSpec, x: Tensor, y: Tensor, random_product: Tensor | None) -> Raw:
+    """What a step adds."""
+    word = random_of("random_product", random_product, spec.product_rounding)
+    term = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
+    if spec.product is None:
+        return term
+    return unpack(round_and_pack(term, spec.product, spec.product_rounding, spec.saturate, word), spec.product)
 
 
 def mac_sequence(
@@ -83,9 +122,14 @@ def mac_sequence(
     a: Format | str,
     b: Format | str,
     acc: Format | str,
+    o: Format | str | None = None,
+    carry: int = CARRY_BITS,
+    product: Format | str | None = None,
+    product_rounding: Rounding | str = EXACT,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
-    **parameters: object,
 ) -> Tensor:
     """The accumulator after each of many steps, from reset on.
 
@@ -98,52 +142,34 @@ def mac_sequence(
         else to the accumulator, which is +0 at first.
     random, random_product : Tensor, optional
         A random word for each step.
-    a, b, acc, parameters
+    a, b, acc, o, carry, product, product_rounding, rounding, saturate
         As `mac` takes them.
 
     Returns
     -------
     Tensor of int64
-        Codes in ``acc``, one for each step.
+        Codes in ``acc``, or in ``o``, one for each step.
 
     Raises
     ------
     TypeError, ValueError
         As `mac`, and if the tensors are not one-dimensional and of one length.
     """
-    columns = {"x": x, "y": y, "start": start, "load": load, "clear": clear}
-    words = {"random": random, "random_product": random_product}
-    columns |= {name: column for name, column in words.items() if column is not None}
-    for name, column in columns.items():
-        if not isinstance(column, Tensor) or column.shape != x.shape or column.dim() != 1:
-            raise ValueError(f"{name} is a one-dimensional tensor with a code for each step, like all operands")
-    check_call(False, **columns)
-    steps = len(x)
-    load, clear = flags_of("load", load), flags_of("clear", clear)
-    # In whole, for not every start value reaches a step.
-    start = codes_of("start", start, parse(acc).width)
-    begins = load | clear
-    begins[:1] = True
-    first = torch.nonzero(begins).flatten()
-    length = torch.diff(first, append=torch.tensor([steps], device=first.device))
-    result = torch.zeros(steps, dtype=torch.int64, device=x.device)
-    accumulator = torch.where(load[first], start[first], 0)
-    # Sums that do not depend on each other take their n-th steps together. Even of no steps one is taken, of no sums,
-    # so that what `mac` refuses is refused.
-    for n in range(int(length.max()) if steps else 1):
-        running = length > n
-        first, length, accumulator = first[running], length[running], accumulator[running]
-        at = first + n
-        accumulator = mac(
-            x[at],
-            y[at],
-            accumulator,
-            a=a,
-            b=b,
-            acc=acc,
-            random=None if random is None else random[at],
-            random_product=None if random_product is None else random_product[at],
-            **parameters,  # type: ignore[arg-type]
-        )
-        result[at] = accumulator
-    return result
+    check_call(saturate)
+    spec = _spec(a, b, acc, o, carry, product, product_rounding, rounding, saturate)
+
+    def term(at: Tensor) -> Raw:
+        return _term(spec, x[at], y[at], None if random_product is None else random_product[at])
+
+    columns = {"x": x, "y": y, "start": start, "random": random, "random_product": random_product}
+    return accumulated(
+        columns,
+        load,
+        clear,
+        term,
+        quire=spec.quire,
+        sums=spec.sums,
+        o=spec.o,
+        rounding=spec.rounding,
+        saturate=saturate,
+    )

@@ -40,6 +40,18 @@ class Raw:
     zero: Tensor
     sticky: Tensor | None = None
 
+    def at(self, index: int) -> "Raw":
+        """One place along the last dimension."""
+        limbs = tuple(limb[..., index] for limb in self.significand.limbs)
+        return Raw(
+            sign=self.sign[..., index],
+            exponent=self.exponent[..., index],
+            significand=Wide(limbs, self.significand.width),
+            nan=self.nan[..., index],
+            inf=self.inf[..., index],
+            zero=self.zero[..., index],
+        )
+
     @property
     def leading_zeros(self) -> Tensor:
         """Zeros above the first one of the significand; only sums have any."""

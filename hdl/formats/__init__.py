@@ -2,10 +2,12 @@
 
 from .base import Format, decimal_text
 from .catalogue import ML_DTYPES, NAMED, parse
+from .dot import DotSpec
 from .fixed import Fixed
 from .floating import Float
-from .mac import MacSpec, default_accumulator
+from .mac import MacSpec, SumSpec, default_accumulator
 from .posit import Posit
+from .quire import Quire
 from .rounding import EXACT, RA, RD, RN, RO, RU, RZ, Rounding, stochastic
 from .span import Span
 
@@ -70,13 +72,16 @@ __all__ = [
     "RU",
     "RZ",
     "TF32",
+    "DotSpec",
     "Fixed",
     "Float",
     "Format",
     "MacSpec",
     "Posit",
+    "Quire",
     "Rounding",
     "Span",
+    "SumSpec",
     "decimal_text",
     "default_accumulator",
     "parse",

@@ -2,40 +2,130 @@
 
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from .base import Format
 from .catalogue import parse
 from .fixed import Fixed
 from .floating import MAX_EXP, MAX_MAN, Float
 from .posit import Posit
+from .quire import CARRY_BITS, Quire
 from .rounding import EXACT, RN, Rounding
 from .span import Span
 
 _ROUNDING = r"(?:rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)"
 _TEXT = re.compile(
     rf"(?P<a>[^*]+)\*(?P<b>[^=+]+)(?:=(?P<product>[^+]+)\.(?P<product_rounding>{_ROUNDING}))?"
-    rf"\+(?P<acc>.+?)\.(?P<rounding>{_ROUNDING})(?P<saturate>\.sat)?"
+    rf"\+(?:exact(?P<carry>[0-9]*)=)?(?P<acc>.+?)\.(?P<rounding>{_ROUNDING})(?P<saturate>\.sat)?"
 )
+
+EXACT_SUM = "exact"
+"""Accumulator that rounds nothing: a quire."""
+
+
+class _Sum:
+    """What descriptions of sums have in common: an accumulator, in a format or exact."""
+
+    acc: Format | Literal["exact"]
+    a: Format
+    o: Format
+    carry: int
+
+    def _set_result(self) -> None:
+        if isinstance(self.acc, Format):
+            if self.o not in (None, self.acc):
+                raise ValueError(
+                    f"the result of an accumulator in {self.acc} is {self.acc}, not {self.o}; "
+                    "only the accumulator exact is rounded to another format"
+                )
+            if self.carry != CARRY_BITS:
+                raise ValueError(f"an accumulator in {self.acc} has no carry guard; only the accumulator exact has one")
+            object.__setattr__(self, "o", self.acc)
+        elif self.acc != EXACT_SUM:
+            raise TypeError(f"an accumulator is a format or 'exact', not {self.acc!r}")
+        elif self.o is None:
+            object.__setattr__(self, "o", self.a)
+
+    @property
+    def terms(self) -> Span:
+        """What is added in a step."""
+        raise NotImplementedError
+
+    @property
+    def quire(self) -> Quire | None:
+        """The register of an exact sum."""
+        return None if isinstance(self.acc, Format) else Quire.of(self.terms, self.o, self.carry)
+
+    @property
+    def sums(self) -> Span:
+        """What is rounded to the result format."""
+        quire = self.quire
+        return self.terms + Span.of(self.o) if quire is None else quire.sums
+
+    @property
+    def acc_text(self) -> str:
+        """The accumulator as a short text, such as ``e6m5``, ``exact=posit8`` or ``exact7=posit8``."""
+        carry = "" if self.carry == CARRY_BITS else str(self.carry)
+        return f"exact{carry}={self.o}" if self.quire else str(self.acc)
 
 
 @dataclass(frozen=True)
-class MacSpec:
+class SumSpec(_Sum):
+    """One step of an accumulator without a multiplier: acc <- acc + a.
+
+    Parameters
+    ----------
+    a : Format
+        Operand format.
+    acc, rounding, o, carry
+        As `MacSpec` has them.
+
+    Raises
+    ------
+    ValueError
+        If ``rounding`` is ``exact`` and the result format cannot hold every sum.
+    """
+
+    a: Format
+    acc: Format | Literal["exact"]
+    rounding: Rounding = RN
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+    carry: int = CARRY_BITS
+
+    def __post_init__(self) -> None:
+        self._set_result()
+        if self.rounding == EXACT:
+            self.sums.check_fits(self.o, f"sum of {self.a} and {self.acc}" if self.quire is None else "exact sum")
+
+    @property
+    def terms(self) -> Span:
+        """What is added in a step."""
+        return Span.of(self.a)
+
+
+@dataclass(frozen=True)
+class MacSpec(_Sum):
     """One multiply-accumulate step: acc <- acc + a * b.
 
     Parameters
     ----------
     a, b : Format
         Operand formats.
-    acc : Format
-        Accumulator format.
+    acc : Format or "exact"
+        Accumulator format; or ``exact``, a `Quire` that holds the sum of the terms and is rounded to ``o`` when read.
     rounding : Rounding
-        Rounding to the accumulator format.
+        Rounding to the accumulator format, or from the quire to ``o``.
     product : Format, optional
         Format that the product is rounded to before it is added; None keeps it exact, so that a step rounds once.
     product_rounding : Rounding
         Rounding of the product; ``exact`` where ``product`` is None or holds every product.
     saturate : bool
         Overflow gives the largest finite number, in product and accumulator.
+    o : Format
+        Result format: that of the accumulator, or the format of ``a`` unless told otherwise where the sum is exact.
+        Start values are in this format.
+    carry : int
+        Carry guard of the quire, in bits.
 
     Raises
     ------
@@ -44,19 +134,22 @@ class MacSpec:
 
     Notes
     -----
-    ``str()`` gives a short name such as ``e5m2*e5m2+e6m5.sr10`` or ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat``, and
-    `MacSpec.parse` reads it back.
+    ``str()`` gives a short name such as ``e5m2*e5m2+e6m5.sr10``, ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or
+    ``posit8*posit8+exact=posit8.rn``, and `MacSpec.parse` reads it back.
     """
 
     a: Format
     b: Format
-    acc: Format
+    acc: Format | Literal["exact"]
     rounding: Rounding = RN
     product: Format | None = None
     product_rounding: Rounding = EXACT
     saturate: bool = False
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+    carry: int = CARRY_BITS
 
     def __post_init__(self) -> None:
+        self._set_result()
         product = Span.of(self.a) * Span.of(self.b)
         if self.product is None:
             if self.product_rounding != EXACT:
@@ -67,22 +160,18 @@ class MacSpec:
         elif self.product_rounding == EXACT:
             product.check_fits(self.product, f"product of {self.a} and {self.b}")
         if self.rounding == EXACT:
-            self.sums.check_fits(self.acc, f"sum of a product and {self.acc}")
+            what = "exact sum" if self.quire else f"sum of a product and {self.acc}"
+            self.sums.check_fits(self.o, what)
 
     def __str__(self) -> str:
         product = "" if self.product is None else f"={self.product}.{self.product_rounding}"
         saturate = ".sat" if self.saturate else ""
-        return f"{self.a}*{self.b}{product}+{self.acc}.{self.rounding}{saturate}"
+        return f"{self.a}*{self.b}{product}+{self.acc_text}.{self.rounding}{saturate}"
 
     @property
     def terms(self) -> Span:
         """What is added in a step: products, rounded if they are."""
         return Span.of(self.a) * Span.of(self.b) if self.product is None else Span.of(self.product)
-
-    @property
-    def sums(self) -> Span:
-        """What a step rounds to the accumulator format."""
-        return self.terms + Span.of(self.acc)
 
     @classmethod
     def parse(cls, text: str) -> "MacSpec":
@@ -90,14 +179,17 @@ class MacSpec:
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn")
+        exact = match["carry"] is not None
         return cls(
             a=parse(match["a"]),
             b=parse(match["b"]),
-            acc=parse(match["acc"]),
+            acc="exact" if exact else parse(match["acc"]),
             rounding=Rounding.parse(match["rounding"]),
             product=None if match["product"] is None else parse(match["product"]),
             product_rounding=Rounding.parse(match["product_rounding"] or EXACT),
             saturate=match["saturate"] is not None,
+            o=parse(match["acc"]),
+            carry=int(match["carry"] or CARRY_BITS),
         )
 
 

@@ -1,0 +1,135 @@
+"""Accumulation without a multiplier."""
+
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, Format, Quire, Rounding, Span, SumSpec, parse
+from halfulp.hdl.formats.quire import CARRY_BITS
+
+from . import register
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
+from .raw import Raw, add, align
+from .round import looked_at
+from .sequence import accumulated
+
+
+def accumulate(
+    x: Tensor,
+    start: Tensor,
+    /,
+    *,
+    a: Format | str,
+    acc: Format | str,
+    o: Format | str | None = None,
+    carry: int = CARRY_BITS,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """One step of an accumulator: start + x.
+
+    Parameters
+    ----------
+    x : Tensor
+        Codes in the format ``a``.
+    start : Tensor
+        Codes in the format of the result; shapes broadcast.
+    a, acc : Format or str
+        Formats of operand and accumulator; the accumulator ``exact`` is a quire, which is rounded when it is read.
+    o : Format or str, optional
+        Result format of an exact accumulator, that of ``a`` by default.
+    carry : int
+        Carry guard of an exact accumulator, in bits.
+    rounding : Rounding or str
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``acc``, or in ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and the result format cannot hold every sum.
+    """
+    check_call(saturate, x=x, start=start, random=random)
+    a, o, quire, sums, rounding = _described(a, acc, o, carry, rounding)
+    random = random_of("random", random, rounding)
+    term = unpack(codes_of("x", x, a.width), a)
+    base = unpack(codes_of("start", start, o.width), o)
+    if quire is None:
+        total = add(align(term, base, looked_at(o, rounding, sums)), rounding)
+    else:
+        held = register.place(base, quire.quantum, quire.width)
+        total = register.as_raw(register.step(held, term, quire), quire.quantum)
+    return round_and_pack(total, o, rounding, saturate, random)
+
+
+def accumulate_sequence(
+    x: Tensor,
+    start: Tensor,
+    load: Tensor,
+    clear: Tensor,
+    /,
+    *,
+    a: Format | str,
+    acc: Format | str,
+    o: Format | str | None = None,
+    carry: int = CARRY_BITS,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """The accumulator after each of many steps, from reset on.
+
+    Parameters
+    ----------
+    x, start : Tensor
+        Codes, as `accumulate` takes them; one-dimensional, in order of time.
+    load, clear : Tensor
+        Bools, or codes of one bit. A step adds x to ``start`` where ``load``, else to +0 where ``clear``, else to the
+        accumulator, which is +0 at first.
+    random : Tensor, optional
+        A random word for each step.
+    a, acc, o, carry, rounding, saturate
+        As `accumulate` takes them.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``acc``, or in ``o``, one for each step.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `accumulate`, and if the tensors are not one-dimensional and of one length.
+    """
+    check_call(saturate)
+    operand, result, quire, sums, rounding = _described(a, acc, o, carry, rounding)
+
+    def term(at: Tensor) -> Raw:
+        return unpack(codes_of("x", x[at], operand.width), operand)
+
+    columns = {"x": x, "start": start, "random": random}
+    return accumulated(
+        columns, load, clear, term, quire=quire, sums=sums, o=result, rounding=rounding, saturate=saturate
+    )
+
+
+def _described(
+    a: Format | str, acc: Format | str, o: Format | str | None, carry: int, rounding: Rounding | str
+) -> tuple[Format, Format, Quire | None, Span, Rounding]:
+    """Formats of operand and result, what holds an exact sum, and what is rounded."""
+    spec = SumSpec(
+        a=parse(a),
+        acc="exact" if acc == "exact" else parse(acc),
+        rounding=Rounding.parse(rounding),
+        o=None if o is None else parse(o),  # type: ignore[arg-type]
+        carry=carry,
+    )
+    return spec.a, spec.o, spec.quire, spec.sums, spec.rounding

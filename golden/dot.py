@@ -1,0 +1,108 @@
+"""Dot products of vectors of fixed length."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import RN, DotSpec, Format, Rounding, parse
+
+from . import register
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
+from .raw import Raw, add, align, multiply
+from .round import looked_at
+
+
+def dot(
+    x: Tensor,
+    y: Tensor,
+    start: Tensor | None = None,
+    /,
+    *,
+    a: Format | str,
+    b: Format | str,
+    o: Format | str,
+    c: Format | str | None = None,
+    order: str = "exact",
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """Sums of products along the last dimension.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Codes in the formats ``a`` and ``b``, of one shape (..., k).
+    start : Tensor, optional
+        Codes in the format ``c``, of shape (...): what a sum starts from, +0 without.
+    a, b, o : Format or str
+        Formats of operands and result.
+    c : Format or str, optional
+        Format of the start values, if there are any.
+    order : str
+        ``exact``: the sum is rounded once; ``sequential``: after every product, in ascending order.
+    rounding : Rounding or str
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding: of shape (...), or (..., k) where the order is sequential.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``o``, of shape (...).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes, have other shapes or are on several devices, random words are missing or of no
+        use, or ``rounding`` is ``exact`` and ``o`` cannot hold every sum.
+    """
+    check_call(saturate, x=x, y=y, start=start, random=random)
+    for name, codes in (("x", x), ("y", y)):
+        if isinstance(codes, Tensor) and codes.dim() == 0:
+            raise ValueError(f"{name} has no dimension to sum along; a dot product takes codes of shape (..., k)")
+    spec = DotSpec(
+        k=x.shape[-1],
+        a=parse(a),
+        b=parse(b),
+        o=parse(o),
+        c=None if c is None else parse(c),
+        order=order,
+        rounding=Rounding.parse(rounding),
+    )
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"x has {x.shape[-1]} codes to sum along and y has {y.shape[-1]}; a dot product pairs them")
+    if (start is None) != (spec.c is None):
+        raise ValueError("start values and their format c go together; give both or neither")
+    random = random_of("random", random, spec.rounding)
+    products = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
+    base = None
+    if start is not None and spec.c is not None:
+        base = unpack(codes_of("start", start, spec.c.width), spec.c)
+    if spec.order == "sequential":
+        return _sequential(spec, products, base, saturate, random)
+    return round_and_pack(_exact(spec, products, base), spec.o, spec.rounding, saturate, random)
+
+
+def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
+    quire = spec.quire
+    total = register.total(register.place(products, quire.quantum, quire.width))
+    first = torch.zeros_like(products.sign[..., 0]) if base is None else base.sign
+    if base is not None:
+        total = register.add(total, register.place(base, quire.quantum, quire.width))
+    signs = torch.cat([products.sign, first.expand(products.sign.shape[:-1]).unsqueeze(-1)], -1)
+    return register.as_raw(total, quire.quantum, register.cancelled_sign(signs, spec.rounding))
+
+
+def _sequential(spec: DotSpec, products: Raw, base: Raw | None, saturate: bool, random: Tensor | None) -> Tensor:
+    """Round after every product; the first is added to the start value, which has a format of its own."""
+    total = base
+    if total is None:
+        total = unpack(torch.zeros_like(products.exponent[..., 0]), spec.o)
+    for index in range(spec.k):
+        sums = spec.sums_of(index)
+        exact = add(align(products.at(index), total, looked_at(spec.o, spec.rounding, sums)), spec.rounding)
+        codes = round_and_pack(exact, spec.o, spec.rounding, saturate, None if random is None else random[..., index])
+        total = unpack(codes, spec.o)
+    return codes

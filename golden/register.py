@@ -1,0 +1,115 @@
+"""Exact sums on tensors: two's-complement integers of any width, as digits of 31 bits that add up without carries."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import RD, Quire, Rounding
+
+from .raw import Raw
+from .wide import DIGIT, DIGIT_MASK, carry, from_digits
+
+
+@dataclass(frozen=True)
+class Register:
+    """Sums ``integer * 2^quantum``.
+
+    Attributes
+    ----------
+    digits : tuple of Tensor
+        Of the integer, least significant first; settled ones are 0 to 2^31 - 1.
+    negative : Tensor of bool
+        Whether settled digits continue as ones.
+    nan, inf, inf_sign : Tensor of bool
+        ``nan`` overrules ``inf``, and both overrule the digits.
+    """
+
+    digits: tuple[Tensor, ...]
+    negative: Tensor
+    nan: Tensor
+    inf: Tensor
+    inf_sign: Tensor
+
+    def take(self, index: Tensor) -> "Register":
+        """Some of the sums."""
+        flags = {name: getattr(self, name)[index] for name in ("negative", "nan", "inf", "inf_sign")}
+        return replace(self, digits=tuple(digit[index] for digit in self.digits), **flags)
+
+
+def place(x: Raw, quantum: int, width: int) -> Register:
+    """Numbers that are multiples of 2^quantum and need at most ``width`` bits."""
+    precision = x.significand.width
+    up = x.exponent - (precision - 1) - quantum + precision
+    up = torch.where(x.zero | x.nan | x.inf, 0, up)
+    magnitude = x.significand.resized(width + precision).shift_left(up).truncated(precision)
+    digits = [torch.where(x.sign, -digit, digit) for digit in magnitude.resized(DIGIT * count_of(width)).digits()]
+    return _settled(digits, x.nan, x.inf, x.sign)
+
+
+def count_of(width: int) -> int:
+    """Digits of a register of ``width`` bits, and of what leaves it in one step."""
+    return width // DIGIT + 2
+
+
+def add(x: Register, y: Register) -> Register:
+    """Sum of two."""
+    digits = [p + q for p, q in zip(x.digits, y.digits, strict=True)]
+    # Both continue without end, as zeros or as ones.
+    digits[-1] = digits[-1] - ((x.negative.to(torch.int64) + y.negative.to(torch.int64)) << DIGIT)
+    nan = x.nan | y.nan | (x.inf & y.inf & (x.inf_sign ^ y.inf_sign))
+    return _settled(digits, nan, x.inf | y.inf, torch.where(x.inf, x.inf_sign, y.inf_sign))
+
+
+def total(x: Register) -> Register:
+    """Sums along the last dimension."""
+    digits = [digit.sum(-1) for digit in x.digits]
+    digits[-1] = digits[-1] - (x.negative.sum(-1) << DIGIT)
+    up, down = (x.inf & ~x.inf_sign).any(-1), (x.inf & x.inf_sign).any(-1)
+    return _settled(digits, x.nan.any(-1) | (up & down), up | down, down)
+
+
+def _settled(digits: list[Tensor], nan: Tensor, inf: Tensor, inf_sign: Tensor) -> Register:
+    digits, carried = carry(digits)
+    return Register(tuple(digits), carried < 0, nan, inf, inf_sign)
+
+
+def guarded(x: Register, quire: Quire) -> Register:
+    """What overflows the carry guard is infinite."""
+    index, within = divmod(quire.width - 1, DIGIT)
+    ones = torch.where(x.negative, DIGIT_MASK, 0)
+    beyond = (x.digits[index] >> within) != (ones >> within)
+    for digit in x.digits[index + 1 :]:
+        beyond = beyond | (digit != ones)
+    beyond = beyond & ~x.inf
+    return replace(x, inf=x.inf | beyond, inf_sign=torch.where(beyond, x.negative, x.inf_sign))
+
+
+def as_raw(x: Register, quantum: int, zero_sign: Tensor | None = None) -> Raw:
+    """Raw numbers of sums; a sum of zero has no sign of its own."""
+    sign = x.negative
+    digits = [torch.where(sign, DIGIT_MASK - digit, digit) for digit in x.digits]
+    digits[0] = digits[0] + sign.to(torch.int64)
+    magnitude = from_digits(digits, DIGIT * len(digits))
+    zero = magnitude.is_zero()
+    sign = torch.where(x.inf, x.inf_sign, sign)
+    if zero_sign is not None:
+        sign = torch.where(zero & ~x.inf, zero_sign, sign)
+    return Raw(
+        sign=sign,
+        exponent=torch.full_like(magnitude.low, quantum + magnitude.width - 1),
+        significand=magnitude,
+        nan=x.nan,
+        inf=x.inf,
+        zero=zero,
+    )
+
+
+def cancelled_sign(signs: Tensor, rounding: Rounding) -> Tensor:
+    """Sign of sums that are zero, from the signs of their terms along the last dimension."""
+    return signs.any(-1) if rounding == RD else signs.all(-1)
+
+
+def step(base: Register, term: Raw, quire: Quire) -> Register:
+    """What a quire holds after one more term."""
+    return guarded(add(base, place(term, quire.quantum, quire.width)), quire)
