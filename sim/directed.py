@@ -94,13 +94,13 @@ class Directed:
         marks = {name: grid.landmarks() for name, grid in self.grids.items()}
         total = math.prod(len(codes) for codes in marks.values())
         if total > n:
-            # Among many operands two or three, so that not every sum is NaN.
-            few = self.rng.random((len(marks), n)) < max(3 / len(marks), 1 / 4)
-            calm = self.middling(n)
-            return {
-                name: np.where(few[i], self.rng.choice(codes, n), calm[name])
-                for i, (name, codes) in enumerate(marks.items())
-            }
+            # Among many operands three or so, that not every sum is NaN; and often the ends, which are few.
+            rows = self.middling(n)
+            for name, codes in marks.items():
+                ends = self.rng.choice(self.grids[name].extremes(), n)
+                mark = np.where(self.rng.random(n) < 1 / 4, ends, self.rng.choice(codes, n))
+                rows[name] = np.where(self.rng.random(n) < 3 / len(marks), mark, rows[name])
+            return rows
         rows, index = {}, np.arange(total)
         for name, codes in marks.items():
             rows[name] = codes[index % len(codes)]
@@ -260,12 +260,13 @@ class Directed:
     def _nothing(self, terms: Sequence[Term], n: int) -> Rows:
         """Terms that are mostly nothing but a sign or a sticky bit."""
         rows = {}
-        for term in terms:
-            for name in term:
-                grid = self.grids[name]
-                tiny = grid.signed(self._sign(n), self.rng.integers(0, 2, n).astype(np.uint64))
-                # One term in five of a short sum is anything, and as many terms of a long one.
-                rows[name] = np.where(self.rng.random(n) < 0.2 / len(terms), self._any(grid, n), tiny)
+        silent = self.rng.random(n) < 0.5
+        for name in (name for term in terms for name in term):
+            grid = self.grids[name]
+            bits = np.where(silent, 0, self.rng.integers(0, 2, n)).astype(np.uint64)
+            # One term in five of a short sum is anything, and as many terms of a long one.
+            anything = ~silent & (self.rng.random(n) < 0.4 / len(terms))
+            rows[name] = np.where(anything, self._any(grid, n), grid.signed(self._sign(n), bits))
         return rows
 
     def _thinned(self, rows: Rows, terms: Sequence[Term], n: int) -> Rows:
@@ -313,7 +314,7 @@ class Directed:
         low = max(o.quantum - 3, sum(grid.quantum for grid in grids))
         high = max(min(o.emax + 1, sum(grid.emax for grid in grids)), low)
         anywhere = self.rng.integers(low, high + 1, n)
-        near = self.rng.integers(0, 6, n)
+        near = np.minimum(self.rng.integers(0, 6, n), self.rng.integers(0, 6, n))
         centred = [low + near, high - near, o.emin - 2 + near, near - 3]
         chosen = np.choose(self.rng.integers(0, 8, n), [*[anywhere] * 4, *centred])
         return np.clip(chosen, low, high)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit
+from halfulp.hdl.formats import RZ, Fixed, Float, Format, Posit
 from halfulp.hdl.formats.base import floor_log2
 
 Ints = npt.NDArray[np.int64]
@@ -146,6 +146,13 @@ class Grid:
         kept = np.array([code for code in magnitudes if 0 <= code <= self.top], dtype=np.uint64)
         sign = np.ones(len(kept), dtype=np.int64)
         return np.unique(np.concatenate([self.signed(sign - 1, kept), self.signed(sign, kept)]))
+
+    def extremes(self) -> Codes:
+        """Codes of the ends of the range and of what lies beyond them."""
+        fmt = self.fmt
+        ends = {fmt.encode(fmt.lowest, RZ), fmt.encode(fmt.largest, RZ)}
+        beyond = {fmt.infinity(negative=False), fmt.infinity(negative=True), fmt.nan_code}
+        return np.array(sorted(ends | beyond), dtype=np.uint64)
 
     def room(self, exponent: Ints) -> Ints:
         """Bits of the significands of such exponents, at least the hidden one."""

@@ -1,17 +1,35 @@
 """Vectors: all of them where they are few, and hard ones where they are many."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from halfulp.hdl.formats import E5M2, E6M5, FP32, FP64, RN, RZ, Float, Format, parse
-from halfulp.sim import vectors
+from halfulp.hdl.formats import E5M2, E6M5, FP32, FP64, RN, RZ, Float, Format, Posit, parse
+from halfulp.sim import aim, vectors
+from halfulp.sim.directed import Directed, sums_of
 from halfulp.sim.fields import Grid
 from halfulp.sim.ports import Port, Ports
 from halfulp.sim.space import Space
 
 TINY = Float(2, 1)
+
+FORMATS = ["posit8", "posit16e1", "posit64", "fxp4.4", "ufxp0.8", "int8", "fxp1.7-wrap", "int64", "e5m2", "e8m23"]
+EXTREMES = [
+    "posit3",
+    "posit3e0",
+    "posit4",
+    "posit64e0",
+    "posit64e4",
+    "int1",
+    "uint1",
+    "uint64",
+    "fxp-8.70",
+    "fxp30.-20",
+]
+
+DOT = {f"{letter}{i}": "" for i in range(3) for letter in "ab"}
 
 
 def ports(**shapes: Format | int) -> Ports:
@@ -58,6 +76,15 @@ def test_a_stateful_unit_loads_with_every_vector() -> None:
         ports(a=FP64, b=parse("e2m0"), subtract=1),
         ports(a=FP32),
         ports(a=parse("e8m0"), b=parse("e2m1fn"), c=parse("e11m52-ftz"), random=10),
+        *(ports(a=parse(text), b=parse(text), c=parse(text)) for text in (*FORMATS[:8], "uint64", "posit64e4")),
+        ports(a=parse("posit64")),
+        ports(a=parse("int64"), b=parse("posit8"), subtract=1),
+        ports(a=parse("ufxp0.8"), b=parse("e5m2"), c=parse("posit32"), load=1, clear=1),
+        ports(a=parse("posit16"), c=parse("fxp20.12"), load=1, clear=1),
+        ports(a=parse("posit16"), b=parse("int8"), c=FP32, subtract=1, random=3),
+        ports(**dict.fromkeys(DOT, parse("posit16e1"))),
+        ports(**dict.fromkeys(DOT, parse("int8")), c=parse("int32"), random=7),
+        ports(a0=E5M2, b0=parse("uint4"), a1=parse("posit12"), b1=FP64, c=parse("fxp1.7-wrap")),
     ],
     ids=str,
 )
@@ -79,44 +106,159 @@ def share(values: list[bool]) -> float:
     return sum(values) / len(values)
 
 
-def test_sampled_products_are_often_at_or_beside_a_tie() -> None:
+class Judged:
+    """How often directed vectors do to a sum of terms what they are made for, as decoded numbers tell."""
+
+    def __init__(self, inputs: Ports, terms: list[tuple[str, ...]], fmt: Format, limit: int = 2000) -> None:
+        operands = {port.name: port.fmt for port in inputs}
+        codes = Directed(operands, [fmt], np.random.default_rng(0), 256).rows(limit)
+        self.special, self.tie, self.overflow, self.zero, self.cancelled, self.sticky = [], [], [], [], [], []
+        self.ends = set()
+        for row in zip(*(codes[name].tolist() for name in operands), strict=True):
+            numbers = {name: operands[name].decode(code) for name, code in zip(operands, row, strict=True)}
+            self.special.append(any(isinstance(number, float) for number in numbers.values()))
+            if self.special[-1]:
+                continue
+            parts = [math.prod(numbers[name] for name in term) for term in terms]
+            total, largest = sum(parts), max(map(abs, parts))
+            self.tie.append(fmt.lowest <= total <= fmt.largest and total != 0 and is_tie(fmt, total))
+            self.overflow.append(not fmt.lowest <= total <= fmt.largest)
+            self.zero.append(total == 0 and largest != 0)
+            self.cancelled.append(0 < abs(total) < largest / 16)
+            self.sticky.append(any(0 < abs(part) < largest / Fraction(2) ** (fmt.precision + 1) for part in parts))
+            self.ends |= {fmt.decode(fmt.encode(total, RN, saturate=True))} & {fmt.lowest, fmt.largest}
+
+
+@pytest.mark.parametrize("text", [*FORMATS, "e11m52"])
+def test_directed_products(text: str) -> None:
+    fmt = parse(text)
+    judged = Judged(ports(a=fmt, b=fmt), [("a", "b")], fmt)
+    assert share(judged.special) > 0.005 or not fmt.has_nan
+    # A product of integers is one; one of fractions below one does not grow, but -1 times -1 is no such fraction.
+    assert share(judged.tie) > 0.02 or text in ("int8", "int64")
+    assert share(judged.overflow) > (0.05 if fmt.largest >= 1 else 0) or text == "ufxp0.8"
+    assert judged.ends == {fmt.lowest, fmt.largest} or fmt.largest < 1
+
+
+@pytest.mark.parametrize("text", [*FORMATS, "e11m52"])
+@pytest.mark.parametrize("names", ["ab", "ac"])
+def test_directed_sums_of_two(names: str, text: str) -> None:
+    fmt = parse(text)
+    judged = Judged(ports(**dict.fromkeys(names, fmt)), [(name,) for name in names], fmt)
+    assert share(judged.special) > 0.005 or not fmt.has_nan
+    assert share(judged.tie) > 0.02 or "fxp" in text or "int" in text
+    assert share(judged.overflow) > 0.005
+    assert share(judged.zero) > 0.01 or fmt.lowest == 0
+    # Numbers of few bits cancel to a sixteenth hardly ever.
+    assert share(judged.cancelled) > 0.001 or fmt.lowest == 0 or fmt.precision <= 4
+    assert share(judged.sticky) > 0.02 or "fxp" in text or "int" in text
+    assert judged.ends == {fmt.lowest, fmt.largest}
+
+
+FUSED = [
+    *((text, text, text, text) for text in (*FORMATS, "e11m52")),
+    ("int8", "int8", "int32", "int32"),
+    ("fxp1.7", "fxp1.7", "fxp4.8", "fxp4.8"),
+    ("int8", "int8", "int32", "bf16"),
+    ("posit8", "posit8", "fp32", "fp32"),
+    ("ufxp0.8", "posit16e1", "fxp8.8", "posit8"),
+    ("posit16", "e5m2", "posit32", "fxp8.8"),
+    ("fp32", "fp32", "posit32", "posit16e1"),
+]
+
+
+@pytest.mark.parametrize("texts", FUSED, ids=" ".join)
+def test_directed_products_and_addends(texts: tuple[str, str, str, str]) -> None:
+    a, b, c, o = map(parse, texts)
+    judged = Judged(ports(a=a, b=b, c=c), [("a", "b"), ("c",)], o)
+    nothing_negative = a.lowest == b.lowest == c.lowest == 0
+    assert share(judged.special) > 0.005 or not (a.has_nan or b.has_nan or c.has_nan)
+    assert share(judged.tie) > 0.01 or "int" in texts[3]
+    assert share(judged.overflow) > 0.003 or texts[3] in ("bf16", "fp32")
+    assert share(judged.zero) > 0.002 or nothing_negative
+    assert share(judged.cancelled) > 0.01 or nothing_negative or o.width <= 8
+    assert judged.ends == {o.lowest, o.largest} or texts[3] == "bf16"
+
+
+DOTS = [
+    ("e5m2", "e6m5"),
+    ("fp32", "fp32"),
+    ("posit8", "posit16"),
+    ("posit16e1", "posit16e1"),
+    ("posit64", "posit64"),
+    ("int8", "int32"),
+    ("fxp1.7", "fxp4.8"),
+    ("ufxp0.8", "posit8"),
+]
+
+
+@pytest.mark.parametrize("addend", [False, True])
+@pytest.mark.parametrize("texts", DOTS, ids=" ".join)
+def test_directed_dots(texts: tuple[str, str], addend: bool) -> None:
+    fmt, o = map(parse, texts)
+    inputs = ports(**dict.fromkeys(DOT, fmt), **({"c": o} if addend else {}))
+    terms = [("a0", "b0"), ("a1", "b1"), ("a2", "b2"), *([("c",)] if addend else [])]
+    judged = Judged(inputs, terms, o)
+    assert share(judged.special) > 0.001 or not fmt.has_nan
+    assert share(judged.special) < 0.2
+    assert share(judged.tie) > 0.01 or texts[1] == "int32"
+    assert share(judged.zero) > 0.001 or texts[0] == "ufxp0.8"
+    assert share(judged.cancelled) > 0.002 or texts[0] == "ufxp0.8"
+    # A product of two 8-bit numbers beside the largest one does not vanish behind 32 bits.
+    assert share(judged.sticky) > 0.03 or texts[0] in ("int8", "fxp1.7")
+    if addend:
+        assert judged.ends == {o.lowest, o.largest}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("fp32", "bf16"),
+        ("fxp16.16", "e5m2"),
+        ("posit64", "posit16e1"),
+        ("fp64", "posit32"),
+        ("int64", "fp32"),
+        ("uint64", "posit64"),
+        ("fp32", "fxp8.8"),
+        ("posit32", "fxp16.16"),
+        ("fxp8.16", "ufxp0.8"),
+    ],
+)
+def test_directed_conversions(source: str, target: str) -> None:
+    judged = Judged(ports(a=parse(source)), [("a",)], parse(target))
+    assert share(judged.tie) > 0.02
+    if parse(source).largest > 2 * parse(target).largest:
+        assert share(judged.overflow) > 0.03
+        assert judged.ends == {parse(target).lowest, parse(target).largest}
+
+
+def test_operand_names_say_what_is_multiplied_and_what_is_added() -> None:
+    assert sums_of(["a"]) == [[("a",)]]
+    assert sums_of(["a", "b"]) == [[("a", "b")], [("a",), ("b",)]]
+    assert sums_of(["a", "c"]) == [[("a",), ("c",)]]
+    assert sums_of(["a", "b", "c"]) == [[("a", "b"), ("c",)]]
+    assert sums_of(["a0", "b0"]) == [[("a0", "b0")]]
+    assert sums_of(["a0", "b0", "a1", "b1", "c"]) == [[("a0", "b0"), ("a1", "b1"), ("c",)]]
+    twelve = [f"{letter}{i}" for i in range(12) for letter in "ab"]
+    assert sums_of(twelve) == [[(f"a{i}", f"b{i}") for i in range(12)]]
+
+
+def test_sampled_products_are_often_subnormal() -> None:
     made = vectors.make(ports(a=FP32, b=FP32), [FP32], seed=0, limit=4000)
-    ties, subnormal, overflow = [], [], []
+    products = []
     for x, y in zip(made.codes["a"].tolist(), made.codes["b"].tolist(), strict=True):
         first, second = FP32.decode(x), FP32.decode(y)
-        if isinstance(first, float) or isinstance(second, float) or first * second == 0:
-            continue
-        value = abs(first * second)
-        ties.append(is_tie(FP32, value))
-        subnormal.append(value < Fraction(2) ** FP32.emin)
-        overflow.append(value > FP32.largest)
-    assert share(ties) > 0.03
-    assert share(subnormal) > 0.1
-    assert share(overflow) > 0.05
+        if isinstance(first, Fraction) and isinstance(second, Fraction):
+            products.append(abs(first * second))
+    assert share([0 < product < Fraction(2) ** FP32.emin for product in products]) > 0.1
 
 
-def test_sampled_sums_cancel_tie_and_leave_only_a_sticky_bit() -> None:
-    made = vectors.make(ports(a=FP32, b=FP32, c=FP32), [FP32], seed=0, limit=4000)
-    zero, cancelled, ties, sticky = [], [], [], []
-    for x, y, z in zip(*(made.codes[name].tolist() for name in "abc"), strict=True):
-        values = [FP32.decode(code) for code in (x, y, z)]
-        if any(isinstance(value, float) for value in values):
-            continue
-        product, addend = values[0] * values[1], values[2]
-        total = product + addend
-        zero.append(total == 0 and addend != 0)
-        cancelled.append(0 < abs(total) < abs(addend) / 1000)
-        ties.append(total != 0 and is_tie(FP32, abs(total)))
-        sticky.append(0 < abs(product) < abs(addend) / 2**30)
-    assert share(zero) > 0.001
-    assert share(cancelled) > 0.01
-    assert share(ties) > 0.02
-    assert share(sticky) > 0.05
-
-
-def is_tie(fmt: Float, value: Fraction) -> bool:
-    less, more = (fmt.encode(value * factor, RN) for factor in (1 - Fraction(1, 2**80), 1 + Fraction(1, 2**80)))
-    return less != more and fmt.decode(fmt.encode(value, RZ)) != value
+def is_tie(fmt: Format, value: Fraction) -> bool:
+    """Whether a number other than zero is exactly halfway: any change, however small, decides how it is rounded."""
+    for small in (Fraction(1, 2**100), Fraction(1, 2**5000)):
+        if fmt.encode(value * (1 - small), RN) == fmt.encode(value * (1 + small), RN):
+            return False
+    return fmt.decode(fmt.encode(value, RZ)) != value
 
 
 @pytest.mark.parametrize("text", ["e5m2", "e4m3fn", "e4m3fnuz", "e2m3fn", "e8m0", "e11m52", "e5m2-ftz"])
@@ -133,24 +275,124 @@ def test_landmarks_hold_every_special_and_boundary_in_both_signs(text: str) -> N
     assert max(codes) < 1 << fmt.width
 
 
-@pytest.mark.parametrize("fmt", [E5M2, FP64, parse("e2m0")], ids=str)
-def test_composed_codes_are_the_numbers_that_were_meant(fmt: Float) -> None:
+@pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "e11m52", "e2m0", "posit32", "fxp40.-10"])
+def test_composed_codes_are_the_numbers_that_were_meant(text: str) -> None:
+    fmt = parse(text)
+    grid = Grid.of(fmt)
     rng = np.random.default_rng(0)
     n = 300
-    sign, exponent = rng.integers(0, 2, n), rng.integers(fmt.emin - fmt.man - 2, fmt.emax + 1, n)
-    mantissa = rng.integers(0, 1 << fmt.man, n)
-    columns = [column.tolist() for column in (Grid.of(fmt).compose(sign, exponent, mantissa), sign, exponent, mantissa)]
+    sign, exponent = rng.integers(0, 2, n), rng.integers(fmt.quantum - 2, grid.emax + 2, n)
+    mantissa = rng.integers(0, 1 << grid.man, n, dtype=np.uint64)
+    columns = [column.tolist() for column in (grid.compose(sign, exponent, mantissa), sign, exponent, mantissa)]
+    agreed = 0
     for code, s, e, f in zip(*columns, strict=True):
-        magnitude = ((1 << fmt.man) + f) * Fraction(2) ** (e - fmt.man)
-        if magnitude <= fmt.largest:
-            assert code == fmt.encode_magnitude(magnitude, bool(s), RZ)
+        value = (-1) ** s * ((1 << grid.man) + f) * Fraction(2) ** (e - grid.man)
+        if fmt.lowest <= value <= fmt.largest:
+            assert code == fmt.encode_magnitude(abs(value), bool(s), RZ)
+            agreed += 1
+    assert agreed > n // 8
 
 
-@pytest.mark.parametrize("text", ["e3m4b-9", "e3m4b99", "e2m0", "e11m52"])
-def test_chains_of_formats_that_are_far_from_one(text: str) -> None:
+def some_codes(fmt: Format) -> np.ndarray:
+    if fmt.width <= 8:
+        return np.arange(1 << fmt.width, dtype=np.uint64)
+    rng = np.random.default_rng(0)
+    anywhere = rng.integers(0, (1 << fmt.width) - 1, 300, dtype=np.uint64, endpoint=True)
+    return np.concatenate([Grid.of(fmt).landmarks(), anywhere])
+
+
+@pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "e11m52", "e2m0", "e4m3fnuz"])
+def test_codes_come_apart_and_together_again(text: str) -> None:
+    fmt = parse(text)
+    grid, codes = Grid.of(fmt), some_codes(fmt)
+    assert np.array_equal(grid.signed(*grid.unsigned(codes)), codes)
+    sign, exponent, mantissa = grid.parts(codes)
+    again, negated, places = grid.compose(sign, exponent, mantissa), grid.negated(codes), grid.last_place(exponent)
+    for i, code in enumerate(codes.tolist()):
+        value = fmt.decode(code)
+        if not isinstance(value, Fraction) or value == 0:
+            continue
+        assert int(again[i]) == code
+        assert abs(value) == ((1 << grid.man) + int(mantissa[i])) * Fraction(2) ** (int(exponent[i]) - grid.man)
+        assert value % Fraction(2) ** min(int(places[i]), int(exponent[i])) == 0
+        if fmt.lowest <= -value <= fmt.largest:
+            assert fmt.decode(int(negated[i])) == -value
+
+
+@pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "e11m52", "e2m0"])
+def test_neighbours_are_further_from_zero_or_nearer_and_stop_at_the_ends(text: str) -> None:
+    fmt = parse(text)
+    grid, codes = Grid.of(fmt), some_codes(fmt)
+    for step in (-1, 1):
+        moved = grid.neighbour(codes, np.full(len(codes), step))
+        for old, new in zip(codes.tolist(), moved.tolist(), strict=True):
+            before, after = fmt.decode(old), fmt.decode(new)
+            if isinstance(before, Fraction) and isinstance(after, Fraction):
+                at_end = before == 0 if step < 0 else before == fmt.largest or before == fmt.lowest < 0
+                assert after == before if at_end else (abs(after) - abs(before)) * step > 0
+
+
+@pytest.mark.parametrize("text", ["posit5", "posit8", "posit8e0", "posit16e1", "posit32", "posit62"])
+def test_between_two_posits_lie_the_posits_of_more_bits(text: str) -> None:
+    fmt = parse(text)
+    assert isinstance(fmt, Posit)
+    grid, wider = Grid.of(fmt), Posit(fmt.width + 2, fmt.es)
+    _, magnitudes = grid.unsigned(some_codes(fmt))
+    for code in magnitudes.tolist():
+        if 0 < code < fmt.max_code:
+            for quarters in range(5):
+                assert grid.between(code, quarters) == wider.decode(4 * code + quarters)
+
+
+@pytest.mark.parametrize("text", [*FORMATS, "e5m2-ftz", "posit64e4", "uint64"])
+def test_targets_are_ties_and_reach_beyond_both_ends(text: str) -> None:
+    fmt = parse(text)
+    found = aim.targets(Grid.of(fmt), np.random.default_rng(0), 1000)
+    assert share([value != 0 and is_tie(fmt, value) for value in found]) > 0.15
+    assert max(found) > fmt.largest
+    assert any(0 < abs(value) < fmt.smallest for value in found)
+    assert {fmt.largest, fmt.lowest, fmt.smallest} <= set(found)
+    if fmt.lowest < 0:
+        assert min(found) < fmt.lowest
+
+
+@pytest.mark.parametrize("text", ["e3m4b-9", "e3m4b99", "e2m0", "e11m52", *FORMATS, *EXTREMES])
+def test_chains_of_any_format_fit_it(text: str) -> None:
     fmt = parse(text)
     steps = vectors.chains(ports(a=fmt, b=fmt, c=fmt, load=1, clear=1), [fmt], 500, 0)
-    assert all(int(steps[name].max()) < 1 << fmt.width for name in "abc")
+    assert all(int(steps[name].max()).bit_length() <= fmt.width for name in "abc")
+
+
+@pytest.mark.parametrize("text", ["int8", "int64", "fxp4.4", "posit8", "posit64e4", "posit16e1", "e5m2"])
+def test_numbers_in_chains_are_middling(text: str) -> None:
+    fmt = parse(text)
+    steps = vectors.chains(ports(a=fmt, c=fmt, load=1, clear=1), [fmt], 2000, 0)
+    numbers = [abs(fmt.decode(code)) for code in steps["a"].tolist()]
+    bound = Fraction(2) ** 16 if fmt.width == 64 else Fraction(2) ** 8 if isinstance(fmt, Posit) else Fraction(2) ** 5
+    assert share([1 / bound <= number < bound for number in numbers]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("names", "negated"),
+    [(["a", "b"], ["a"]), (["a"], ["a"]), (["a0", "b0", "a1", "b1"], ["a0", "a1"])],
+)
+@pytest.mark.parametrize("text", ["int8", "posit16", "e5m2"])
+def test_chains_take_terms_off_again(names: list[str], negated: list[str], text: str) -> None:
+    fmt = parse(text)
+    grid = Grid.of(fmt)
+    shapes = dict.fromkeys(names, fmt) | {"c": fmt, "load": 1, "clear": 1}
+    steps = vectors.chains(ports(**shapes), [fmt], 1000, 0)
+    undone = np.ones(999, dtype=bool)
+    for name in names:
+        before = grid.negated(steps[name]) if name in negated else steps[name]
+        undone &= before[:-1] == steps[name][1:]
+    assert undone.sum() > 50
+    # A unit that can subtract by itself does so, whatever numbers it has.
+    steps = vectors.chains(ports(**shapes, subtract=1), [fmt], 1000, 0)
+    undone = steps["subtract"][:-1] != steps["subtract"][1:]
+    for name in names:
+        undone &= steps[name][:-1] == steps[name][1:]
+    assert undone.sum() > 50
 
 
 def test_chains_begin_at_reset_and_use_load_and_clear() -> None:
