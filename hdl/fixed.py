@@ -106,8 +106,8 @@ def cut_below(m: Module, x: Point, quantum: int) -> Point:
     return replace(x, integer=integer, sticky=wire(m, x.sticky | below, "cut_off"), quantum=quantum)
 
 
-def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str) -> Point:
-    """A raw number on a scale; below it something may be lost.
+def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exact: bool = False) -> Point:
+    """A raw number on a scale; below it something may be lost, unless it is known that nothing is: ``exact``.
 
     With a ``limit``, what is 2^(limit + 1) or more in magnitude becomes some number of its sign that is that or more.
     """
@@ -129,7 +129,7 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str) -> Poi
     down = saturate(down, grid.bit_length())
     at_top = Cat(Const(0, grid - len(x.significand)), x.significand)
     shifted, lost = shift_right_sticky(m, at_top, down, f"{name}_placed")
-    below = wire(m, lost | shifted[: grid - width].any() | x.sticky, f"{name}_below")
+    below = NEVER if exact else wire(m, lost | shifted[: grid - width].any() | x.sticky, f"{name}_below")
     magnitude = Cat(shifted[grid - width :], over)
     wide = len(magnitude) + 1
     # The floor of minus a number that has something below is one less than minus what is above.

@@ -14,12 +14,12 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from .errors import ToolError
-from .request import Request
+from .request import OPTIONS, Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNIT_OPTIONS = (
-    click.option("--acc", metavar="FMT", help="accumulator format (mac)"),
+    click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate)"),
     click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); exact by default"),
     click.option(
         "--round", "rounding", default="rn", metavar="MODE", help="rn ra rz ru rd ro exact or srN; rn by default"
@@ -27,8 +27,11 @@ _UNIT_OPTIONS = (
     click.option("--saturate", is_flag=True, help="overflow gives the largest finite number"),
     click.option("--pipeline", default=0, metavar="N", type=click.IntRange(0), help="register cuts; 0 by default"),
     click.option("--b", metavar="FMT", help="format of the second operand; that of the first by default"),
-    click.option("--c", metavar="FMT", help="format of the third operand (fma)"),
+    click.option("--c", metavar="FMT", help="format of the third operand (fma), or of a start value (dot)"),
     click.option("--to", metavar="FMT", help="result format"),
+    click.option("--k", metavar="N", type=int, help="pairs (dot); 4 by default"),
+    click.option("--order", metavar="ORDER", help="exact or sequential (dot); exact by default"),
+    click.option("--carry", metavar="N", type=int, help="carry guard of an exact accumulator, in bits; 31 by default"),
 )
 
 
@@ -175,10 +178,9 @@ def _requests(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
         return [Request(unit, fmt, **options)]
     from halfulp.units.catalogue import CATALOGUE
 
-    named = ("acc", "product", "b", "c", "to")
     return [
         Request(
-            row.name, fmt, **{key: value for key, value in options.items() if key not in named or key in row.options}
+            row.name, fmt, **{key: value for key, value in options.items() if key not in OPTIONS or key in row.options}
         )
         for row in CATALOGUE.values()
     ]

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from halfulp.hdl.formats import Float, Format, decimal_text
+from halfulp.hdl.formats import Format, decimal_text
 
 from .ports import STATE, Port, Ports
 
@@ -53,15 +53,24 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         return ""
     if len(values) == 1:
         return number(values["a"])
-    if "subtract" in codes:
-        sign, second = (" - ", _minus(values["b"])) if codes["subtract"] else (" + ", values["b"])
+    if isinstance(unit.arguments[0], list):
+        products = [_times(values[a], values[b]) for a, b in zip(*unit.arguments[:2], strict=True)]
+        total = values.get("c", Fraction(0))
+        for product in products:
+            total = _add(total, product)
+        return f"the sum without any rounding = {number(total)}"
+    minus = bool(codes.get("subtract"))
+    if "b" not in values:
+        return f"a + c = {number(_add(values['a'], values['c']))}"
+    if "subtract" in codes and "c" not in values:
+        sign, second = (" - ", _minus(values["b"])) if minus else (" + ", values["b"])
         return f"a{sign}b = {number(_add(values['a'], second))}"
     product = _times(values["a"], values["b"])
     if "c" not in values:
         return f"a * b = {number(product)}"
     via = unit.parameters.get("product")
     text = "a * b"
-    if isinstance(via, Float):
+    if isinstance(via, Format):
         rounding = unit.parameters["product_rounding"]
         negative = formats["a"].negative(codes["a"]) != formats["b"].negative(codes["b"])
         word, saturate = codes.get("random_product", 0), unit.parameters["saturate"]
@@ -70,6 +79,8 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         else:
             code = via.encode(product)
         text, product = f"(a * b = {number(product)}, rounded to {via.text(code)})", via.decode(code)
+    if minus:
+        return f"c - {text} = {number(_add(values['c'], _minus(product)))}"
     return f"{text} + c = {number(_add(product, values['c']))}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .loop import Codes
-from .ports import RANDOM, STATE
+from .ports import STATE, is_random
 
 CHUNK = 1 << 17
 """Vectors of one call of the golden model; more only leave the processor's caches."""
@@ -51,9 +51,10 @@ def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> di
     """
     torch, golden = _golden()
     name = row_of(unit).golden + ("_sequence" if chained else "")
-    skipped = RANDOM if chained else (*RANDOM, *STATE)
-    operands = [_tensor(torch, codes[port]) for port in unit.inputs if port not in skipped]
-    words = {port: _tensor(torch, codes[port]) for port in RANDOM if port in unit.inputs}
+    tensors = {port: _tensor(torch, column) for port, column in codes.items()}
+    state = [port for port in unit.inputs if port in STATE] if chained else []
+    operands = [_stacked(torch, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
+    words = {name: _stacked(torch, tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
     fields = results if isinstance(results, tuple) else (results,)
     length = max(len(column) for column in codes.values())
@@ -61,6 +62,25 @@ def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> di
         port: np.ascontiguousarray(np.broadcast_to(field.to(torch.int64).numpy(), length)).view(np.uint64)
         for port, field in zip(unit.outputs, fields, strict=True)
     }
+
+
+def operands_of(unit: Any) -> list[Any]:
+    """Operands as the golden function takes them: names of ports, or lists of them for one vector operand."""
+    return [names for names in unit.arguments if names not in STATE and not is_random(str(names))]
+
+
+def words_of(unit: Any) -> dict[str, Any]:
+    """Random words as the golden function takes them, by keyword: a port each, or a list of ports for all of them."""
+    ports = [port for port in unit.inputs if is_random(port)]
+    numbered = [port for port in ports if port[-1].isdigit()]
+    return {"random": numbered} if numbered else {port: port for port in ports}
+
+
+def _stacked(torch: Any, tensors: dict[str, Any], names: str | list[str]) -> Any:
+    """A tensor, or several along a dimension of their own."""
+    if isinstance(names, str):
+        return tensors[names]
+    return torch.stack(torch.broadcast_tensors(*(tensors[name] for name in names)), -1)
 
 
 def _tensor(torch: Any, codes: Codes) -> Any:

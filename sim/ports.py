@@ -7,11 +7,13 @@ from typing import Any
 
 from halfulp.hdl.formats import Format
 
-RANDOM = ("random", "random_product")
-"""Ports that take random words."""
-
 STATE = ("load", "clear")
 """Ports that decide what becomes of a unit's state."""
+
+
+def is_random(name: str) -> bool:
+    """Whether a port of that name takes random words: ``random``, ``random_product``, or one of several."""
+    return re.fullmatch("random(_product|[0-9]*)", name) is not None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from .exact_text import line, shown
 from .paths import write_whole
-from .ports import STATE, Ports
+from .ports import Ports
 from .request import request_of, write_vector
 
 
@@ -179,10 +179,13 @@ def second_opinion(unit: Any, codes: dict[str, int], expected: dict[str, int]) -
     """What the exact model says of an expected result, so that a wrong golden model does not pass for a wrong unit."""
     from halfulp.golden import exact
 
-    from .expect import row_of
+    from .expect import operands_of, row_of, words_of
 
-    operands = [codes[name] for name in unit.inputs if name not in (*STATE, "random", "random_product")]
-    words = {name: codes[name] for name in ("random", "random_product") if name in codes}
+    def given(names: str | list[str]) -> Any:
+        return codes[names] if isinstance(names, str) else [codes[name] for name in names]
+
+    operands = [given(names) for names in operands_of(unit)]
+    words = {name: given(names) for name, names in words_of(unit).items()}
     answer = getattr(exact, row_of(unit).golden)(*operands, **words, **unit.parameters)
     fields = answer if isinstance(answer, tuple) else (answer,)
     if all(int(value) == expected[name] for name, value in zip(unit.outputs, fields, strict=True)):

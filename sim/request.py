@@ -6,6 +6,9 @@ from typing import Any
 
 from .ports import STATE, Ports
 
+OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry")
+"""What some units take and others do not."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -17,6 +20,10 @@ class Request:
         Name of the unit and operand format.
     acc, product, b, c, to : str, optional
         Further formats, where the unit has them.
+    k, carry : int, optional
+        Pairs of a dot product, carry guard of an exact accumulator.
+    order : str, optional
+        Of a dot product.
     rounding : str
     saturate : bool
     pipeline : int
@@ -29,6 +36,9 @@ class Request:
     b: str | None = None
     c: str | None = None
     to: str | None = None
+    k: int | None = None
+    order: str | None = None
+    carry: int | None = None
     rounding: str = "rn"
     saturate: bool = False
     pipeline: int = 0
@@ -51,6 +61,9 @@ class Request:
             b=self.b,
             c=self.c,
             to=self.to,
+            k=self.k,
+            order=self.order,
+            carry=self.carry,
             rounding=self.rounding,
             saturate=self.saturate,
             pipeline=self.pipeline,
@@ -62,9 +75,9 @@ class Request:
     def command(self, verb: str, *more: str) -> str:
         """Command line that asks for the same."""
         words = ["halfulp", verb, self.unit, self.fmt]
-        for option in ("acc", "product", "b", "c", "to"):
+        for option in OPTIONS:
             if (value := getattr(self, option)) is not None:
-                words += [f"--{option}", value]
+                words += [f"--{option}", str(value)]
         if self.rounding != "rn":
             words += ["--round", self.rounding]
         if self.saturate:
@@ -80,9 +93,12 @@ def request_of(unit: Any) -> Request:
 
     given = unit.parameters
     row = row_of(unit)
-    texts = {
-        option: str(given[key]) for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o")) if key in given
+    texts: dict[str, Any] = {
+        option: str(given[key])
+        for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
+        if given.get(key) is not None
     }
+    texts |= {"k": getattr(unit, "k", None), "carry": given.get("carry")}
     if given.get("product") is not None:
         texts["product"] = f"{given['product']}.{given['product_rounding']}"
     request = Request(
@@ -97,7 +113,8 @@ def request_of(unit: Any) -> Request:
         without: dict[str, Any] = {option: None}
         shorter = replace(request, **without)
         try:
-            same = shorter.build().parameters == given
+            built = shorter.build()
+            same = (built.parameters, built.inputs) == (given, unit.inputs)
         except ValueError:
             same = False
         request = shorter if same else request

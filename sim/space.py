@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .loop import Codes
-from .ports import RANDOM, STATE, Port, Ports
+from .ports import STATE, Port, Ports, is_random
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Space:
     def of(cls, inputs: Ports) -> "Space":
         """Space of a unit's inputs."""
         return cls(
-            free=tuple(port for port in inputs if port.name not in (*RANDOM, *STATE)),
-            random=tuple(port for port in inputs if port.name in RANDOM),
+            free=tuple(port for port in inputs if not is_random(port.name) and port.name not in STATE),
+            random=tuple(port for port in inputs if is_random(port.name)),
             fixed={port.name: int(port.name == "load") for port in inputs if port.name in STATE},
         )
 

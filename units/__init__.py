@@ -1,12 +1,15 @@
 """Arithmetic units: Amaranth components with ports shaped by number formats."""
 
+from .accumulate import Accumulate
 from .add import Add
 from .base import Unit
 from .compare import Compare
 from .convert import Convert
+from .dot import Dot
 from .fma import Fma
 from .mac import Mac
 from .mul import Mul
+from .quire import Quire
 from .stream import Streamed
 
-__all__ = ["Add", "Compare", "Convert", "Fma", "Mac", "Mul", "Streamed", "Unit"]
+__all__ = ["Accumulate", "Add", "Compare", "Convert", "Dot", "Fma", "Mac", "Mul", "Quire", "Streamed", "Unit"]

@@ -70,6 +70,11 @@ class Unit(wiring.Component):
         super().__init__(members)
 
     @property
+    def arguments(self) -> list[str | list[str]]:
+        """Operands as the golden function takes them: names of ports, or lists of them for one vector operand."""
+        return list(self.inputs)
+
+    @property
     def latency(self) -> int:
         """Clock cycles from operands to result; 0 for a combinational unit."""
         return self.pipeline + (1 if self.stateful else 0)

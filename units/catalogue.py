@@ -6,16 +6,23 @@ from typing import Any
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, default_accumulator, parse
 
+from .accumulate import Accumulate
+from .accumulating import accumulator_format
 from .add import Add
 from .base import Unit
 from .compare import Compare
 from .convert import Convert
+from .dot import Dot
 from .fma import Fma
 from .mac import Mac
 from .mul import Mul
+from .quire import Quire
 
 DEFAULT_TARGET = "e4m3fn"
 """What Convert converts to unless told otherwise."""
+
+DEFAULT_K = 4
+"""Pairs of a dot product unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +40,9 @@ class Row:
     summary : str
         What it computes, in a line.
     options : tuple of str
-        Formats that `build` takes for it besides the operand format.
+        What `build` takes for it besides the operand format, and besides what every unit takes.
     parameters : callable
-        Makes the formats of the class's parameters from the operand format and the given options.
+        Makes the class's parameters from the operand format and the given options.
     """
 
     name: str
@@ -65,10 +72,36 @@ def _mac(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
     return {
         "a": fmt,
         "b": given.get("b", fmt),
-        "acc": given["acc"] if "acc" in given else default_accumulator(fmt),
         "product": product,
         "product_rounding": product_rounding,
+        **_accumulator(fmt, given),
     }
+
+
+def _sum(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
+    return {"a": fmt, **_accumulator(fmt, given)}
+
+
+def _accumulator(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
+    acc = given["acc"] if "acc" in given else default_accumulator(fmt)
+    if acc != "exact":
+        for option in ("to", "carry"):
+            if option in given:
+                raise ValueError(f"an accumulator in {acc} has no {option}; only the accumulator exact has one")
+        return {"acc": acc}
+    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry")}
+
+
+def _quire(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
+    return _binary(fmt, given) | _some(given, "carry")
+
+
+def _dot(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
+    return _binary(fmt, given) | {"k": given.get("k", DEFAULT_K)} | _some(given, "c", "order")
+
+
+def _some(given: dict[str, Any], *options: str) -> dict[str, Any]:
+    return {option: given[option] for option in options if option in given}
 
 
 def _convert(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +114,17 @@ CATALOGUE: dict[str, Row] = {
         Row("mul", Mul, "mul", "a * b", ("b", "to"), _binary),
         Row("add", Add, "add", "a + b, a - b", ("b", "to"), _binary),
         Row("fma", Fma, "fma", "a * b + c, rounded once", ("b", "c", "to"), _fma),
-        Row("mac", Mac, "mac", "accumulator <- accumulator + a * b", ("b", "acc", "product"), _mac),
+        Row("mac", Mac, "mac", "accumulator <- accumulator + a * b", ("b", "acc", "product", "to", "carry"), _mac),
+        Row(
+            "accumulate",
+            Accumulate,
+            "accumulate",
+            "accumulator <- accumulator + a",
+            ("acc", "to", "carry"),
+            _sum,
+        ),
+        Row("quire", Quire, "quire", "exact sum of products", ("b", "to", "carry"), _quire),
+        Row("dot", Dot, "dot", "c + a0 * b0 + a1 * b1 + ...", ("k", "b", "c", "to", "order"), _dot),
         Row("convert", Convert, "convert", "any format to any format", ("to",), _convert),
         Row("compare", Compare, "compare", "less, equal, minimum, maximum", ("b", "to"), _binary),
     )
@@ -104,6 +147,9 @@ def build(
     acc: Format | str | None = None,
     to: Format | str | None = None,
     product: str | None = None,
+    k: int | None = None,
+    order: str | None = None,
+    carry: int | None = None,
     rounding: Rounding | str = RN,
     saturate: bool = False,
     pipeline: int = 0,
@@ -117,13 +163,20 @@ def build(
     fmt : Format or str
         Operand format.
     b, c : Format or str, optional
-        Formats of the second and third operand; by default ``fmt``.
+        Formats of the second and third operand; by default ``fmt``, and no start value of ``dot``.
     acc : Format or str, optional
-        Accumulator format; by default one exponent bit and three mantissa bits more than ``fmt``.
+        Accumulator format, or ``exact``; by default that of `default_accumulator`.
     to : Format or str, optional
-        Result format; by default that of the operands (of ``c`` for ``fma``), and e4m3fn for ``convert``.
+        Result format; by default that of the operands (of ``c`` for ``fma``), and e4m3fn for ``convert``. Of an
+        accumulator only where it is exact.
     product : str, optional
         Format and rounding of the product, such as ``e5m2.rz``; nearest where no rounding is named.
+    k : int, optional
+        Pairs of ``dot``, 4 by default.
+    order : str, optional
+        ``exact`` or ``sequential``, of ``dot``.
+    carry : int, optional
+        Carry guard of an exact accumulator, in bits.
     rounding, saturate, pipeline
         As the units take them.
 
@@ -133,22 +186,30 @@ def build(
         If an option means nothing for the unit, or the unit refuses its parameters.
     """
     entry = row(name)
-    given: dict[str, Any] = {
-        option: value
-        for option, value in (("b", b), ("c", c), ("acc", acc), ("to", to), ("product", product))
-        if value is not None
-    }
+    options = {"b": b, "c": c, "acc": acc, "to": to, "product": product, "k": k, "order": order, "carry": carry}
+    given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in entry.options:
             raise ValueError(f"{name} has no {option}; it takes {', '.join(entry.options)}")
-    formats = {option: _parse_product(text) if option == "product" else parse(text) for option, text in given.items()}
     make: Callable[..., Unit] = entry.unit
     return make(
-        **entry.parameters(parse(fmt), formats),
+        **entry.parameters(parse(fmt), {option: _read(option, value) for option, value in given.items()}),
         rounding=Rounding.parse(rounding),
         saturate=saturate,
         pipeline=pipeline,
     )
+
+
+def _read(option: str, value: Any) -> Any:
+    """What an option stands for."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "product": _parse_product,
+        "acc": accumulator_format,
+        "b": parse,
+        "c": parse,
+        "to": parse,
+    }
+    return readers[option](value) if option in readers else value
 
 
 def _parse_product(text: str) -> tuple[Format, Rounding]:

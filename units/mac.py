@@ -1,14 +1,17 @@
 """Multiply-accumulate with a registered accumulator."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
-from halfulp.hdl.number import add, align, cut, multiply, pack, unpack
+from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.number import Number, cut, multiply, pack, unpack
+from halfulp.hdl.pipeline import Pipeline
 
-from .base import Unit, check_saturate, random_input
+from .accumulating import Accumulating, Travelling, accumulator_format
+from .base import check_saturate, random_input
 
 
-class Mac(Unit):
+class Mac(Accumulating):
     """Accumulator that adds one product a step: acc <- round(acc + a * b).
 
     Parameters
@@ -16,23 +19,29 @@ class Mac(Unit):
     a, b : Format or str
         Operand formats; they may differ.
     acc : Format or str
-        Accumulator format.
+        Accumulator format; or ``exact``, a quire that holds the sum without rounding and is rounded when it is read.
+    o : Format or str, optional
+        Result format of an exact accumulator, and of its start values: that of ``a`` unless told otherwise.
+    carry : int
+        Carry guard of an exact accumulator, in bits: fewer than 2^carry terms cannot overflow it, and what overflows
+        it is infinite.
     product : Format or str, optional
         Format that the product is rounded to before it is added. None keeps it exact: a step then rounds once.
     product_rounding : Rounding or str
         Rounding of the product; ``exact`` needs a product format that holds every product.
     rounding : Rounding or str
-        Rounding to the accumulator.
+        Rounding to the accumulator, or from an exact one to ``o``.
     saturate : bool
         Overflow gives the largest finite number, in product and accumulator; an infinite operand stays infinite.
     pipeline : int
-        Register cuts before the accumulator, whose loop stays one cycle long; changes ``latency`` and no result bit.
+        Register cuts before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
+        ``latency`` and no result bit.
 
     Members
     -------
     a : In(a)
     b : In(b)
-    c : In(acc)
+    c : In(o)
         Start value.
     load : In(1)
         This step starts from ``c`` instead of the accumulator: a new sum begins without an idle cycle.
@@ -46,8 +55,8 @@ class Mac(Unit):
         Whether there are operands in this cycle; if not, the accumulator keeps its value when their turn comes.
     en : In(1, init=1)
         Clock enable of all registers.
-    o : Out(acc)
-        The accumulator; +0 after reset.
+    o : Out(acc), or Out(o)
+        The accumulator; +0 after reset. An exact one has no -0.
 
     Raises
     ------
@@ -57,11 +66,11 @@ class Mac(Unit):
 
     Latency
     -------
-    ``pipeline + 1`` cycles from operands to the accumulator; a step every cycle.
+    ``pipeline + 1`` cycles from operands to the result; a step every cycle.
     """
 
-    stateful = True
-    BOUNDARIES = ("unpacked", "product")
+    TERM_BOUNDARIES = ("unpacked", "product")
+    spec: MacSpec
 
     def __init__(
         self,
@@ -69,40 +78,39 @@ class Mac(Unit):
         a: Format | str,
         b: Format | str,
         acc: Format | str,
+        o: Format | str | None = None,
+        carry: int = CARRY_BITS,
         product: Format | str | None = None,
         product_rounding: Rounding | str = EXACT,
         rounding: Rounding | str = RN,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
-        self.spec = MacSpec(
+        spec = MacSpec(
             a=parse(a),
             b=parse(b),
-            acc=parse(acc),
+            acc=accumulator_format(acc),
             product=None if product is None else parse(product),
             product_rounding=Rounding.parse(product_rounding),
             rounding=Rounding.parse(rounding),
             saturate=check_saturate(saturate),
+            o=None if o is None else parse(o),  # type: ignore[arg-type]
+            carry=carry,
         )
-        spec = self.spec
         rounded_product = f"_{spec.product}_{spec.product_rounding}" if spec.product else ""
         super().__init__(
-            inputs={
-                "a": spec.a,
-                "b": spec.b,
-                "c": spec.acc,
-                "load": unsigned(1),
-                "clear": unsigned(1),
-                **random_input(spec.rounding),
-                **random_input(spec.product_rounding, "random_product"),
-            },
-            outputs={"o": spec.acc},
-            name=f"mac_{spec.a}_{spec.b}{rounded_product}_{spec.acc}_{spec.rounding}" + ("_sat" if saturate else ""),
+            kind=f"mac_{spec.a}_{spec.b}{rounded_product}_{spec.acc_text}",
+            spec=spec,
+            operands={"a": spec.a, "b": spec.b},
+            words=random_input(spec.product_rounding, "random_product"),
+            rounding=spec.rounding,
+            saturate=saturate,
             pipeline=pipeline,
             parameters={
                 "a": spec.a,
                 "b": spec.b,
                 "acc": spec.acc,
+                **({"o": spec.o, "carry": spec.carry} if spec.quire else {}),
                 "product": spec.product,
                 "product_rounding": spec.product_rounding,
                 "rounding": spec.rounding,
@@ -110,34 +118,17 @@ class Mac(Unit):
             },
         )
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
+    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+        """The product, rounded if it is to be."""
         spec = self.spec
-        pipe = self.start_pipeline(m)
         a = unpack(m, self.a.as_value(), spec.a, "a")
         b = unpack(m, self.b.as_value(), spec.b, "b")
-        # What the accumulator's turn needs travels with the operands.
-        start = self.c.as_value()
-        load, clear, valid = self.load, self.clear, self.valid
-        random = self.random if spec.rounding.bits else None
-        product_random = self.random_product if spec.product_rounding.bits else None
-
-        a, b, product_random, start, load, clear, valid, random = pipe.cut(
-            "unpacked", a, b, product_random, start, load, clear, valid, random
-        )
-        term = multiply(m, a, b)
+        word = self.random_product if spec.product_rounding.bits else None
+        a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
+        product = multiply(m, a, b)
         if spec.product is not None:
-            ready = cut(m, term, spec.product, spec.product_rounding)
-            code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, product_random)
-            term = unpack(m, code, spec.product, "rounded_product")
-        term, start, load, clear, valid, random = pipe.cut("product", term, start, load, clear, valid, random)
-
-        accumulator = Signal(spec.acc.width)
-        base = Signal(spec.acc.width)
-        m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
-        aligned = align(m, term, unpack(m, base, spec.acc, "base"), spec.acc, spec.rounding)
-        ready = cut(m, add(m, aligned, spec.rounding), spec.acc, spec.rounding)
-        with m.If(self.en & valid):
-            m.d.sync += accumulator.eq(pack(m, ready, spec.acc, spec.rounding, spec.saturate, random))
-        m.d.comb += self.o.as_value().eq(accumulator)
-        return m
+            ready = cut(m, product, spec.product, spec.product_rounding)
+            code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
+            product = unpack(m, code, spec.product, "rounded_product")
+        product, *travelling = pipe.cut("product", product, *travelling)
+        return product, travelling

@@ -1,0 +1,77 @@
+"""Exact sums: numbers of any family on one fixed scale, and the register that holds them (Kulisch)."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from .fixed import NEVER, Point, of_raw
+from .formats import RD, Quire, Rounding
+from .number import Number
+from .wire import wire
+
+
+def place(m: Module, x: Number, quantum: int, name: str) -> Point:
+    """A number that is a multiple of 2^quantum, on that scale."""
+    if not isinstance(x, Point):
+        return of_raw(m, x, quantum, None, name, exact=True)
+    integer = x.integer
+    if not isinstance(x.negated, Const):
+        integer = wire(m, Mux(x.negated, -integer, integer), f"{name}_signed")
+    up = Cat(Const(0, x.quantum - quantum), integer)
+    signed = integer.shape().signed
+    return Point(up.as_signed() if signed else up, x.sign, NEVER, NEVER, NEVER, NEVER, quantum)
+
+
+def total(m: Module, terms: Sequence[Point], rounding: Rounding, *, from_zero: bool) -> Point:
+    """Exact sum of numbers on one scale, and of +0 if it starts ``from_zero``.
+
+    A sum of zero is -0 where all of them are negative, and under ``rd`` where one is.
+    """
+    integer = _tree([term.integer for term in terms])
+    integer = wire(m, integer, "total")
+    up = _any([term.inf & ~term.sign for term in terms])
+    down = _any([term.inf & term.sign for term in terms])
+    nan = _any([term.nan for term in terms]) | (up & down)
+    signs = [*(term.sign for term in terms), *([NEVER] if from_zero else [])]
+    zero_sign = _any(signs) if rounding == RD else ~_any([~sign for sign in signs])
+    negative = integer[-1] if integer.shape().signed else NEVER
+    inf = wire(m, up | down, "total_inf")
+    return Point(
+        integer=integer,
+        sign=wire(m, Mux(inf, down, Mux(integer.any(), negative, zero_sign)), "total_sign"),
+        sticky=NEVER,
+        nan=wire(m, nan, "total_nan"),
+        inf=inf,
+        negated=NEVER,
+        quantum=terms[0].quantum,
+    )
+
+
+def step(m: Module, base: Point, term: Point, quire: Quire) -> Point:
+    """What a quire holds after one more term. What overflows its carry guard is infinite from then on."""
+    integer = wire(m, base.integer + term.integer, "held_exact")
+    upper = integer[quire.width - 1 :]
+    beyond = wire(m, upper.any() & ~upper.all(), "beyond_guard") if len(integer) > quire.width else NEVER
+    inf = base.inf | term.inf | beyond
+    sign = Mux(base.inf, base.sign, Mux(term.inf, term.sign, integer[-1]))
+    return Point(
+        integer=Cat(integer, integer[-1].replicate(quire.width))[: quire.width].as_signed(),
+        sign=wire(m, sign, "held_sign"),
+        sticky=NEVER,
+        nan=wire(m, base.nan | term.nan | (base.inf & term.inf & (base.sign ^ term.sign)), "held_nan"),
+        inf=wire(m, inf, "held_inf"),
+        negated=NEVER,
+        quantum=quire.quantum,
+    )
+
+
+def _tree(terms: Sequence[Value]) -> Value:
+    """Sum of all, by halves."""
+    if len(terms) == 1:
+        return terms[0]
+    half = len(terms) // 2
+    return _tree(terms[:half]) + _tree(terms[half:])
+
+
+def _any(bits: Sequence[Value]) -> Value:
+    return Cat(*bits).any()

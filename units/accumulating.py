@@ -1,0 +1,156 @@
+"""What units with an accumulator have in common."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+
+from halfulp.hdl import quire
+from halfulp.hdl.fixed import NEVER, Point
+from halfulp.hdl.formats import Format, MacSpec, Quire, Rounding, SumSpec, parse
+from halfulp.hdl.number import Number, add, align, cut, pack, unpack
+from halfulp.hdl.pipeline import Pipeline
+
+from .base import Unit, check_saturate, random_input
+
+Travelling = tuple[Value, Value, Value, Value, Value | None]
+"""What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
+
+
+def accumulator_format(acc: Format | str) -> Any:
+    """An accumulator from its text: a format, or ``exact``."""
+    return "exact" if isinstance(acc, str) and acc == "exact" else parse(acc)
+
+
+class Accumulating(Unit):
+    """A unit with an accumulator: in a format, rounded in every step, or a quire, rounded when it is read.
+
+    Subclasses say in ``term`` what a step adds.
+    """
+
+    stateful = True
+    TERM_BOUNDARIES: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        spec: MacSpec | SumSpec,
+        operands: dict[str, Format],
+        controls: Sequence[str] = (),
+        words: dict[str, Any],
+        rounding: Rounding,
+        saturate: bool,
+        pipeline: int,
+        parameters: dict[str, Any],
+    ) -> None:
+        self.spec = spec
+        self.rounding = rounding
+        self.saturate = check_saturate(saturate)
+        exact = ("placed", "read", "normalised", "packed") if spec.quire else ()
+        self.BOUNDARIES = (*self.TERM_BOUNDARIES, *exact)
+        super().__init__(
+            inputs={
+                **operands,
+                "c": spec.o,
+                **{control: unsigned(1) for control in controls},
+                "load": unsigned(1),
+                "clear": unsigned(1),
+                **random_input(rounding),
+                **words,
+            },
+            outputs={"o": spec.o},
+            name=f"{kind}_{rounding}" + ("_sat" if saturate else ""),
+            pipeline=pipeline,
+            parameters=parameters,
+        )
+
+    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+        """What a step adds, and what travels with it, past the last of TERM_BOUNDARIES."""
+        raise NotImplementedError
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        pipe = self.start_pipeline(m)
+        random = self.random if self.rounding.bits else None
+        travelling = (self.c.as_value(), self.load, self.clear, self.valid, random)
+        term, travelling = self.term(m, pipe, travelling)
+        if self.spec.quire is None:
+            code = self._rounded(m, term, travelling)
+        else:
+            code = self._exact(m, pipe, term, travelling, self.spec.quire)
+        m.d.comb += self.o.as_value().eq(code)
+        return m
+
+    def _rounded(self, m: Module, term: Number, travelling: Travelling) -> Value:
+        """Add to the accumulator and round, within one cycle."""
+        start, load, clear, valid, random = travelling
+        fmt = self.spec.o
+        accumulator = Signal(fmt.width)
+        base = Signal(fmt.width)
+        m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
+        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
+        ready = cut(m, add(m, aligned, self.rounding), fmt, self.rounding)
+        with m.If(self.en & valid):
+            m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
+        return accumulator
+
+    def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
+        """Add to the quire, and round what it holds."""
+        placed = quire.place(m, term, register.quantum, "term")
+        placed, *rest = pipe.cut("placed", placed, *travelling)
+        start, load, clear, valid, random = rest
+        begin = quire.place(m, unpack(m, start, self.spec.o, "start"), register.quantum, "start")
+
+        held = _Held(register.width)
+
+        def choose(loaded: Value, kept: Value) -> Value:
+            return Mux(load, loaded, Mux(clear, 0, kept))
+
+        base = Point(
+            integer=Signal(signed(register.width), name="base"),
+            sign=choose(begin.sign, held.inf_sign),
+            sticky=NEVER,
+            nan=choose(begin.nan, held.nan),
+            inf=choose(begin.inf, held.inf),
+            negated=NEVER,
+            quantum=register.quantum,
+        )
+        m.d.comb += base.integer.eq(choose(begin.integer, held.integer))
+        after = quire.step(m, base, placed, register)
+        with m.If(self.en & valid):
+            m.d.sync += [
+                held.integer.eq(after.integer),
+                held.inf_sign.eq(after.sign),
+                held.nan.eq(after.nan),
+                held.inf.eq(after.inf),
+            ]
+            if random is not None:
+                # A step that is not valid changes nothing, not even how the last one is rounded.
+                held_random = Signal(len(random))
+                m.d.sync += held_random.eq(random)
+                random = held_random
+        number = Point(
+            integer=held.integer,
+            sign=Mux(held.inf, held.inf_sign, held.integer[-1]),
+            sticky=NEVER,
+            nan=held.nan,
+            inf=held.inf,
+            negated=NEVER,
+            quantum=register.quantum,
+        )
+        number, random = pipe.cut("read", number, random)
+        ready, random = pipe.cut("normalised", cut(m, number, self.spec.o, self.rounding), random)
+        code = pack(m, ready, self.spec.o, self.rounding, self.saturate, random)
+        packed: Value = pipe.cut("packed", code)
+        return packed
+
+
+class _Held:
+    """Registers of a quire; zero after reset."""
+
+    def __init__(self, width: int) -> None:
+        self.integer = Signal(signed(width), name="held")
+        self.nan = Signal(name="held_nan_register")
+        self.inf = Signal(name="held_inf_register")
+        self.inf_sign = Signal(name="held_inf_sign")

@@ -1,0 +1,186 @@
+"""Dot products of k pairs at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Const, Module, Value
+
+from halfulp.hdl import quire
+from halfulp.hdl.formats import RN, DotSpec, Format, Rounding, parse
+from halfulp.hdl.number import Number, add, align, cut, multiply, pack, unpack
+from halfulp.hdl.pipeline import Pipeline
+
+from .base import Unit, check_saturate, random_input
+
+
+class Dot(Unit):
+    """c + a0 * b0 + a1 * b1 + ... of k pairs, every cycle.
+
+    Parameters
+    ----------
+    k : int
+        Pairs, 1 to 256.
+    a, b : Format or str
+        Operand formats; they may differ.
+    o : Format or str
+        Result format.
+    c : Format or str, optional
+        Format of a start value; without, the sum starts from +0.
+    order : str
+        ``exact``: the products are summed without loss, and rounded once. ``sequential``: the sum is rounded to ``o``
+        after every product, in ascending order, as an accumulator would.
+    rounding : Rounding or str
+        ``sr`` modes add the port ``random``, or ``random0`` to ``random<k-1>`` in sequential order.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    pipeline : int
+        Register cuts; changes ``latency`` and no result bit.
+
+    Members
+    -------
+    a0, a1, ... : In(a)
+        Also as the list ``a``.
+    b0, b1, ... : In(b)
+        Also as the list ``b``.
+    c : In(c)
+        Where ``c`` is given.
+    random : In(rounding.bits)
+        Random word of stochastic rounding; sampled with the operands.
+    en : In(1, init=1)
+        Clock enable, with ``pipeline`` only.
+    o : Out(o)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
+        sum.
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    def __init__(
+        self,
+        *,
+        k: int,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str,
+        c: Format | str | None = None,
+        order: str = "exact",
+        rounding: Rounding | str = RN,
+        saturate: bool = False,
+        pipeline: int = 0,
+    ) -> None:
+        self.spec = spec = DotSpec(
+            k=k,
+            a=parse(a),
+            b=parse(b),
+            o=parse(o),
+            c=None if c is None else parse(c),
+            order=order,
+            rounding=Rounding.parse(rounding),
+        )
+        self.saturate = check_saturate(saturate)
+        sequential = spec.order == "sequential"
+        self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
+        words = {}
+        if not sequential:
+            self.BOUNDARIES = ("unpacked", "products", "placed", "sum", "normalised", "packed")
+            words = random_input(spec.rounding)
+        elif spec.rounding.bits:
+            words = {name: shape for i in range(k) for name, shape in random_input(spec.rounding, f"random{i}").items()}
+        start = f"_{spec.c}" if spec.c else ""
+        super().__init__(
+            inputs={
+                **{f"a{index}": spec.a for index in range(k)},
+                **{f"b{index}": spec.b for index in range(k)},
+                **({"c": spec.c} if spec.c else {}),
+                **words,
+            },
+            outputs={"o": spec.o},
+            name=f"dot{k}_{spec.a}_{spec.b}{start}_{spec.o}"
+            + ("_sequential" if sequential else "")
+            + f"_{spec.rounding}"
+            + ("_sat" if saturate else ""),
+            pipeline=pipeline,
+            parameters={
+                "a": spec.a,
+                "b": spec.b,
+                "o": spec.o,
+                "c": spec.c,
+                "order": spec.order,
+                "rounding": spec.rounding,
+                "saturate": saturate,
+            },
+        )
+
+    @property
+    def arguments(self) -> list[str | list[str]]:
+        """Operands as the golden function takes them: vectors, and the start value."""
+        vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
+        return [*vectors, "c"] if self.spec.c is not None else vectors
+
+    @property
+    def k(self) -> int:
+        """Pairs."""
+        return self.spec.k
+
+    @property
+    def a(self) -> list[Any]:
+        """The first operands."""
+        return [getattr(self, f"a{index}") for index in range(self.k)]
+
+    @property
+    def b(self) -> list[Any]:
+        """The second operands."""
+        return [getattr(self, f"b{index}") for index in range(self.k)]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        pipe = self.start_pipeline(m)
+        spec = self.spec
+        a = [unpack(m, port.as_value(), spec.a, f"a{index}") for index, port in enumerate(self.a)]
+        b = [unpack(m, port.as_value(), spec.b, f"b{index}") for index, port in enumerate(self.b)]
+        start = Const(0, spec.o.width) if spec.c is None else self.c.as_value()
+        compute = self._exact if spec.order == "exact" else self._sequential
+        m.d.comb += self.o.as_value().eq(compute(m, pipe, a, b, start))
+        return m
+
+    def _exact(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
+        """All products on one fixed scale, so that nothing is lost before the one rounding."""
+        spec, quantum = self.spec, self.spec.quire.quantum
+        base = unpack(m, start, spec.c or spec.o, "start")
+        random = self.random if spec.rounding.bits else None
+        random, base, *operands = pipe.cut("unpacked", random, base, *a, *b)
+        products = [multiply(m, x, y) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)]
+        random, base, *products = pipe.cut("products", random, base, *products)
+        terms = [quire.place(m, product, quantum, f"term{index}") for index, product in enumerate(products)]
+        if spec.c is not None:
+            terms.append(quire.place(m, base, quantum, "start"))
+        random, *terms = pipe.cut("placed", random, *terms)
+        total, random = pipe.cut("sum", quire.total(m, terms, spec.rounding, from_zero=spec.c is None), random)
+        ready, random = pipe.cut("normalised", cut(m, total, spec.o, spec.rounding), random)
+        code: Value = pipe.cut("packed", pack(m, ready, spec.o, spec.rounding, self.saturate, random))
+        return code
+
+    def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
+        """Multiply-adds in a chain, each rounded once."""
+        spec = self.spec
+        words = [getattr(self, f"random{index}") if spec.rounding.bits else None for index in range(spec.k)]
+        code, *rest = pipe.cut("unpacked", start, *a, *b, *words)
+        fmt = spec.c or spec.o
+        for index in range(spec.k):
+            left = spec.k - index
+            x, y, word = rest[0], rest[left], rest[2 * left]
+            base = unpack(m, code, fmt, f"sum{index}")
+            aligned = align(m, multiply(m, x, y), base, spec.o, spec.rounding)
+            ready = cut(m, add(m, aligned, spec.rounding), spec.o, spec.rounding)
+            code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)
+            later = [*rest[1:left], *rest[left + 1 : 2 * left], *rest[2 * left + 1 :]]
+            # The start value's format comes along, for it is that of the result from here on.
+            code, fmt, *rest = pipe.cut(f"step{index}", code, spec.o, *later)
+        result: Value = code
+        return result

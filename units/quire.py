@@ -1,0 +1,109 @@
+"""The quire: exact sums of products."""
+
+from amaranth.hdl import Module
+
+from halfulp.hdl.formats import RN, Format, MacSpec, Rounding, parse
+from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.number import Number, multiply, negate_if, unpack
+from halfulp.hdl.pipeline import Pipeline
+
+from .accumulating import Accumulating, Travelling
+
+
+class Quire(Accumulating):
+    """Register that holds sums of products exactly, and is rounded when it is read.
+
+    It is the quire of the posit standard (2022, 3.4) for posits, where it has 16 n bits for posits of n bits, and the
+    accumulator of Kulisch for other formats.
+
+    Parameters
+    ----------
+    a, b : Format or str
+        Operand formats; they may differ.
+    o : Format or str
+        Result format, and of start values.
+    carry : int
+        Carry guard, in bits: fewer than 2^carry terms cannot overflow the register. What overflows it is infinite from
+        then on, until a sum begins anew: inf of its sign in a float, NaR in a posit, the end of the range in fixed
+        point.
+    rounding : Rounding or str
+        Rounding to ``o``.
+    saturate : bool
+        Overflow of ``o`` gives its largest finite number; what is infinite stays so.
+    pipeline : int
+        Register cuts before and behind the register, whose loop stays one cycle long; changes ``latency`` and no
+        result bit.
+
+    Members
+    -------
+    a : In(a)
+    b : In(b)
+    c : In(o)
+        Start value.
+    subtract : In(1)
+        The product is subtracted.
+    load : In(1)
+        This step starts from ``c`` instead of the register: a new sum begins without an idle cycle.
+    clear : In(1)
+        This step starts from zero; ``load`` goes first.
+    random : In(rounding.bits)
+        Random word of stochastic rounding; sampled with the operands.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle.
+    en : In(1, init=1)
+        Clock enable of all registers.
+    o : Out(o)
+        The sum after the step, rounded; +0 after reset. The register has no -0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
+        sum.
+
+    Latency
+    -------
+    ``pipeline + 1`` cycles from operands to the result; a step every cycle.
+    """
+
+    TERM_BOUNDARIES = ("unpacked", "product")
+    spec: MacSpec
+
+    def __init__(
+        self,
+        *,
+        a: Format | str,
+        b: Format | str,
+        o: Format | str,
+        carry: int = CARRY_BITS,
+        rounding: Rounding | str = RN,
+        saturate: bool = False,
+        pipeline: int = 0,
+    ) -> None:
+        spec = MacSpec(parse(a), parse(b), "exact", Rounding.parse(rounding), o=parse(o), carry=carry)
+        super().__init__(
+            kind=f"quire_{spec.a}_{spec.b}_{spec.o}_{spec.carry}",
+            spec=spec,
+            operands={"a": spec.a, "b": spec.b},
+            controls=("subtract",),
+            words={},
+            rounding=spec.rounding,
+            saturate=saturate,
+            pipeline=pipeline,
+            parameters={
+                "a": spec.a,
+                "b": spec.b,
+                "o": spec.o,
+                "carry": spec.carry,
+                "rounding": spec.rounding,
+                "saturate": saturate,
+            },
+        )
+
+    def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
+        """The product, or minus it."""
+        a = unpack(m, self.a.as_value(), self.spec.a, "a")
+        b = unpack(m, self.b.as_value(), self.spec.b, "b")
+        a, b, minus, *travelling = pipe.cut("unpacked", a, b, self.subtract, *travelling)
+        product, *travelling = pipe.cut("product", negate_if(multiply(m, a, b), minus), *travelling)
+        return product, travelling
