@@ -148,17 +148,25 @@ def summary(result: Result, most: int = 3) -> str:
 def describe(unit: Any) -> str:
     """Formats, rounding and latency of a unit."""
     given = unit.parameters
-    operands = ", ".join(f"{name} {shape}" for name, shape in _format_ports(unit.inputs))
-    results = ", ".join(f"{name} {shape}" for name, shape in _format_ports(unit.outputs))
+    operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
     product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
     saturate = ", saturating" if given["saturate"] else ""
     clock = f"latency {unit.latency}" if unit.latency else "combinational"
     return f"{operands}{product} -> {results}, rounding {given['rounding']}{saturate}, {clock}"
 
 
-def _format_ports(shapes: Any) -> list[tuple[str, Any]]:
-    """Format-shaped ports."""
-    return [(port.name, port.fmt) for port in Ports.of(shapes) if port.fmt is not None]
+def _format_ports(shapes: Any) -> str:
+    """Names and formats of ports; those of a numbered row in one."""
+    rows: list[tuple[str, list[str], Any]] = []
+    for port in Ports.of(shapes):
+        stem = port.name.rstrip("0123456789")
+        if port.fmt is None:
+            continue
+        if rows and stem != port.name and rows[-1][0] == stem:
+            rows[-1][1].append(port.name)
+        else:
+            rows.append((stem, [port.name], port.fmt))
+    return ", ".join(f"{names[0]}{'' if len(names) == 1 else f' to {names[-1]}'} {fmt}" for _, names, fmt in rows)
 
 
 def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:

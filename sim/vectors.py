@@ -9,7 +9,7 @@ from halfulp.hdl.formats import Format
 from .directed import Directed, sums_of
 from .fields import Grid
 from .loop import Codes
-from .ports import RANDOM, STATE, Ports
+from .ports import STATE, Ports, is_random
 from .space import Space
 
 EXHAUSTIVE_BITS = 16
@@ -92,7 +92,7 @@ def sampled(
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs
-        if port.fmt is None and port.name not in RANDOM
+        if port.fmt is None and not is_random(port.name)
     }
     if "load" in controls:
         # Every vector brings its own start value; load goes before clear, whatever clear says.
@@ -104,7 +104,7 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
     """Random words for the ports that take some: one in eight all zeros, one in eight all ones."""
     rows = {}
     for port in inputs:
-        if port.name in RANDOM:
+        if is_random(port.name):
             words = rng.integers(0, (1 << port.width) - 1, count, dtype=np.uint64, endpoint=True)
             kind = rng.integers(0, 8, count)
             ones = np.uint64((1 << port.width) - 1)
@@ -129,7 +129,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
             codes[name] = np.where(calm, grid.middling(rng, count), codes[name])
     undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) > 0))
     for name, column in codes.items():
-        if name not in (*RANDOM, *STATE, "c"):
+        if not is_random(name) and name not in (*STATE, "c"):
             column[undone] = column[undone - 1]
     # Take off again what was added: by the unit's own control, or with the other sign in one operand of each term.
     if "subtract" in codes:
