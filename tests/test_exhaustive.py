@@ -1,4 +1,5 @@
-"""Every operand, rounding mode and random word of small formats: RTL at compiled speed against the golden model."""
+"""RTL at compiled speed against the golden model: every operand, rounding mode and random word of small formats, and a
+hundred thousand directed and random vectors of wide posits."""
 
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from halfulp.hdl.formats import Float, parse
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
+from halfulp.sim.vectors import sampled
 from halfulp.units import Unit
 from halfulp.units.catalogue import CATALOGUE, build
 
@@ -79,16 +81,16 @@ def every_input(ports):
     }
 
 
-def mismatches(name, fmt, targets=(None,), **options):
+def mismatches(name, fmt, targets=(None,), modes=MODES, columns_of=every_input, **options):
     """Checks done, and those that failed, as texts."""
     units = {
         f"to{index}_{mode}": build(name, fmt, rounding=mode, to=target, **options)
         for index, target in enumerate(targets)
-        for mode in MODES
+        for mode in modes
     }
     bundle = Bundle(units)
     inputs, outputs = Ports.of(bundle.inputs), Ports.of(bundle.outputs)
-    columns = every_input(inputs)
+    columns = columns_of(inputs)
     count = len(columns["a"])
     with Loop(models(design(bundle), ["loop"])["loop"], inputs, outputs, latency=0) as loop:
         found = loop.run(columns, count)
@@ -133,6 +135,32 @@ def test_fma_of_toy_formats(fmt):
     checks, failed = mismatches("fma", fmt)
     assert not failed
     assert checks >= len(MODES) * 8**fmt.width
+
+
+WIDE_MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr10")
+
+
+@pytest.mark.parametrize("fmt", ["posit16", "posit16e1", "posit32"])
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("mul", [None]),
+        ("add", [None]),
+        ("fma", [None]),
+        ("compare", [None]),
+        ("convert", ["posit8", "posit16", "posit16e1", "posit32", "fp32", "bf16", "fxp16.16"]),
+    ],
+)
+def test_wide_posits(name, targets, fmt):
+    count = 100_000
+    o = parse(fmt)
+
+    def directed_and_random(inputs):
+        return sampled(inputs, [o, *(parse(target) for target in targets if target)], count, np.random.default_rng(1))
+
+    checks, failed = mismatches(name, fmt, targets, WIDE_MODES, directed_and_random)
+    assert not failed
+    assert checks >= count * len(targets) * len(WIDE_MODES)
 
 
 @pytest.mark.parametrize(
