@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
-from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
+from .wire import leading_zeros, product, saturate, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def multiply(m: Module, x: Raw, y: Raw) -> Raw:
     # is 0 or 1 and adds none.
     grows = min(len(x.significand), len(y.significand)) > 1
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
-    significand = (x.significand * y.significand)[:width]
+    significand = product(m, x.significand, y.significand, "partial_product")[:width]
     if x.leading == y.leading == "one":
         leading = "two" if grows else "one"
     else:
