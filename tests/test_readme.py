@@ -13,6 +13,7 @@ from amaranth.sim import Simulator
 
 from halfulp import golden
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
+from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -65,7 +66,7 @@ def test_python_session():
 
 def test_design():
     """The first design of the README accumulates what the golden model does."""
-    (source,) = blocks("python")
+    source, _ = blocks("python")
     assert len(source.splitlines()) <= 25
     names = {}
     exec(source, names)
@@ -91,3 +92,17 @@ def test_design():
         *columns, a=E4M3FN, b=E4M3FN, acc=E6M5, rounding=stochastic(10), random=torch.tensor(noise)
     )
     assert totals == expected.tolist()
+
+
+def test_exact_sums():
+    """The accumulators and dot products of the README are what their names say."""
+    _, source = blocks("python")
+    names = {}
+    exec(source, names)
+    assert [names[name].name for name in ("exact", "tree", "chain")] == [
+        "mac_posit8_posit8_exact_posit16_rn",
+        "dot8_e4m3fn_e4m3fn_e8m7_rn",
+        "dot8_e4m3fn_posit8_fp16_fxp8_8_sequential_sr10",
+    ]
+    for name in ("exact", "tree", "chain"):
+        assert f"module {names[name].name}(" in emit(names[name])
