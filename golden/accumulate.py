@@ -5,12 +5,10 @@ from torch import Tensor
 from halfulp.hdl.formats import RN, Format, Quire, Rounding, Span, SumSpec, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
 
-from . import register
 from .check import check_call, codes_of, random_of
-from .codec import round_and_pack, unpack
-from .raw import Raw, add, align
-from .round import looked_at
-from .sequence import accumulated
+from .codec import unpack
+from .raw import Raw
+from .sequence import accumulated, stepped
 
 
 def accumulate(
@@ -62,12 +60,7 @@ def accumulate(
     random = random_of("random", random, rounding)
     term = unpack(codes_of("x", x, a.width), a)
     base = unpack(codes_of("start", start, o.width), o)
-    if quire is None:
-        total = add(align(term, base, looked_at(o, rounding, sums)), rounding)
-    else:
-        held = register.place(base, quire.quantum, quire.width)
-        total = register.as_raw(register.step(held, term, quire), quire.quantum)
-    return round_and_pack(total, o, rounding, saturate, random)
+    return stepped(term, base, quire=quire, sums=sums, o=o, rounding=rounding, saturate=saturate, random=random)
 
 
 def accumulate_sequence(

@@ -5,12 +5,10 @@ from torch import Tensor
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
 
-from . import register
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
-from .raw import Raw, add, align, multiply
-from .round import looked_at
-from .sequence import accumulated
+from .raw import Raw, multiply
+from .sequence import accumulated, stepped
 
 
 def mac(
@@ -70,12 +68,16 @@ def mac(
     random = random_of("random", random, spec.rounding)
     term = _term(spec, x, y, random_product)
     base = unpack(codes_of("start", start, spec.o.width), spec.o)
-    if spec.quire is None:
-        total = add(align(term, base, looked_at(spec.o, spec.rounding, spec.sums)), spec.rounding)
-    else:
-        held = register.place(base, spec.quire.quantum, spec.quire.width)
-        total = register.as_raw(register.step(held, term, spec.quire), spec.quire.quantum)
-    return round_and_pack(total, spec.o, spec.rounding, saturate, random)
+    return stepped(
+        term,
+        base,
+        quire=spec.quire,
+        sums=spec.sums,
+        o=spec.o,
+        rounding=spec.rounding,
+        saturate=saturate,
+        random=random,
+    )
 
 
 def _spec(

@@ -5,14 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, MacSpec, Quire, Rounding, parse
+from halfulp.hdl.formats import RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
 
-from . import register
 from .check import check_call, codes_of, flags_of, random_of
-from .codec import round_and_pack, unpack
+from .codec import unpack
 from .raw import Raw, multiply
-from .sequence import accumulated
+from .sequence import accumulated, stepped
 
 
 def quire(
@@ -67,10 +66,16 @@ def quire(
     base = unpack(codes_of("start", start, spec.o.width), spec.o)
     if isinstance(subtract, int):
         subtract = torch.tensor(subtract, device=base.sign.device)
-    described = _register(spec)
-    held = register.place(base, described.quantum, described.width)
-    held = register.step(held, _term(spec, x, y, flags_of("subtract", subtract)), described)
-    return round_and_pack(register.as_raw(held, described.quantum), spec.o, spec.rounding, saturate, random)
+    return stepped(
+        _term(spec, x, y, flags_of("subtract", subtract)),
+        base,
+        quire=spec.quire,
+        sums=spec.sums,
+        o=spec.o,
+        rounding=spec.rounding,
+        saturate=saturate,
+        random=random,
+    )
 
 
 def quire_sequence(
@@ -126,7 +131,7 @@ def quire_sequence(
         load,
         clear,
         term,
-        quire=_register(spec),
+        quire=spec.quire,
         sums=spec.sums,
         o=spec.o,
         rounding=spec.rounding,
@@ -138,11 +143,6 @@ def _spec(
     a: Format | str, b: Format | str, o: Format | str, carry: int, rounding: Rounding | str, saturate: bool
 ) -> MacSpec:
     return MacSpec(parse(a), parse(b), "exact", Rounding.parse(rounding), saturate=saturate, o=parse(o), carry=carry)
-
-
-def _register(spec: MacSpec) -> Quire:
-    assert spec.quire is not None
-    return spec.quire
 
 
 def _term(spec: MacSpec, x: Tensor, y: Tensor, minus: Tensor) -> Raw:

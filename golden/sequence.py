@@ -27,6 +27,26 @@ class _Codes:
         return _Codes(self.codes[index])
 
 
+def stepped(
+    term: Raw,
+    base: Raw,
+    *,
+    quire: Quire | None,
+    sums: Span,
+    o: Format,
+    rounding: Rounding,
+    saturate: bool,
+    random: Tensor | None,
+) -> Tensor:
+    """Codes of base + term: rounded, or held by a quire and then rounded."""
+    if quire is None:
+        total = add(align(term, base, looked_at(o, rounding, sums)), rounding)
+    else:
+        held = register.place(base, quire.quantum, quire.width)
+        total = register.as_raw(register.step(held, term, quire), quire.quantum)
+    return round_and_pack(total, o, rounding, saturate, random)
+
+
 def accumulated(
     columns: dict[str, Any],
     load: Tensor,
