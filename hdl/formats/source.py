@@ -1,0 +1,291 @@
+"""Sources of random words for stochastic rounding: what they are, with no hardware and no tensors."""
+
+import functools
+import re
+from dataclasses import dataclass
+
+MIN_LFSR, MAX_LFSR = 2, 64
+MIN_PLATEAU, MAX_PLATEAU = 2, 16
+
+TAPS: dict[int, tuple[int, ...]] = {
+    2: (2, 1),
+    3: (3, 2),
+    4: (4, 3),
+    5: (5, 3),
+    6: (6, 5),
+    7: (7, 6),
+    8: (8, 6, 5, 4),
+    9: (9, 5),
+    10: (10, 7),
+    11: (11, 9),
+    12: (12, 6, 4, 1),
+    13: (13, 4, 3, 1),
+    14: (14, 5, 3, 1),
+    15: (15, 14),
+    16: (16, 15, 13, 4),
+    17: (17, 14),
+    18: (18, 11),
+    19: (19, 6, 2, 1),
+    20: (20, 17),
+    21: (21, 19),
+    22: (22, 21),
+    23: (23, 18),
+    24: (24, 23, 22, 17),
+    25: (25, 22),
+    26: (26, 6, 2, 1),
+    27: (27, 5, 2, 1),
+    28: (28, 25),
+    29: (29, 27),
+    30: (30, 6, 4, 1),
+    31: (31, 28),
+    32: (32, 22, 2, 1),
+    33: (33, 20),
+    34: (34, 27, 2, 1),
+    35: (35, 33),
+    36: (36, 25),
+    37: (37, 5, 4, 3, 2, 1),
+    38: (38, 6, 5, 1),
+    39: (39, 35),
+    40: (40, 38, 21, 19),
+    41: (41, 38),
+    42: (42, 41, 20, 19),
+    43: (43, 42, 38, 37),
+    44: (44, 43, 18, 17),
+    45: (45, 44, 42, 41),
+    46: (46, 45, 26, 25),
+    47: (47, 42),
+    48: (48, 47, 21, 20),
+    49: (49, 40),
+    50: (50, 49, 24, 23),
+    51: (51, 50, 36, 35),
+    52: (52, 49),
+    53: (53, 52, 38, 37),
+    54: (54, 53, 18, 17),
+    55: (55, 31),
+    56: (56, 55, 35, 34),
+    57: (57, 50),
+    58: (58, 39),
+    59: (59, 58, 38, 37),
+    60: (60, 59),
+    61: (61, 60, 46, 45),
+    62: (62, 61, 6, 5),
+    63: (63, 62),
+    64: (64, 63, 61, 60),
+}
+"""Places, counted from 1, whose exclusive or is shifted in (Alfke, Xilinx XAPP 052, 1996). The sum of x to these powers
+and 1 is a primitive polynomial, so that the period is full."""
+
+
+def _check_width(value: object, kind: str, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"the width of a {kind} is an int, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{kind}{value} has {value} bits; a {kind} source has {low} to {high}")
+
+
+@dataclass(frozen=True)
+class Lfsr:
+    """A maximal-length Fibonacci LFSR: in each step its word moves up one place, and a parity of it comes in below.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the word, 2 to 64. Every word but zero appears once in a period of 2^width - 1 steps.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the width is of the wrong kind, or out of range.
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        _check_width(self.width, "lfsr", MIN_LFSR, MAX_LFSR)
+
+    def __str__(self) -> str:
+        return f"lfsr{self.width}"
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Places, counted from 1, whose exclusive or comes in."""
+        return TAPS[self.width]
+
+    @property
+    def state_bits(self) -> int:
+        """Bits of a seed."""
+        return self.width
+
+    @property
+    def period(self) -> int:
+        """Steps after which the words repeat."""
+        return (1 << self.width) - 1
+
+    def check_seed(self, seed: int) -> int:
+        """A seed, refused unless it is a state of the source: any word but zero."""
+        return _check_seed(self, seed, self.width)
+
+    def jump(self, seed: int, steps: int) -> int:
+        """State after so many steps."""
+        self.check_seed(seed)
+        return _jump(self.width, seed, steps % self.period)
+
+    def seeds(self, count: int, first: int = 1) -> list[int]:
+        """Seeds for an array of units, as far apart in the period as can be.
+
+        Unit i starts where unit 0 is after i * floor(period / count) steps.
+        """
+        return _seeds(self, count, first)
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """The words of an LFSR for one period, then their complements for one period, and so on (Chang et al., DATE 2023).
+
+    In a period of 2 (2^width - 1) steps the words 1 to 2^width - 2 appear twice, 0 and 2^width - 1 once.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the word, 2 to 16.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the width is of the wrong kind, or out of range.
+
+    Notes
+    -----
+    A state is that of the LFSR and, as the bit above it, whether its word is complemented. It changes with the step
+    that makes the LFSR's word 1.
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        _check_width(self.width, "plateau", MIN_PLATEAU, MAX_PLATEAU)
+
+    def __str__(self) -> str:
+        return f"plateau{self.width}"
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Places, counted from 1, whose exclusive or comes in."""
+        return TAPS[self.width]
+
+    @property
+    def state_bits(self) -> int:
+        """Bits of a seed."""
+        return self.width + 1
+
+    @property
+    def period(self) -> int:
+        """Steps after which the words repeat."""
+        return 2 * ((1 << self.width) - 1)
+
+    def check_seed(self, seed: int) -> int:
+        """A seed, refused unless it is a state of the source: any whose lower bits, the LFSR's, are not zero."""
+        return _check_seed(self, seed, self.width)
+
+    def jump(self, seed: int, steps: int) -> int:
+        """State after so many steps."""
+        self.check_seed(seed)
+        words, places = _orbit(self.width)
+        half = len(words)
+        place = places[seed & ((1 << self.width) - 1)] + (half if seed >> self.width else 0)
+        inverted, place = divmod((place + steps) % self.period, half)
+        return words[place] | (inverted << self.width)
+
+    def seeds(self, count: int, first: int = 1) -> list[int]:
+        """Seeds for an array of units, as far apart in the period as can be.
+
+        Unit i starts where unit 0 is after i * floor(period / count) steps; more units than the period has steps share
+        them.
+        """
+        return _seeds(self, count, first)
+
+
+Source = Lfsr | Plateau
+
+
+def parse_source(text: str | Source) -> Source:
+    """Source named by a text such as ``lfsr16`` or ``plateau3``."""
+    if isinstance(text, (Lfsr, Plateau)):
+        return text
+    if not isinstance(text, str):
+        raise TypeError(f"a source is an Lfsr, a Plateau or a text such as 'lfsr16', not {type(text).__name__}")
+    if match := re.fullmatch(r"(lfsr|plateau)([0-9]+)", text):
+        return (Lfsr if match[1] == "lfsr" else Plateau)(int(match[2]))
+    raise ValueError(
+        f"unknown source {text!r}; the sources are lfsr{MIN_LFSR} to lfsr{MAX_LFSR} and plateau{MIN_PLATEAU} to "
+        f"plateau{MAX_PLATEAU}"
+    )
+
+
+def _check_seed(source: Source, seed: int, width: int) -> int:
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"a seed of {source} is an int, not {type(seed).__name__}")
+    if not 0 <= seed < 1 << source.state_bits:
+        raise ValueError(f"seed {seed:#x} does not fit the {source.state_bits} bits of a state of {source}")
+    if seed & ((1 << width) - 1) == 0:
+        raise ValueError(
+            f"seed {seed:#x} would leave {source} at zero for ever; take one whose lower {width} bits are not"
+        )
+    return seed
+
+
+def _step(width: int, state: int) -> int:
+    parity = 0
+    for tap in TAPS[width]:
+        parity ^= state >> (tap - 1)
+    return ((state << 1) | (parity & 1)) & ((1 << width) - 1)
+
+
+def _jump(width: int, state: int, steps: int) -> int:
+    """State after so many steps: x^steps modulo the characteristic polynomial says which of the next states add up."""
+    # One step multiplies by x; the place that tap t reads is t - 1, and comes in as 2^(width - t) of the reversed word.
+    modulus = (1 << width) | sum(1 << (width - tap) for tap in TAPS[width])
+    factor, square = 1, 2
+    while steps:
+        if steps & 1:
+            factor = _product(factor, square, modulus, width)
+        square = _product(square, square, modulus, width)
+        steps >>= 1
+    total = 0
+    for place in range(width):
+        if factor >> place & 1:
+            total ^= state
+        state = _step(width, state)
+    return total
+
+
+def _product(x: int, y: int, modulus: int, width: int) -> int:
+    """Product of two polynomials over GF(2)."""
+    product = 0
+    while y:
+        if y & 1:
+            product ^= x
+        x <<= 1
+        if x >> width & 1:
+            x ^= modulus
+        y >>= 1
+    return product
+
+
+@functools.cache
+def _orbit(width: int) -> tuple[list[int], dict[int, int]]:
+    """Words of a narrow LFSR in order, from 1 on, and the place of each."""
+    words = [1]
+    while (word := _step(width, words[-1])) != 1:
+        words.append(word)
+    return words, {word: place for place, word in enumerate(words)}
+
+
+def _seeds(source: Source, count: int, first: int) -> list[int]:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TypeError(f"a number of units is an int, not {type(count).__name__}")
+    if count < 1:
+        raise ValueError(f"an array has 1 unit or more, not {count}")
+    source.check_seed(first)
+    apart = max(source.period // count, 1)
+    return [source.jump(first, unit * apart) for unit in range(count)]

@@ -1,0 +1,178 @@
+"""Sources of random words: periods, plateaus and seeds, in hardware and in the software twin."""
+
+import numpy as np
+import pytest
+import torch
+from amaranth.hdl import Module, Value, unsigned
+from sympy import factorint
+
+from halfulp.golden.random import words
+from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, parse_source
+from halfulp.hdl.lfsr import source_word
+from halfulp.sim.build import design, models
+from halfulp.sim.loop import Loop
+from halfulp.sim.ports import Ports
+from halfulp.units import Unit
+
+LFSRS = [Lfsr(width) for width in range(2, 65)]
+PLATEAUS = [Plateau(width) for width in range(2, 17)]
+
+
+class Sources(Unit):
+    """Many sources side by side, from seeds that are not the first ones of any table."""
+
+    stateful = True
+
+    def __init__(self, sources):
+        self.sources = sources
+        super().__init__(
+            inputs={"idle": unsigned(1)},
+            outputs={str(source): unsigned(source.width) for source in sources},
+            name=f"sources_{sources[0]}_{sources[-1]}",
+            pipeline=0,
+            parameters={},
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        for source in self.sources:
+            word = source_word(m, source, seed_of(source), self.en & self.valid & ~self.idle, str(source))
+            m.d.comb += Value.cast(getattr(self, str(source))).eq(word)
+        return m
+
+
+def seed_of(source):
+    return source.seeds(3)[2]
+
+
+def run(sources, idle):
+    """The words that each source shows in each cycle from reset on, before the clock edge."""
+    unit = Sources(sources)
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    with Loop(models(design(unit), ["loop"])["loop"], inputs, outputs, latency=1) as loop:
+        loop.reset()
+        # What is sampled after an edge is the word of the next cycle.
+        return loop.run({"idle": np.asarray(idle, dtype=np.uint64)}, len(idle))
+
+
+def twin(source, steps):
+    return words(source, steps, seed_of(source), bits=min(source.width, 62)).numpy()
+
+
+@pytest.mark.parametrize("sources", [LFSRS, PLATEAUS], ids=["lfsr", "plateau"])
+def test_hardware_and_twin_give_the_same_words(sources):
+    steps = 20_000
+    found = run(sources, np.zeros(steps))
+    for source in sources:
+        low = np.uint64((1 << min(source.width, 62)) - 1)
+        assert np.array_equal(found[str(source)] & low, twin(source, steps + 1)[1:].view(np.uint64)), source
+
+
+def test_a_word_is_used_once_and_waits_until_it_is():
+    rng = np.random.default_rng(1)
+    idle = rng.random(5000) < 0.5
+    found = run(PLATEAUS, idle)
+    for source in PLATEAUS:
+        expected = twin(source, len(idle) + 1)[np.cumsum(~idle)]
+        assert np.array_equal(found[str(source)], expected.view(np.uint64)), source
+
+
+def test_plateaus_have_every_word_twice_but_the_ends_once():
+    """Over one period, in hardware and in the twin, for every width."""
+    found = run(PLATEAUS, np.zeros(PLATEAUS[-1].period))
+    for source in PLATEAUS:
+        for column in (found[str(source)][: source.period], twin(source, source.period)):
+            counts = np.bincount(column.astype(np.int64), minlength=1 << source.width)
+            assert counts[0] == counts[-1] == 1
+            assert (counts[1:-1] == 2).all()
+
+
+@pytest.mark.parametrize("source", LFSRS[:23], ids=str)
+def test_narrow_periods_are_full_by_running_them(source):
+    """The first word comes back after 2^width - 1 steps and not before: what steps back is one to one."""
+    column = words(source, source.period + 1, 1)
+    assert torch.nonzero(column == 1).flatten().tolist() == [0, source.period]
+
+
+@pytest.mark.parametrize("source", LFSRS, ids=str)
+def test_periods_are_full_by_the_order_of_the_polynomial(source):
+    """x has the order 2^width - 1 modulo the polynomial: no power of it to a proper divisor is one."""
+    order = 2**source.width - 1
+    modulus = 1 | sum(1 << tap for tap in TAPS[source.width])
+    assert modulus.bit_length() == source.width + 1
+    assert power_of_x(order, modulus) == 1
+    assert all(power_of_x(order // prime, modulus) != 1 for prime in factorint(order))
+
+
+def power_of_x(exponent, modulus):
+    """x^exponent modulo a polynomial over GF(2), whose bits are the coefficients."""
+    result = 1
+    for bit in f"{exponent:b}":
+        square = sum(1 << (2 * place) for place in range(result.bit_length()) if result >> place & 1)
+        result = remainder(square << (bit == "1"), modulus)
+    return result
+
+
+def remainder(value, modulus):
+    while value.bit_length() >= modulus.bit_length():
+        value ^= modulus << (value.bit_length() - modulus.bit_length())
+    return value
+
+
+@pytest.mark.parametrize("source", [*LFSRS, *PLATEAUS], ids=str)
+def test_seeds_of_an_array_are_distinct_and_far_apart(source):
+    count = min(64, source.period)
+    seeds = source.seeds(count)
+    assert len(set(seeds)) == count
+    apart = source.period // count
+    assert [source.jump(seed, apart) for seed in seeds[:-1]] == seeds[1:]
+    # A short way along, a jump is where the steps lead.
+    bits = min(source.width, 62)
+    low = (1 << bits) - 1
+    after = source.jump(seeds[-1], 100)
+    shown = after ^ -(after >> source.width) if isinstance(source, Plateau) else after
+    assert int(words(source, 101, seeds[-1], bits=bits)[100]) == shown & low
+    assert source.jump(seeds[0], source.period) == seeds[0]
+
+
+def test_many_units_at_once_are_the_same_as_one_by_one():
+    for source in (Lfsr(16), Plateau(3), Lfsr(64)):
+        seeds = source.seeds(7)
+        many = words(source, 1000, seeds, bits=3)
+        assert many.shape == (7, 1000)
+        for row, seed in zip(many, seeds, strict=True):
+            assert torch.equal(row, words(source, 1000, seed, bits=3))
+    assert words("plateau3", 0, 1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: Lfsr(1), ValueError, "lfsr1 has 1 bits; a lfsr source has 2 to 64"),
+        (lambda: Plateau(17), ValueError, "plateau17 has 17 bits; a plateau source has 2 to 16"),
+        (lambda: Lfsr(3.0), TypeError, "the width of a lfsr is an int, not float"),
+        (
+            lambda: parse_source("noise"),
+            ValueError,
+            "unknown source 'noise'; the sources are lfsr2 to lfsr64 and plateau2",
+        ),
+        (lambda: parse_source(3), TypeError, "a source is an Lfsr, a Plateau or a text such as 'lfsr16', not int"),
+        (lambda: words("lfsr8", 4, 0), ValueError, "seed 0x0 would leave lfsr8 at zero for ever"),
+        (lambda: words("plateau3", 4, 8), ValueError, "seed 0x8 would leave plateau3 at zero for ever"),
+        (lambda: words("plateau3", 4, 16), ValueError, "seed 0x10 does not fit the 4 bits of a state of plateau3"),
+        (lambda: words("lfsr8", -1), ValueError, "steps is 0 or more, not -1"),
+        (lambda: words("lfsr8", 4, bits=9), ValueError, "lfsr8 has words of 8 bits, of which 1 to 8 are given, not 9"),
+        (lambda: Lfsr(8).seeds(0), ValueError, "an array has 1 unit or more, not 0"),
+    ],
+)
+def test_what_is_refused(make, error, sentence):
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_wrong_tap_is_seen(monkeypatch):
+    monkeypatch.setitem(TAPS, 8, (8, 4))
+    modulus = 1 | sum(1 << tap for tap in TAPS[8])
+    assert power_of_x(255, modulus) != 1 or any(power_of_x(255 // prime, modulus) == 1 for prime in factorint(255))
+    assert torch.nonzero(words("lfsr8", 256, 1) == 1).flatten().tolist() != [0, 255]
