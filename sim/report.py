@@ -183,6 +183,14 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     return Failure("mismatch", "\n".join([*lines, f"again: {command}"]), codes, expected, got)
 
 
+def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where: str) -> Failure:
+    """A wrong reading of a sum that its own inputs do not explain: these, and what was read."""
+    (output,) = Ports.of(unit.outputs)
+    lines = [where, *(line(port, codes[port.name]) for port in Ports.of(unit.inputs))]
+    lines += [line(output, expected, "expected"), line(output, got, "got")]
+    return Failure("mismatch", "\n".join(lines), codes, {"o": expected}, {"o": got})
+
+
 def second_opinion(unit: Any, codes: dict[str, int], expected: dict[str, int]) -> str:
     """What the exact model says of an expected result, so that a wrong golden model does not pass for a wrong unit."""
     from halfulp.golden import exact
