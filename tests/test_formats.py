@@ -1,5 +1,6 @@
 """Formats, rounding modes, spans and MAC descriptions as data."""
 
+import bisect
 import functools
 import itertools
 import math
@@ -21,17 +22,28 @@ from halfulp.hdl.formats import (
     E6M5,
     EXACT,
     FP64,
+    INT8,
+    INT32,
     ML_DTYPES,
     NAMED,
+    POSIT8,
+    POSIT16,
+    POSIT32,
+    POSIT64,
+    RA,
     RD,
     RN,
     RO,
     RU,
     RZ,
+    DotSpec,
+    Fixed,
     Float,
     MacSpec,
+    Posit,
     Rounding,
     Span,
+    SumSpec,
     default_accumulator,
     parse,
     stochastic,
@@ -53,6 +65,26 @@ TOYS = [
     if man > 0 or specials != "ieee"
 ]
 
+POSITS = [Posit(width, es) for width in range(3, 65) for es in range(5) if es <= max(width - 3, 2)]
+
+FIXED = [
+    Fixed(int_bits, frac_bits, signed, overflow)
+    for int_bits, frac_bits, signed, overflow in itertools.product(
+        (-4096, -60, -3, -1, 0, 1, 2, 4, 8, 33, 64, 4096),
+        (-4095, -32, -4, -1, 0, 1, 3, 7, 12, 31, 64, 4096),
+        (True, False),
+        ("saturate", "wrap"),
+    )
+    if 1 <= int_bits + frac_bits <= 64
+]
+
+SMALL_POSITS = [fmt for fmt in POSITS if fmt.width <= 10]
+
+SMALL_FIXED = [
+    *(Fixed(width - frac, frac, signed) for width in range(1, 8) for frac in (-2, 0, 3, 9) for signed in (True, False)),
+    *map(parse, ("int10", "uint10-wrap", "fxp4.6-wrap", "fxp-2.12", "ufxp14.-4")),
+]
+
 
 def finite_codes(fmt):
     """Codes of finite numbers."""
@@ -68,6 +100,22 @@ def test_parse_and_str_are_inverse():
     for fmt in GRID:
         assert parse(str(fmt)) == fmt
         assert hash(parse(str(fmt))) == hash(fmt)
+
+
+@pytest.mark.parametrize("grid", [FIXED, POSITS], ids=["fixed", "posit"])
+def test_parse_and_str_are_inverse_in_the_other_families(grid):
+    assert len({str(fmt) for fmt in grid}) == len(set(grid)) > 150
+    for fmt in grid:
+        assert parse(str(fmt)) == fmt
+        assert hash(parse(str(fmt))) == hash(fmt)
+        assert parse(fmt) is fmt
+        assert sum(fmt.fields().values()) == fmt.width
+
+
+def test_names_of_every_family_parse():
+    for name, fmt in NAMED.items():
+        assert parse(name) == fmt
+        assert parse(str(fmt)) == fmt
 
 
 @pytest.mark.parametrize(
@@ -86,6 +134,18 @@ def test_parse_and_str_are_inverse():
         ("e5m2-ftz", Float(5, 2, subnormals=False)),
         ("bf16-ftz", Float(8, 7, subnormals=False)),
         ("e4m3b-3fn-ftz", Float(4, 3, -3, "fn", False)),
+        ("fxp4.4", Fixed(4, 4)),
+        ("fxp-2.10", Fixed(-2, 10)),
+        ("ufxp10.-3-wrap", Fixed(10, -3, False, "wrap")),
+        ("fxp8.0", INT8),
+        ("int8", INT8),
+        ("int12-wrap", Fixed(12, 0, overflow="wrap")),
+        ("uint1", Fixed(1, 0, signed=False)),
+        ("posit8", Posit(8, 2)),
+        ("posit8e2", POSIT8),
+        ("posit16e0", Posit(16, 0)),
+        ("posit3", Posit(3)),
+        ("posit64e4", Posit(64, 4)),
     ],
 )
 def test_texts(text, fmt):
@@ -104,6 +164,14 @@ def test_canonical_texts():
         "e2m0",
         "e4m3b11fnuz",
         "e11m52-ftz",
+    ]
+    assert [str(parse(name)) for name in ("posit8e2", "posit8e1", "fxp8.0", "ufxp0.8-wrap", "fxp0.4", "fxp5.-1")] == [
+        "posit8",
+        "posit8e1",
+        "int8",
+        "ufxp0.8-wrap",
+        "fxp0.4",
+        "fxp5.-1",
     ]
 
 
@@ -160,6 +228,66 @@ def test_canonical_texts():
         (lambda: RN.round(Fraction(-1)), ValueError, "a magnitude is not negative, but -1 is"),
         (lambda: MacSpec.parse("e5m2"), ValueError, "'e5m2' is no multiply-accumulate; one is written like e5m2*e5m2"),
         (lambda: MacSpec(E5M2, E5M2, E6M5, EXACT), ValueError, "rounding exact is refused: e6m5 cannot hold every sum"),
+        (lambda: Fixed(4.0, 4), TypeError, "int_bits of a fixed-point format is an int, not float"),
+        (lambda: Fixed(4, True), TypeError, "frac_bits of a fixed-point format is an int, not bool"),
+        (lambda: Fixed(4, 4, signed=1), TypeError, "signed of a fixed-point format is a bool, not int"),
+        (
+            lambda: Fixed(4, 4, overflow="drop"),
+            ValueError,
+            "unknown overflow 'drop'; a fixed-point format has one of saturate, wrap",
+        ),
+        (lambda: parse("fxp4.-4"), ValueError, "fxp4.-4 has 0 bits; a fixed-point format has 1 to 64"),
+        (lambda: parse("ufxp-9.4-wrap"), ValueError, "ufxp-9.4-wrap has -5 bits; a fixed-point format has 1 to 64"),
+        (lambda: parse("int65"), ValueError, "int65 has 65 bits; a fixed-point format has 1 to 64"),
+        (
+            lambda: parse("fxp4097.-4090"),
+            ValueError,
+            "fxp4097.-4090 has 4097 bits on one side of the point; it takes up to 4096",
+        ),
+        (lambda: parse("int-8"), ValueError, "unknown format 'int-8'; did you mean int8?"),
+        (lambda: parse("posit2"), ValueError, "posit2 has 2 bits; a posit has 3 to 64 bits"),
+        (lambda: parse("posit1e0"), ValueError, "posit1 has 1 bit; a posit has 3 to 64 bits"),
+        (lambda: parse("posit65"), ValueError, "posit65 has 65 bits; a posit has 3 to 64 bits"),
+        (lambda: parse("posit8e5"), ValueError, "posit8e5 has 5 exponent bits; a posit has 0 to 4"),
+        (lambda: Posit(8, -1), ValueError, "posit8e-1 has -1 exponent bits; a posit has 0 to 4"),
+        (
+            lambda: parse("posit4e3"),
+            ValueError,
+            "posit4e3 has 3 exponent bits, and its width leaves room for 1; take a wider posit or a smaller es",
+        ),
+        (lambda: Posit("8"), TypeError, "width of a posit is an int, not str"),
+        (lambda: Posit(8, 1.0), TypeError, "es of a posit is an int, not float"),
+        (lambda: parse("posit8-wrap"), ValueError, "unknown format 'posit8-wrap'; did you mean posit8?"),
+        (lambda: POSIT8.decode(256), ValueError, "code 0x100 does not fit the 8 bits of posit8"),
+        (lambda: INT8.decode(-1), ValueError, "code -0x1 does not fit the 8 bits of int8"),
+        (lambda: INT8.decode(True), TypeError, "a code of int8 is an int, not bool"),
+        (lambda: INT8.encode(Fraction(1, 2), EXACT), ValueError, "exact was asked for, but 1/2 of a unit in the last"),
+        (lambda: INT8.encode(-129, EXACT), ValueError, "exact was asked for, but int8 goes from -128 to 127"),
+        (
+            lambda: parse("uint2-wrap").encode(4, EXACT),
+            ValueError,
+            "exact was asked for, but uint2-wrap goes from 0 to 3",
+        ),
+        (
+            lambda: parse("posit4e1").encode(17, EXACT),
+            ValueError,
+            "exact was asked for, but posit4e1 goes from 1/16 to 16",
+        ),
+        (
+            lambda: POSIT8.encode(Fraction(1, 3), EXACT),
+            ValueError,
+            "exact was asked for, but 2/3 of a unit in the last",
+        ),
+        (
+            lambda: stochastic(3).round_signed(Fraction(-1), 8),
+            ValueError,
+            "random word 8 does not fit the 3 random bits of sr3",
+        ),
+        (
+            lambda: EXACT.round_signed(Fraction(-3, 4)),
+            ValueError,
+            "exact was asked for, but 1/4 of a unit in the last place would be lost",
+        ),
     ],
 )
 def test_wrong_parameters_are_refused_with_a_sentence(make, error, sentence):
@@ -257,6 +385,204 @@ def test_flushing_follows_rounding():
     assert fmt.encode(smallest / 8, RU) == 0
 
 
+# Fixed point and posits ----------------------------------------------------------------------------------------------
+
+
+def standard_posit(code, width, es):
+    """Number of a code as the Standard for Posit Arithmetic (2022, 3.3) has it, which negates no code."""
+    bits = f"{code:0{width}b}"
+    sign, first, rest = int(bits[0]), bits[1], bits[1:]
+    run = len(rest) - len(rest.lstrip(first))
+    r = run - 1 if first == "1" else -run
+    tail = rest[run + 1 :].ljust(es, "0")
+    e, fraction = int(tail[:es] or "0", 2), tail[es:]
+    f = Fraction(int(fraction or "0", 2), 1 << len(fraction))
+    return (1 - 3 * sign + f) * Fraction(2) ** ((1 - 2 * sign) * ((r << es) + e + sign))
+
+
+@pytest.mark.parametrize("fmt", SMALL_POSITS, ids=str)
+def test_every_posit_is_the_standards(fmt):
+    for code in range(1, 1 << fmt.width):
+        if code != fmt.nan_code:
+            assert fmt.decode(code) == standard_posit(code, fmt.width, fmt.es)
+    assert fmt.decode(0) == 0
+    assert math.isnan(fmt.decode(1 << (fmt.width - 1)))
+    assert fmt.decode(1) == fmt.smallest == 1 / fmt.largest
+    assert fmt.decode(fmt.max_code) == fmt.largest == -fmt.lowest
+
+
+@pytest.mark.parametrize("fmt", [POSIT16, POSIT32, POSIT64, Posit(64, 0), Posit(33, 4)], ids=str)
+def test_wide_posits_are_the_standards(fmt):
+    ones = (1 << fmt.width) - 1
+    codes = [*range(1, ones, ones // 997), *range(70), *(1 << shift for shift in range(fmt.width - 1))]
+    for code in {code ^ flip for code in codes for flip in (0, ones)} - {0, fmt.nan_code}:
+        number = fmt.decode(code)
+        assert number == standard_posit(code, fmt.width, fmt.es)
+        assert fmt.encode(number, EXACT) == code
+
+
+@pytest.mark.parametrize("fmt", SMALL_FIXED, ids=str)
+def test_every_fixed_point_number_is_an_integer_times_the_last_place(fmt):
+    numbers = [fmt.decode(code) for code in range(1 << fmt.width)]
+    for code, number in enumerate(numbers):
+        sign_place = (code >> (fmt.width - 1)) << fmt.width if fmt.signed else 0
+        assert number == (code - sign_place) / Fraction(2) ** fmt.frac_bits
+    assert (fmt.lowest, fmt.largest) == (min(numbers), max(numbers))
+    assert fmt.smallest == min(abs(number) for number in numbers if number)
+
+
+@pytest.mark.parametrize("fmt", [*SMALL_POSITS, *SMALL_FIXED], ids=str)
+def test_every_code_comes_back_and_the_codes_ascend(fmt):
+    half, numbers = 1 << (fmt.width - 1), []
+    # Two's complement from NaR or the least number up; unsigned codes are in order as they are.
+    for code in (
+        range(2 * half) if isinstance(fmt, Fixed) and not fmt.signed else [*range(half, 2 * half), *range(half)]
+    ):
+        number = fmt.decode(code)
+        if isinstance(number, Fraction):
+            numbers.append(number)
+            assert fmt.encode(number, EXACT) == code
+        else:
+            assert fmt.encode(number) == code == fmt.nan_code
+        assert fmt.negative(code) == (number < 0)
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 2 * half - fmt.has_nan
+
+
+MODES = (RN, RA, RZ, RU, RD, RO)
+
+
+def chosen(mode, value, below, middle, above, odd):
+    """Which of two neighbours a mode takes: by what the modes are for, not by how they are computed."""
+    toward_zero, away = sorted((below, above), key=abs)
+    if value in (below, above):
+        return value
+    if mode in (RN, RA) and value != middle:
+        return below if value < middle else above
+    even = above if odd == below else below
+    return {RN: even, RA: away, RZ: toward_zero, RU: above, RD: below, RO: odd}[mode]
+
+
+def around(fmt):
+    """Magnitudes around all that decides: the numbers of a posit of three bits more, and what lies between them."""
+    finer = Posit(fmt.width + 3, fmt.es)
+    marks = [finer.decode(code) for code in range(finer.nan_code)]
+    return [*marks, *((x + y) / 2 for x, y in itertools.pairwise(marks)), 2 * finer.largest]
+
+
+@pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
+def test_posits_are_rounded_between_neighbouring_codes(fmt):
+    """The posit of one bit more that lies between two neighbours decides which is nearest (2022, 4.1)."""
+    finer = Posit(fmt.width + 1, fmt.es)
+    numbers = [fmt.decode(code) for code in range(fmt.nan_code)]
+    for magnitude, sign in itertools.product(around(fmt), (1, -1)):
+        if magnitude <= fmt.smallest or magnitude >= fmt.largest:
+            # What is not zero becomes neither zero nor NaR.
+            end = min(max(magnitude, fmt.smallest), fmt.largest) if magnitude else Fraction(0)
+            expected = dict.fromkeys(MODES, sign * end)
+        else:
+            code = bisect.bisect(numbers, magnitude) - 1
+            near, middle, far = sign * numbers[code], sign * finer.decode(2 * code + 1), sign * numbers[code + 1]
+            below, above = sorted((near, far))
+            odd = near if code % 2 else far
+            expected = {mode: chosen(mode, sign * magnitude, below, middle, above, odd) for mode in MODES}
+        for mode, number in expected.items():
+            found = fmt.encode(sign * magnitude, mode)
+            assert fmt.decode(found) == number, f"{sign * magnitude} {mode}"
+            assert fmt.encode(sign * magnitude, mode, saturate=True) == found
+
+
+@pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
+def test_posits_are_rounded_by_chance_between_codes_of_more_bits(fmt):
+    """Random words are added to the code of the posit that is longer by as many bits."""
+    finer = Posit(fmt.width + 2, fmt.es)
+    numbers = [finer.decode(code) for code in range(finer.nan_code)]
+    for magnitude, sign, word in itertools.product(around(fmt), (1, -1), range(4)):
+        code = (bisect.bisect(numbers, magnitude) - 1 + word) >> 2
+        if magnitude:
+            code = min(max(code, 1), fmt.max_code)
+        if magnitude <= fmt.smallest:
+            code = min(code, 1)
+        found = fmt.encode(sign * magnitude, stochastic(2), word)
+        assert fmt.decode(found) == sign * fmt.decode(code), f"{sign * magnitude} {word}"
+
+
+def test_two_s_complement_numbers_are_rounded_between_integers():
+    sr3 = stochastic(3)
+    for sixteenths in range(-70, 71):
+        value = Fraction(sixteenths, 16)
+        below, above = math.floor(value), math.ceil(value)
+        middle = (below + above) / Fraction(2)
+        odd = below if below % 2 else above
+        for mode in MODES:
+            assert mode.round_signed(value) == chosen(mode, value, below, middle, above, odd), f"{value} {mode}"
+        if value == below:
+            assert EXACT.round_signed(value) == below
+        # Of eight words, those round up that fill what is missing: on average the number, cut to eighths.
+        ups = [sr3.round_signed(value, word) - below for word in range(8)]
+        assert ups == [int(word >= 8 - (sixteenths // 2) % 8) for word in range(8)]
+
+
+@pytest.mark.parametrize("overflow", ["saturate", "wrap"])
+@pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_FIXED if fmt.width in (1, 2, 5)], ids=str)
+def test_fixed_point_is_rounded_and_then_limited(fmt, overflow):
+    fmt = Fixed(fmt.int_bits, fmt.frac_bits, fmt.signed, overflow)
+    least, most = (0, 2**fmt.width - 1) if not fmt.signed else (-(2 ** (fmt.width - 1)), 2 ** (fmt.width - 1) - 1)
+    for eighths in range(8 * (least - 2**fmt.width - 3), 8 * (most + 2**fmt.width + 3), 1):
+        units = Fraction(eighths, 8)
+        for mode in (*MODES, stochastic(2)):
+            word = eighths % 4 if mode.bits else 0
+            integer = mode.round_signed(units, word)
+            clamped = min(max(integer, least), most)
+            wrapped = (integer - least) % 2**fmt.width + least
+            value = units / Fraction(2) ** fmt.frac_bits
+            for saturate in (False, True):
+                expected = clamped if saturate or overflow == "saturate" else wrapped
+                found = fmt.integer(fmt.encode(value, mode, word, saturate))
+                assert found == expected, f"{value} {mode}"
+
+
+def test_special_results_of_fixed_point_and_posits():
+    for fmt in (INT8, parse("int8-wrap")):
+        ends = [fmt.encode(value, mode, saturate=True) for value in (math.inf, -math.inf) for mode in MODES]
+        assert ends == [0x7F] * 6 + [0x80] * 6
+        assert [fmt.encode(value) for value in (math.inf, -math.inf, math.nan, -0.0)] == [0x7F, 0x80, 0, 0]
+    assert [INT8.encode(value) for value in (127.5, -128.5, 1e9, -1e9)] == [0x7F, 0x80, 0x7F, 0x80]
+    assert [parse("int8-wrap").encode(value) for value in (127.5, -129, 256, -257)] == [0x80, 0x7F, 0, 0xFF]
+    for name in ("uint4", "uint4-wrap"):
+        assert [parse(name).encode(value) for value in (math.inf, -math.inf, math.nan)] == [15, 0, 0]
+    assert [parse("uint4").encode(value) for value in (-1, -0.5, -0.75, 15.5, 16)] == [0, 0, 0, 15, 15]
+    assert [parse("uint4-wrap").encode(value) for value in (-1, -0.5, -0.75, 15.5, 16)] == [15, 0, 15, 0, 0]
+    for mode in MODES:
+        for saturate in (False, True):
+            codes = [
+                POSIT8.encode(value, mode, saturate=saturate)
+                for value in (math.inf, -math.inf, math.nan, 1e300, -1e300, 1e-300, -1e-300, 0.0, -0.0)
+            ]
+            assert codes == [0x80, 0x80, 0x80, 0x7F, 0x81, 0x01, 0xFF, 0, 0]
+    assert [POSIT8.text(code) for code in (0, 0x80, 0x40, 0xC0, 0x7F, 0x01)] == [
+        "0",
+        "nan",
+        "1",
+        "-1",
+        "16777216",
+        "5.96046448e-08",
+    ]
+    assert [parse("fxp4.4").text(code) for code in (0, 0x18, 0xFF, 0x80)] == ["0", "1.5", "-0.0625", "-8"]
+
+
+@pytest.mark.parametrize("fmt", SMALL_POSITS, ids=str)
+def test_precision_of_posits_at_every_scale(fmt):
+    numbers = sorted(numbers_of(fmt))
+    for scale in range(-fmt.max_scale - 3, fmt.max_scale + 4):
+        first, last = Fraction(2) ** scale, Fraction(2) ** (scale + 1)
+        there = numbers[bisect.bisect_left(numbers, first) : bisect.bisect_left(numbers, last)]
+        precision = fmt.precision_at(scale)
+        assert there == [first + index * first / len(there) for index in range(len(there))]
+        assert len(there) == (1 << (precision - 1) if precision else 0)
+    assert max(fmt.precision_at(scale) for scale in range(-fmt.max_scale, fmt.max_scale + 1)) == fmt.precision
+
+
 # Spans ---------------------------------------------------------------------------------------------------------------
 
 FINITE_TOYS = [fmt for fmt in TOYS if fmt.specials == "finite" and fmt.bias != 3]
@@ -320,6 +646,122 @@ def test_exact_needs_the_specials():
     assert granted(Span.of(E5M2), E6M5)
 
 
+INT2 = parse("int2")
+
+MIXED = [
+    *map(parse, ("fxp2.1", "ufxp1.2", "fxp3.-1", "int1", "ufxp0.2-wrap", "fxp-1.3")),
+    *map(parse, ("posit3e0", "posit4e0", "posit4e1", "posit5", "posit5e1")),
+    *map(parse, ("e2m1fn", "e3m0-finite", "e2m1-ftz", "e2m2fnuz", "e2m1")),
+]
+"""Operands of every family, with and without NaN and inf."""
+
+MIXED_RESULTS = [
+    *(Fixed(*bits) for bits in itertools.product(range(8), range(-1, 8), (True, False)) if sum(bits[:2]) > 0),
+    *(Posit(width, es) for width, es in itertools.product((6, 7, 8, 9, 10, 12, 15, 20, 40, 64), (0, 1, 2))),
+    *(
+        Float(exp, man, None, specials, subnormals)
+        for exp, man, subnormals in itertools.product((2, 3, 4, 6), (2, 3, 5, 8, 23), (True, False))
+        for specials in ("ieee", "fn", "finite")
+    ),
+]
+
+
+@functools.cache
+def holds_number(fmt, number):
+    """Whether a format of any size has a number, by trying."""
+    return fmt.decode(fmt.encode(number)) == number
+
+
+def holds_all(fmt, numbers, inf, nan):
+    """Whether a format has every number, and the specials that there are."""
+    return fmt.has_inf >= inf and fmt.has_nan >= nan and all(holds_number(fmt, number) for number in numbers)
+
+
+def places(number):
+    """Bits between the first and the last one, both included."""
+    return len(f"{abs(number.numerator):b}".rstrip("0"))
+
+
+def check_bounds(span, numbers):
+    """What a span says is true of the numbers, and ends and quantum are theirs."""
+    assert (span.lowest, span.largest) == (min(numbers), max(numbers))
+    in_quanta = [number / Fraction(2) ** span.quantum for number in numbers]
+    assert all(number.denominator == 1 for number in in_quanta)
+    assert any(number % 2 for number in in_quanta)
+    assert span.smallest <= min(abs(number) for number in numbers if number)
+    assert span.precision >= max(map(places, numbers))
+
+
+def granted_rightly(span, numbers, inf, nan):
+    """Grants to the formats of MIXED_RESULTS, all of which hold the numbers, and refusals to some that would.
+
+    Fixed point is never refused what it holds; for the others a span is a bound.
+    """
+    check_bounds(span, numbers)
+    assert (span.inf, span.nan) == (inf, nan)
+    grants = refusals = 0
+    for fmt in MIXED_RESULTS:
+        if granted(span, fmt):
+            grants += 1
+            assert holds_all(fmt, numbers, inf, nan), fmt
+        elif holds_all(fmt, numbers, inf, nan):
+            refusals += 1
+            assert not isinstance(fmt, Fixed), fmt
+    return grants, refusals
+
+
+@pytest.mark.parametrize("a", MIXED, ids=str)
+def test_exact_across_families_is_granted_only_where_it_holds(a):
+    counts = []
+    for b in MIXED:
+        xs, ys, inf, nan = numbers_of(a), numbers_of(b), a.has_inf or b.has_inf, a.has_nan or b.has_nan
+        counts.append(granted_rightly(Span.of(a) * Span.of(b), {x * y for x in xs for y in ys}, inf, nan))
+        counts.append(granted_rightly(Span.of(a) | Span.of(b), xs | ys, inf, nan))
+        if a.lowest or b.lowest:
+            # The span of a sum of unsigned numbers claims too few bits, so that these are left out.
+            counts.append(granted_rightly(Span.of(a) + Span.of(b), {x + y for x in xs for y in ys}, inf, nan))
+    grants, refusals = map(sum, zip(*counts, strict=True))
+    assert grants > 500
+    assert refusals < grants / 10
+
+
+def test_exact_sums_of_products_across_families():
+    formats = [parse(name) for name in ("fxp2.1", "ufxp0.2", "int1", "posit4e1", "e2m1fn")]
+    counts = []
+    for a, b, c in itertools.product(formats, repeat=3):
+        products = {x * y for x in numbers_of(a) for y in numbers_of(b)}
+        if c.lowest or any(product < 0 for product in products):
+            numbers = {product + z for product in products for z in numbers_of(c)}
+            nan = a.has_nan or b.has_nan or c.has_nan
+            counts.append(granted_rightly(Span.of(a) * Span.of(b) + Span.of(c), numbers, False, nan))
+    grants, refusals = map(sum, zip(*counts, strict=True))
+    assert grants > 2000
+    assert refusals < grants / 2
+
+
+@pytest.mark.parametrize("fmt", [fmt for fmt in MIXED if fmt.width <= 4], ids=str)
+def test_sums_of_many(fmt):
+    """Of a few numbers of a format, and of a few products."""
+    for span, terms in (
+        (Span.of(fmt), numbers_of(fmt)),
+        (Span.of(fmt) * Span.of(INT2), {x * y for x in numbers_of(fmt) for y in numbers_of(INT2)}),
+    ):
+        numbers = {Fraction(0)}
+        for count in range(1, 4):
+            numbers = {number + term for number in numbers for term in terms}
+            granted_rightly(span.times(count), numbers, fmt.has_inf, fmt.has_nan)
+
+
+def test_a_longer_posit_holds_a_shorter_one():
+    for narrow, wide in itertools.product([fmt for fmt in POSITS if fmt.width <= 7 and fmt.es <= 2], repeat=2):
+        held = holds_all(wide, numbers_of(narrow), False, True)
+        assert held or not granted(Span.of(narrow), wide), f"{narrow} {wide}"
+        if narrow.es == wide.es:
+            assert held == granted(Span.of(narrow), wide) == (narrow.width <= wide.width)
+    assert granted(Span.of(POSIT32), POSIT64)
+    assert not granted(Span.of(POSIT64), POSIT32)
+
+
 # Descriptions --------------------------------------------------------------------------------------------------------
 
 
@@ -342,3 +784,187 @@ def test_default_accumulators():
     assert default_accumulator(parse("e2m1fn")) == Float(3, 4)
     assert default_accumulator(FP64) == FP64
     assert default_accumulator(parse("e5m2-ftz")) == parse("e6m5-ftz")
+
+
+@pytest.mark.parametrize(
+    ("fmt", "acc"),
+    [
+        ("fxp4.4", "fxp8.8"),
+        ("ufxp0.8-wrap", "ufxp0.16-wrap"),
+        ("fxp-2.10", "fxp-4.20"),
+        ("fxp16.16", "fxp32.32"),
+        ("fxp16.17", "fxp47.17"),
+        ("fxp40.-6", "fxp70.-6"),
+        ("int8", "int32"),
+        ("int4", "int16"),
+        ("uint5-wrap", "uint20-wrap"),
+        ("int16", "int64"),
+        ("int17", "int64"),
+        ("int64", "int64"),
+        ("posit8", "posit16"),
+        ("posit8e0", "posit16e0"),
+        ("posit32", "posit64"),
+        ("posit33", "posit64"),
+        ("posit64", "posit64"),
+    ],
+)
+def test_default_accumulators_of_the_other_families(fmt, acc):
+    assert default_accumulator(parse(fmt)) == parse(acc)
+
+
+def test_default_accumulators_have_at_most_64_bits():
+    for fmt in (*POSITS, *(fmt for fmt in FIXED if max(map(abs, (fmt.int_bits, fmt.frac_bits))) <= 1024)):
+        acc = default_accumulator(fmt)
+        assert type(acc) is type(fmt)
+        assert fmt.width <= acc.width <= 64
+        if isinstance(fmt, Posit) or (fmt.int_bits >= 0 and fmt.frac_bits >= 0):
+            # Twice a number of bits that is below zero is less.
+            assert holds_all(acc, {fmt.lowest, fmt.largest}, fmt.has_inf, fmt.has_nan)
+            assert acc.quantum <= fmt.quantum
+
+
+EXACT_MACS = [
+    MacSpec(a, b, "exact", rounding, product, EXACT if product is None else RZ, saturate, o, carry)
+    for a, b, o in itertools.product(
+        (POSIT8, parse("ufxp-1.9-wrap"), E5M2), (POSIT16, INT8, E4M3FN), (None, POSIT8, E6M5)
+    )
+    for product, rounding, saturate, carry in ((None, RN, False, 31), (parse("fxp4.-2"), stochastic(3), True, 7))
+]
+
+
+def test_exact_macs_have_texts():
+    assert len({str(spec) for spec in EXACT_MACS}) == len(set(EXACT_MACS)) == 48
+    for spec in EXACT_MACS:
+        assert MacSpec.parse(str(spec)) == spec
+    for text in (
+        "posit8*posit8+exact=posit8.rn",
+        "e5m2*e5m2=e5m2.rz+exact7=e6m5.sr3.sat",
+        "fxp4.4*ufxp0.8-wrap=fxp8.8.ro+exact=fxp8.-2-wrap.ru",
+        "int8*int8+int32.rn",
+        "posit8*posit8=posit8.rn+posit16.rn",
+    ):
+        assert str(MacSpec.parse(text)) == text
+    assert MacSpec.parse("posit8*posit8+exact=posit8.rn") == MacSpec(POSIT8, POSIT8, "exact")
+    assert MacSpec(E5M2, E5M2, E6M5) == MacSpec(E5M2, E5M2, E6M5, o=E6M5)
+    assert SumSpec(E5M2, E6M5).o == E6M5
+    assert SumSpec(POSIT8, "exact").o == POSIT8
+    assert SumSpec(POSIT8, "exact", carry=3).acc_text == "exact3=posit8"
+    assert (SumSpec(POSIT8, POSIT16).quire, SumSpec(INT8, "exact").quire.width) == (None, 1 + 31 + 7)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (
+            lambda: MacSpec(E5M2, E5M2, E6M5, o=E5M2),
+            ValueError,
+            "the result of an accumulator in e6m5 is e6m5, not e5m2; "
+            "only the accumulator exact is rounded to another format",
+        ),
+        (
+            lambda: SumSpec(POSIT8, POSIT16, o=POSIT8),
+            ValueError,
+            "the result of an accumulator in posit16 is posit16, not posit8; "
+            "only the accumulator exact is rounded to another format",
+        ),
+        (
+            lambda: MacSpec(E5M2, E5M2, E6M5, carry=7),
+            ValueError,
+            "an accumulator in e6m5 has no carry guard; only the accumulator exact has one",
+        ),
+        (
+            lambda: SumSpec(INT8, INT32, carry=30),
+            ValueError,
+            "an accumulator in int32 has no carry guard; only the accumulator exact has one",
+        ),
+        (
+            lambda: MacSpec(E5M2, E5M2, "exact", carry=0).quire,
+            ValueError,
+            "a carry guard of 0 bits is out of range; a quire has 1 to 64",
+        ),
+        (
+            lambda: SumSpec(E5M2, "exact", carry=65).quire,
+            ValueError,
+            "a carry guard of 65 bits is out of range; a quire has 1 to 64",
+        ),
+        (lambda: SumSpec(E5M2, "exact", carry="3").quire, TypeError, "carry of a quire is an int, not str"),
+        (lambda: MacSpec(E5M2, E5M2, "exakt"), TypeError, "an accumulator is a format or 'exact', not 'exakt'"),
+        (
+            lambda: SumSpec(POSIT8, POSIT64, EXACT),
+            ValueError,
+            "rounding exact is refused: posit64 cannot hold every sum of posit8 and posit64",
+        ),
+        (lambda: SumSpec(E5M2, None), TypeError, "an accumulator is a format or 'exact', not None"),
+        (
+            lambda: MacSpec(INT8, INT8, "exact", EXACT, o=INT32),
+            ValueError,
+            "rounding exact is refused: int32 cannot hold every exact sum",
+        ),
+        (
+            lambda: SumSpec(INT8, INT8, EXACT),
+            ValueError,
+            "rounding exact is refused: int8 cannot hold every sum of int8 and int8, for it ends at 127 and the "
+            "results at 254",
+        ),
+        (
+            lambda: MacSpec(INT8, INT8, "exact", product=INT8),
+            ValueError,
+            "rounding exact is refused: int8 cannot hold every product of int8 and int8",
+        ),
+        (
+            lambda: MacSpec(INT8, INT8, "exact", product_rounding=RZ),
+            ValueError,
+            "the product is exact, so its rounding rz does nothing; name a product format or leave the rounding out",
+        ),
+        (lambda: MacSpec.parse("posit8*posit8+exact"), ValueError, "'posit8*posit8+exact' is no multiply-accumulate"),
+        (lambda: MacSpec.parse("posit8*posit8+exact65=posit8.rn").quire, ValueError, "a carry guard of 65 bits is out"),
+        (
+            lambda: DotSpec(0, E5M2, E5M2, E5M2),
+            ValueError,
+            "a dot product of k = 0 pairs is out of range; it has 1 to 256",
+        ),
+        (
+            lambda: DotSpec(257, INT8, INT8, INT32),
+            ValueError,
+            "a dot product of k = 257 pairs is out of range; it has 1 to 256",
+        ),
+        (lambda: DotSpec(True, E5M2, E5M2, E5M2), TypeError, "k of a dot product is an int, not bool"),
+        (lambda: DotSpec("4", E5M2, E5M2, E5M2), TypeError, "k of a dot product is an int, not str"),
+        (
+            lambda: DotSpec(4, E5M2, E5M2, E5M2, order="best"),
+            ValueError,
+            "unknown order 'best'; a dot product has one of exact, sequential",
+        ),
+        (
+            lambda: DotSpec(4, INT8, INT8, parse("int17"), rounding=EXACT),
+            ValueError,
+            "rounding exact is refused: int17 cannot hold every sum of 4 products of int8 and int8, for it ends at "
+            "65535 and the results at 65536; name a rounding mode or a wider result format",
+        ),
+        (
+            lambda: DotSpec(2, POSIT8, POSIT8, POSIT64, rounding=EXACT),
+            ValueError,
+            "rounding exact is refused: posit64 cannot hold every sum of 2 products of posit8 and posit8, for it has "
+            "60 significand bits and 98 are needed",
+        ),
+    ],
+)
+def test_sums_that_cannot_be_are_refused_with_a_sentence(make, error, sentence):
+    with pytest.raises(error, match=re.escape(sentence)):
+        make()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 256])
+def test_exact_dot_products_are_granted_where_they_fit(k):
+    most = k * 2**14
+    for start, end in ((None, most), (INT32, most + 2**31 - 1)):
+        for o in (Fixed(width, 0) for width in range(14, 35)):
+            fits = end <= o.largest
+            specs = [{"order": order, "rounding": EXACT} for order in ("exact", "sequential")]
+            for more in specs:
+                try:
+                    DotSpec(k, INT8, INT8, o, start, **more)
+                except ValueError:
+                    assert not fits
+                else:
+                    assert fits
