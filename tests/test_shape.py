@@ -1,18 +1,35 @@
 """Formats as Amaranth shapes: constants, fields, assignment, connection, waveforms."""
 
 import copy
+import itertools
 import math
+import random
 import re
 from fractions import Fraction
 
 import pytest
-from amaranth.hdl import Const, Fragment, Module, Mux, Shape, Signal, unsigned
+from amaranth.hdl import ClockDomain, Const, Fragment, Module, Mux, Print, Shape, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from halfulp.hdl import FormatView, connect
-from halfulp.hdl.formats import E4M3, E4M3FN, E4M3FNUZ, E5M2, FP16, FP32, NAMED, Float, parse
+from halfulp.hdl.formats import (
+    E4M3,
+    E4M3FN,
+    E4M3FNUZ,
+    E5M2,
+    FP16,
+    FP32,
+    INT8,
+    NAMED,
+    POSIT8,
+    Float,
+    Posit,
+    parse,
+)
+
+FXP = parse("fxp4.4")
 
 
 def test_a_signal_of_a_format_has_its_width_and_format():
@@ -30,7 +47,39 @@ def test_fields_are_named():
         signal.regime  # noqa: B018  # reading it is the test
 
 
-@pytest.mark.parametrize("fmt", [E5M2, E4M3FN, E4M3FNUZ, NAMED["e2m1fn"]], ids=str)
+@pytest.mark.parametrize(
+    ("fmt", "widths"),
+    [
+        ("fxp4.4", {"fraction": 4, "integer": 3, "sign": 1}),
+        ("ufxp3.5-wrap", {"fraction": 5, "integer": 3, "sign": 0}),
+        ("int8", {"fraction": 0, "integer": 7, "sign": 1}),
+        ("fxp-2.10", {"fraction": 7, "integer": 0, "sign": 1}),
+        ("fxp10.-2", {"fraction": 0, "integer": 7, "sign": 1}),
+        ("ufxp0.8", {"fraction": 8, "integer": 0, "sign": 0}),
+        ("int1", {"fraction": 0, "integer": 0, "sign": 1}),
+        ("posit8", {"body": 7, "sign": 1}),
+        ("posit64e0", {"body": 63, "sign": 1}),
+    ],
+)
+def test_fields_of_fixed_point_and_posits(fmt, widths):
+    fmt = parse(fmt)
+    signal = Signal(fmt)
+    assert signal.shape() == fmt
+    assert Shape.cast(fmt) == unsigned(fmt.width)
+    assert {field: len(getattr(signal, field)) for field in fmt.fields()} == widths
+    assert list(fmt.fields()) == list(widths)
+    with pytest.raises(AttributeError, match=re.escape(f"{fmt} has no field 'mantissa'; it has {', '.join(widths)}")):
+        signal.mantissa  # noqa: B018  # reading it is the test
+
+
+@pytest.mark.parametrize(
+    "fmt",
+    [
+        *(E5M2, E4M3FN, E4M3FNUZ, NAMED["e2m1fn"]),
+        *map(parse, ("fxp4.4", "ufxp2.3-wrap", "int8", "fxp-2.9", "posit8", "posit6e1", "posit3e0")),
+    ],
+    ids=str,
+)
 def test_a_constant_is_the_code_of_its_number(fmt):
     for code in range(1 << fmt.width):
         number = fmt.decode(code)
@@ -46,6 +95,15 @@ def test_constants_of_special_numbers():
     assert Const(1.5, E5M2).number == Fraction(3, 2)
     assert Signal(E5M2, init=1.5).as_value().init == 0x3E
     assert repr(Const(1.5, E5M2)) == "e5m2(1.5)"
+    assert Const(math.nan, POSIT8).code == 0x80
+    assert Const(-0.0, POSIT8).code == Const(-0.0, INT8).code == 0
+    assert Signal(FXP, init=-1.5).as_value().init == 0xE8
+    assert Signal(POSIT8, init=Fraction(-1)).as_value().init == 0xC0
+    assert Const(-1, INT8).number == -1
+    assert repr(Const(-1.5, FXP)) == "fxp4.4(-1.5)"
+    assert repr(Const(math.nan, POSIT8)) == "posit8(nan)"
+    assert Const(1, POSIT8) != Const(1, Posit(8, 1))
+    assert POSIT8.const(None).code == INT8.const(None).code == 0
 
 
 @pytest.mark.parametrize(
@@ -73,6 +131,36 @@ def test_constants_of_special_numbers():
         ),
         (lambda: Const(Const(1.0, E4M3), E5M2), TypeError, "a constant of e5m2 cannot be made of e4m3(1), which is of"),
         (lambda: f"{Signal(E5M2):x}", TypeError, None),
+        (lambda: Const(0.3, FXP), ValueError, "fxp4.4 does not hold 0.3; the nearest number it holds is 0.3125"),
+        (lambda: Const(128, INT8), ValueError, "int8 does not hold 128; the nearest number it holds is 127"),
+        (lambda: Const(-1, parse("uint8")), ValueError, "uint8 does not hold -1; the nearest number it holds is 0"),
+        (lambda: Const(math.nan, INT8), ValueError, "int8 does not hold nan; the nearest number it holds is 0"),
+        (lambda: Const(-math.inf, INT8), ValueError, "int8 does not hold -inf; the nearest number it holds is -128"),
+        (lambda: Const(math.inf, POSIT8), ValueError, "posit8 does not hold inf; the nearest number it holds is nan"),
+        (lambda: Const(17, POSIT8), ValueError, "posit8 does not hold 17; the nearest number it holds is 16"),
+        (lambda: Const(True, POSIT8), TypeError, "a constant of posit8 is made of a number, not bool"),
+        (lambda: POSIT8.from_bits(256), ValueError, "code 0x100 does not fit the 8 bits of posit8"),
+        (lambda: POSIT8(Signal(9)), ValueError, "posit8 has 8 bits, but the value to view has 9"),
+        (
+            lambda: Signal(POSIT8).eq(Signal(INT8)),
+            TypeError,
+            "a signal of posit8 takes posit8, not int8; a Convert unit goes between",
+        ),
+        (
+            lambda: Signal(INT8).eq(Signal(parse("int8-wrap"))),
+            TypeError,
+            "a signal of int8 takes int8, not int8-wrap; a Convert unit goes between",
+        ),
+        (
+            lambda: Signal(INT8) == Signal(parse("uint8")),
+            TypeError,
+            "== compares the codes of two values of int8; a Compare unit compares numbers of other formats",
+        ),
+        (
+            lambda: Const(Const(1, INT8), POSIT8),
+            TypeError,
+            "a constant of posit8 cannot be made of int8(1), which is of int8",
+        ),
     ],
 )
 def test_misuse_is_refused_with_a_sentence(make, error, sentence):
@@ -88,6 +176,14 @@ def test_formats_of_one_width_do_not_connect():
     connect(m, port(Out, E5M2), port(In, E5M2))
     with pytest.raises(wiring.ConnectionError, match=re.escape("cannot connect out.x of e5m2 to into.x of e4m3")):
         connect(m, out=port(Out, E5M2), into=port(In, E4M3))
+    eight_bits = [POSIT8, *map(parse, ("posit8e1", "int8", "uint8", "int8-wrap", "fxp4.4", "e5m2"))]
+    for fmt, other in itertools.product(eight_bits, repeat=2):
+        if fmt == other:
+            connect(m, port(Out, fmt), port(In, parse(str(fmt))))
+            continue
+        sentence = re.escape(f"cannot connect out.x of {fmt} to into.x of {other}")
+        with pytest.raises(wiring.ConnectionError, match=sentence):
+            connect(m, out=port(Out, fmt), into=port(In, other))
     Fragment.get(m, None)
 
 
@@ -109,6 +205,10 @@ def test_a_format_is_a_field_of_a_layout():
     signal = Signal(layout, init={"x": 0.5, "y": -2.0})
     assert signal.y.shape() == FP16
     assert signal.as_value().init == 0xC000_38
+    layout = data.StructLayout({"x": POSIT8, "y": FXP, "z": INT8})
+    signal = Signal(layout, init={"x": -1, "y": 1.5, "z": -2})
+    assert [signal.x.shape(), signal.y.shape(), signal.z.shape()] == [POSIT8, FXP, INT8]
+    assert signal.as_value().init == 0xFE_18_C0
 
 
 @pytest.mark.parametrize(
@@ -119,6 +219,12 @@ def test_a_format_is_a_field_of_a_layout():
         (Float(6, 5, specials="fn"), {0x7FF: "0x1.f8p32(nan)", 0x7FE: "0x1.f0p32"}),
         (Float(6, 5, specials="fnuz"), {0x800: "-0x0.00p-31(nan)", 0x3E0: "0x1.00p-1"}),
         (FP32, {0x3FC00000: "0x1.800000p0"}),
+        (POSIT8, {0x40: "1", 0xC0: "-1", 0x80: "nan", 0x7F: "16777216", 0xFF: "-5.96046448e-08"}),
+        (FXP, {0x18: "1.5", 0xFF: "-0.0625", 0x80: "-8"}),
+        (INT8, {0x7F: "127", 0x80: "-128"}),
+        (parse("fxp8.8"), {0x0180: "384*2^-8", 0xFFFF: "-1*2^-8", 0x8000: "-32768*2^-8"}),
+        (parse("uint12"), {0xFFF: "4095*2^0"}),
+        (parse("ufxp20.-4"), {0xFFFF: "65535*2^4"}),
     ],
     ids=str,
 )
@@ -141,3 +247,73 @@ def test_waveforms_show_numbers(fmt, texts, tmp_path):
         simulator.run()
     shown = re.findall(r"^s(\S+) ", wave.read_text(), re.MULTILINE)
     assert set(texts.values()) <= set(shown)
+
+
+def number_of(text):
+    """Number of a text such as ``-0x1.8p3`` or ``-3*2^-8``; a float where the text says inf or nan."""
+    if special := re.search(r"\((nan|inf)\)$", text):
+        return float(text[: text.startswith("-")] + special[1])
+    if scaled := re.fullmatch(r"(-?[0-9]+)\*2\^(-?[0-9]+)", text):
+        return int(scaled[1]) * Fraction(2) ** int(scaled[2])
+    sign, first, digits, exponent = re.fullmatch(r"(-?)0x([01])\.([0-9a-f]+)p(-?[0-9]+)(?:\(zero\))?", text).groups()
+    magnitude = Fraction(int(first + digits, 16), 16 ** len(digits)) * Fraction(2) ** int(exponent)
+    return -magnitude if sign else magnitude
+
+
+def printed(fmt, codes, capsys):
+    """What a design prints of codes."""
+    m = Module()
+    m.domains.sync = ClockDomain()
+    signal = Signal(fmt)
+    m.d.sync += Print(signal)
+    simulator = Simulator(m)
+    simulator.add_clock(1e-6)
+
+    async def drive(context):
+        for code in codes:
+            context.set(signal, fmt.from_bits(code))
+            await context.tick()
+
+    simulator.add_testbench(drive)
+    capsys.readouterr()
+    simulator.run()
+    texts = capsys.readouterr().out.split()
+    assert len(texts) == len(codes)
+    return texts
+
+
+def check_text(fmt, code, text):
+    """Refuse a text that is not a code's number."""
+    number, found = fmt.decode(code), number_of(text)
+    if isinstance(number, float) and math.isnan(number):
+        assert math.isnan(found), f"{code:#x} {text}"
+    else:
+        assert (found, text.startswith("-")) == (number, fmt.negative(code)), f"{code:#x} {text}"
+
+
+@pytest.mark.parametrize(
+    "fmt", ["posit8", "posit8e0", "posit3", "fxp4.4", "ufxp3.-1", "int8-wrap", "int1", "e5m2", "e4m3fnuz"]
+)
+def test_narrow_formats_print_their_numbers(fmt, capsys):
+    fmt = parse(fmt)
+    assert printed(fmt, range(1 << fmt.width), capsys) == [fmt.text(code) for code in range(1 << fmt.width)]
+
+
+@pytest.mark.parametrize("fmt", ["fxp4.5", "ufxp9.0", "fxp-1.10-wrap", "e5m3", "e3m5fn", "e4m4fnuz", "e3m5-finite"])
+def test_every_code_of_wider_formats_prints_its_number(fmt, capsys):
+    fmt = parse(fmt)
+    texts = printed(fmt, range(1 << fmt.width), capsys)
+    for code, text in enumerate(texts):
+        check_text(fmt, code, text)
+    assert len(set(texts)) == 1 << fmt.width
+
+
+@pytest.mark.parametrize("fmt", ["fxp8.8", "int32", "uint64", "int64-wrap", "fxp30.34", "fp16", "bf16", "fp32", "fp64"])
+def test_wide_formats_print_their_numbers(fmt, capsys):
+    fmt = parse(fmt)
+    rng = random.Random(str(fmt))
+    ones = (1 << fmt.width) - 1
+    codes = [code ^ flip for shift in range(fmt.width) for code in (1 << shift, ones >> shift) for flip in (0, ones)]
+    codes += [rng.getrandbits(fmt.width) >> rng.randrange(fmt.width) ^ ones * rng.getrandbits(1) for _ in range(200)]
+    for code, text in zip(codes, printed(fmt, codes, capsys), strict=True):
+        check_text(fmt, code, text)
