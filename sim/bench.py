@@ -15,7 +15,7 @@ from halfulp.hdl.formats import Format
 
 from .build import design, models
 from .errors import ToolError
-from .expect import CHUNK, expected, one_thread
+from .expect import CHUNK, expected, one_thread, own_words
 from .loop import Codes, Loop
 from .paths import build_root, machine_errors
 from .pivot import sharpen
@@ -23,7 +23,7 @@ from .ports import Ports
 from .progress import Progress, silent
 from .report import Check, Failure, Result, describe, mismatch, unexplained, write_junit
 from .simulate import Interface, Outcome, Simulation
-from .vectors import Vectors, chains, make
+from .vectors import DEFAULT, Vectors, chains, make
 from .wave import decode_wave
 
 PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12
@@ -83,6 +83,8 @@ def plan(
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
         return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
     vectors = make(inputs, result_formats(unit), seed=seed, limit=limit)
+    if unit.sources and vectors.exhaustive:
+        vectors = _repeated(vectors, limit or DEFAULT, seed)
     if not vectors.exhaustive:
         vectors = replace(vectors, codes=sharpen(unit, vectors.codes))
     most = TRACED if traced else ALL if vectors.exhaustive and vectors.count <= ALL else PLAIN
@@ -92,6 +94,15 @@ def plan(
     if stateful:
         steps = chains(inputs, result_formats(unit), min(LOOP_CHAIN, max(limit or LOOP_CHAIN, 256)), seed + 1)
     return Plan(vectors, plain, vectors.take(few), steps)
+
+
+def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
+    """All vectors several times in random order, so that each meets several words of the unit's own source."""
+    times = max(most // vectors.count, 1)
+    order = np.random.default_rng(seed).permutation(vectors.count * times) % vectors.count
+    return replace(
+        vectors, codes=vectors.take(order), count=len(order), what=f"exhaustive, {times} times, with the source's words"
+    )
 
 
 def result_formats(unit: Any) -> list[Format]:
@@ -157,7 +168,7 @@ def run(
     progress.total("checking", total)
     with _scratch(unit.name) as folder:
         trace = folder / "trace.vcd" if wave else None
-        interface = Interface(inputs, outputs, unit.latency, bubbles=unit.stateful)
+        interface = Interface(inputs, outputs, unit.latency, unit.clocked, unit.has_valid, unit.stateful)
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator works meanwhile: it has one processor, and the loop another.
             with one_thread(), Loop(built["loop"], inputs, outputs, unit.latency) as loop:
@@ -214,12 +225,15 @@ def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress) -> Check:
 
 def compare(unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
+    if unit.sources:
+        loop.reset()
     want, got = expected(unit, codes), loop.run(codes, count)
     wrong = np.zeros(count, dtype=bool)
     for name, column in got.items():
         wrong |= column != want[name]
-    at = np.flatnonzero(wrong)
-    return len(at), [mismatch(unit, *_rows(index, codes, want, got)) for index in at[: max(most, 0)].tolist()]
+    at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
+    shown = codes | own_words(unit, count) if at else codes
+    return int(wrong.sum()), [mismatch(unit, *_rows(index, shown, want, got)) for index in at]
 
 
 def _rows(index: int, *tables: Mapping[str, Codes]) -> list[dict[str, int]]:
@@ -239,7 +253,7 @@ def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes]) -> Check:
 
 def _step(unit: Any, index: int, steps: Mapping[str, Codes], want: Mapping[str, Codes], got: int) -> Failure:
     """A chained step as the independent vector that it amounts to: its start value is the state before it."""
-    (codes,) = _rows(index, steps)
+    (codes,) = _rows(index, {**steps, **own_words(unit, index + 1)})
     if unit.spec.quire is not None:
         # No start value is what a quire holds, so the step stands for itself only with those before it.
         return unexplained(unit, codes, int(want["o"][index]), got, f"step {index} of the chain")
@@ -264,6 +278,6 @@ def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mappin
         if unit.stateful and outcome.test != "plain":
             failures.append(_step(unit, index, codes, want, got["o"]))
         else:
-            row_codes, row_want = _rows(index, codes, want)
+            row_codes, row_want = _rows(index, {**codes, **own_words(unit, index + 1)}, want)
             failures.append(mismatch(unit, row_codes, row_want, got))
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

@@ -24,6 +24,8 @@ _UNIT_OPTIONS = (
     click.option(
         "--round", "rounding", default="rn", metavar="MODE", help="rn ra rz ru rd ro exact or srN; rn by default"
     ),
+    click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
+    click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
     click.option("--saturate", is_flag=True, help="overflow gives the largest finite number"),
     click.option("--pipeline", default=0, metavar="N", type=click.IntRange(0), help="register cuts; 0 by default"),
     click.option("--b", metavar="FMT", help="format of the second operand; that of the first by default"),

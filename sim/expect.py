@@ -42,7 +42,8 @@ def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> di
     codes : dict
         For each input an array of codes, all of one length or of length 1.
     chained : bool
-        Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state along.
+        Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state along,
+        and only a source of random words, where the unit has one, runs from reset.
 
     Returns
     -------
@@ -51,17 +52,32 @@ def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> di
     """
     torch, golden = _golden()
     name = row_of(unit).golden + ("_sequence" if chained else "")
-    tensors = {port: _tensor(torch, column) for port, column in codes.items()}
+    length = max(len(column) for column in codes.values())
+    tensors = {port: _tensor(torch, column) for port, column in (codes | own_words(unit, length)).items()}
     state = [port for port in unit.inputs if port in STATE] if chained else []
     operands = [_stacked(torch, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
     words = {name: _stacked(torch, tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
     fields = results if isinstance(results, tuple) else (results,)
-    length = max(len(column) for column in codes.values())
     return {
         port: np.ascontiguousarray(np.broadcast_to(field.to(torch.int64).numpy(), length)).view(np.uint64)
         for port, field in zip(unit.outputs, fields, strict=True)
     }
+
+
+def own_words(unit: Any, count: int) -> dict[str, Codes]:
+    """What the sources of a unit give for the first operations since reset, by the ports that they stand in for."""
+    from halfulp.golden.random import words
+    from halfulp.hdl.formats.source import Plateau
+
+    columns = {}
+    for port, (source, seed) in unit.sources.items():
+        bits = unit.words[port]
+        column = words(source, count, seed, bits=min(bits, source.width))
+        # A plateau's words are aligned to the first bits that are discarded.
+        aligned = column << (bits - source.width) if isinstance(source, Plateau) else column
+        columns[port] = aligned.numpy().view(np.uint64)
+    return columns
 
 
 def operands_of(unit: Any) -> list[Any]:
@@ -71,7 +87,7 @@ def operands_of(unit: Any) -> list[Any]:
 
 def words_of(unit: Any) -> dict[str, Any]:
     """Random words as the golden function takes them, by keyword: a port each, or a list of ports for all of them."""
-    ports = [port for port in unit.inputs if is_random(port)]
+    ports = list(unit.words)
     numbered = [port for port in ports if port[-1].isdigit()]
     return {"random": numbered} if numbered else {port: port for port in ports}
 

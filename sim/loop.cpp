@@ -67,11 +67,18 @@ void halfulp_reset(void* handle) {
 #endif
 }
 
-// Feeds n vectors, one a clock cycle, and stores the n results; result i appears latency edges after vector i.
+// Feeds n vectors, one a clock cycle, and stores the n results; result i appears latency edges after vector i, or where
+// the latency is 0 beside it, before the edge.
 void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
     Vtop& top = static_cast<Model*>(handle)->top;
 #if CLOCKED
-    for (std::uint64_t i = 0; i < n + latency - 1; ++i) {
+    for (std::uint64_t i = 0; latency == 0 && i < n; ++i) {
+        drive(top, in, i);
+        top.eval();
+        sample(top, out, i);
+        edge(top);
+    }
+    for (std::uint64_t i = 0; latency > 0 && i < n + latency - 1; ++i) {
         if (i < n) drive(top, in, i);
         edge(top);
         if (i + 1 >= latency) sample(top, out, i + 1 - latency);

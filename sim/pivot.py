@@ -18,7 +18,7 @@ def sharpen(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
     reasons, some word comes out, and that is as good as any.
     """
     bits = unit.parameters["rounding"].bits
-    if not bits:
+    if not bits or "random" not in codes:
         return codes
     some = {name: column[:ROWS] for name, column in codes.items()}
     count = len(some["random"])

@@ -32,7 +32,9 @@ class Job:
         self.folder = Path(os.environ["HALFULP_JOB"])
         known = json.loads((self.folder / "job.json").read_text())
         self.latency: int = known["latency"]
+        self.clocked: bool = known["clocked"]
         self.bubbles: bool = known["bubbles"]
+        self.holds: bool = known["holds"]
         self.seed: int = known["seed"]
         self.widths: dict[str, list[int]] = {"inputs": known["inputs"], "outputs": known["outputs"]}
         self._progress = int(known["progress"])
@@ -120,6 +122,8 @@ async def plain(dut: Any) -> None:
     await start(dut)
     if job.latency:
         await feed(dut, job, "plain")
+    elif job.clocked:
+        await beside(dut, job)
     else:
         await settle(dut, job)
 
@@ -149,6 +153,32 @@ async def settle(dut: Any, job: Job) -> None:
         operand.value = word
         await pause
         outcome.result(index, int(output.value), expected)
+    outcome.finish()
+
+
+async def beside(dut: Any, job: Job) -> None:
+    """No latency, but a state: every result is there beside its operands, however long the clock enable keeps them.
+
+    A cycle without operands, which carries noise, leaves the state alone as a stall does.
+    """
+    outcome = Outcome(job, "plain")
+    noise, width = random.Random(job.seed), sum(job.widths["inputs"])
+    middle, clock = Timer(PERIOD // 4, "ns"), FallingEdge(dut.clk)
+    for index, (word, expected) in enumerate(
+        zip(job.words("plain", "inputs"), job.words("plain", "outputs"), strict=True)
+    ):
+        accepted = False
+        while not accepted:
+            await clock
+            enabled, valid = noise.random() < 0.75, noise.random() < 0.85
+            accepted = enabled and valid
+            dut.plain_en.value, dut.plain_valid.value = int(enabled), int(valid)
+            dut.plain_inputs.value = word if valid else noise.getrandbits(width)
+            await middle
+            if accepted:
+                outcome.result(index, int(dut.plain_outputs.value), expected)
+            elif valid and int(dut.plain_outputs.value) != expected:
+                outcome.fail("stall", "the result moved while the clock enable was low", index)
     outcome.finish()
 
 
@@ -194,8 +224,8 @@ async def feed(dut: Any, job: Job, test: str) -> None:
             continue
         operand.value = noise.getrandbits(width)
         if stepped:
-            # A bubble leaves the state, and so the result, as the step before it did; nothing is known of noise.
-            entered.append(Entry(entered[-1].vector if bubble and entered else None, fresh=False))
+            # A bubble leaves the state, and so a result that is the state, as it was; nothing is known of noise.
+            entered.append(Entry(entered[-1].vector if bubble and job.holds and entered else None, fresh=False))
             flushed += index == count
     diagnose(outcome, entered, seen, expected, job.latency, failed_unstalled)
     outcome.finish()

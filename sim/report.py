@@ -1,6 +1,6 @@
 """What a run found, as text for people and as JUnit XML for machines."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -150,9 +150,10 @@ def describe(unit: Any) -> str:
     given = unit.parameters
     operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
     product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
+    source = f" from {unit.source}" if unit.source else ""
     saturate = ", saturating" if given["saturate"] else ""
-    clock = f"latency {unit.latency}" if unit.latency else "combinational"
-    return f"{operands}{product} -> {results}, rounding {given['rounding']}{saturate}, {clock}"
+    clock = f"latency {unit.latency}" if unit.clocked else "combinational"
+    return f"{operands}{product} -> {results}, rounding {given['rounding']}{source}{saturate}, {clock}"
 
 
 def _format_ports(shapes: Any) -> str:
@@ -170,7 +171,12 @@ def _format_ports(shapes: Any) -> str:
 
 
 def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
-    """A wrong result in full, with the command that runs its vector again."""
+    """A wrong result in full, with the command that runs its vector again.
+
+    Of a unit with a source of random words it is the same unit with ports for them, and the words are among the codes.
+    """
+    if unit.sources:
+        unit = replace(request_of(unit), random=None, random_seed=None).build()
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     lines = shown(unit, inputs, codes)
     for port in outputs:

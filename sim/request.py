@@ -25,6 +25,10 @@ class Request:
     order : str, optional
         Of a dot product.
     rounding : str
+    random : str, optional
+        Source of random words; ports without.
+    random_seed : int, optional
+        State of that source after reset.
     saturate : bool
     pipeline : int
     """
@@ -40,6 +44,8 @@ class Request:
     order: str | None = None
     carry: int | None = None
     rounding: str = "rn"
+    random: str | None = None
+    random_seed: int | None = None
     saturate: bool = False
     pipeline: int = 0
 
@@ -65,6 +71,8 @@ class Request:
             order=self.order,
             carry=self.carry,
             rounding=self.rounding,
+            random="port" if self.random is None else self.random,
+            seed=1 if self.random_seed is None else self.random_seed,
             saturate=self.saturate,
             pipeline=self.pipeline,
         )
@@ -80,6 +88,10 @@ class Request:
                 words += [f"--{option}", str(value)]
         if self.rounding != "rn":
             words += ["--round", self.rounding]
+        if self.random is not None:
+            words += ["--random", self.random]
+        if self.random_seed is not None:
+            words += ["--random-seed", str(self.random_seed)]
         if self.saturate:
             words += ["--saturate"]
         if self.pipeline:
@@ -105,6 +117,8 @@ def request_of(unit: Any) -> Request:
         unit=row.name,
         fmt=str(given["a"]),
         rounding=str(given["rounding"]),
+        random=None if unit.source is None else str(unit.source),
+        random_seed=None if unit.seed == 1 else unit.seed,
         saturate=given["saturate"],
         pipeline=unit.pipeline,
         **{option: text for option, text in texts.items() if option in row.options},

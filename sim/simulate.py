@@ -46,12 +46,26 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Interface:
-    """What the tests have to know of a unit."""
+    """What the tests have to know of a unit.
+
+    Attributes
+    ----------
+    inputs, outputs : Ports
+    latency : int
+    clocked : bool
+        Whether there are registers.
+    bubbles : bool
+        Whether there may be cycles without operands.
+    holds : bool
+        Whether the result stays what it was in such a cycle.
+    """
 
     inputs: Ports
     outputs: Ports
     latency: int
+    clocked: bool
     bubbles: bool
+    holds: bool
 
 
 class Simulation:
@@ -137,7 +151,9 @@ def _leave_job(folder: Path, interface: Interface, tests: Tests, seed: int, writ
         np.save(folder / f"{test}-outputs.npy", _table(expected, interface.outputs))
     known = {
         "latency": interface.latency,
+        "clocked": interface.clocked,
         "bubbles": interface.bubbles,
+        "holds": interface.holds,
         "seed": seed,
         "inputs": [port.width for port in interface.inputs],
         "outputs": [port.width for port in interface.outputs],

@@ -66,7 +66,9 @@ def _simulators(unit: Any) -> tuple[float, float]:
 def _cocotb(unit: Any, model: Path, codes: dict[str, Codes]) -> float:
     """Vectors in a second once the simulator runs: its start is left out."""
     told: list[tuple[float, int]] = []
-    interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency, bubbles=unit.stateful)
+    interface = Interface(
+        Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency, unit.clocked, unit.has_valid, unit.stateful
+    )
     with tempfile.TemporaryDirectory() as folder:
         tests = {"plain": (codes, expected(unit, codes))}
         with Simulation(model, interface, tests, Path(folder), seed=0) as simulation:

@@ -49,6 +49,7 @@ class Bundle(Unit):
         widest = max(units.values(), key=lambda unit: len(unit.inputs))
         super().__init__(
             inputs=widest.inputs,
+            words={},
             outputs={
                 f"{label}_{port}": unsigned(len(Value.cast(getattr(unit, port))))
                 for label, unit in units.items()

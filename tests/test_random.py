@@ -24,9 +24,10 @@ class Sources(Unit):
     stateful = True
 
     def __init__(self, sources):
-        self.sources = sources
+        self.kinds = sources
         super().__init__(
             inputs={"idle": unsigned(1)},
+            words={},
             outputs={str(source): unsigned(source.width) for source in sources},
             name=f"sources_{sources[0]}_{sources[-1]}",
             pipeline=0,
@@ -35,7 +36,7 @@ class Sources(Unit):
 
     def elaborate(self, platform):
         m = Module()
-        for source in self.sources:
+        for source in self.kinds:
             word = source_word(m, source, seed_of(source), self.en & self.valid & ~self.idle, str(source))
             m.d.comb += Value.cast(getattr(self, str(source))).eq(word)
         return m

@@ -204,7 +204,7 @@ def test_a_missing_loop_is_a_failure_of_the_machine(tmp_path: Path) -> None:
 
 def test_a_simulator_that_runs_no_test_is_a_failure(tmp_path: Path) -> None:
     unit = build("mul", "e2m1fn")
-    interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), 0, bubbles=False)
+    interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), 0, clocked=False, bubbles=False, holds=False)
     codes = {name: np.zeros(4, dtype=np.uint64) for name in "ab"}
     tests = {"plain": (codes, {"o": np.zeros(4, dtype=np.uint64)})}
     for program, said in (("/bin/true", "the cocotb test plain came to no result"), ("/bin/false", "exit code 1")):

@@ -4,6 +4,7 @@ from amaranth.hdl import Module
 
 from halfulp.hdl.formats import RN, Format, Rounding, SumSpec, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.pipeline import Pipeline
 
@@ -26,6 +27,11 @@ class Accumulate(Accumulating):
         it is infinite.
     rounding : Rounding or str
         Rounding to the accumulator, or from an exact one to ``o``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -72,6 +78,8 @@ class Accumulate(Accumulating):
         o: Format | str | None = None,
         carry: int = CARRY_BITS,
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -90,6 +98,8 @@ class Accumulate(Accumulating):
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,
+            random=random,
+            seed=seed,
             parameters={
                 "a": spec.a,
                 "acc": spec.acc,

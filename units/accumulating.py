@@ -8,6 +8,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from halfulp.hdl import quire
 from halfulp.hdl.fixed import NEVER, Point
 from halfulp.hdl.formats import Format, MacSpec, Quire, Rounding, SumSpec, parse
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
@@ -38,11 +39,13 @@ class Accumulating(Unit):
         spec: MacSpec | SumSpec,
         operands: dict[str, Format],
         controls: Sequence[str] = (),
-        words: dict[str, Any],
+        words: dict[str, int],
         rounding: Rounding,
         saturate: bool,
         pipeline: int,
         parameters: dict[str, Any],
+        random: Source | str,
+        seed: int,
     ) -> None:
         self.spec = spec
         self.rounding = rounding
@@ -56,13 +59,14 @@ class Accumulating(Unit):
                 **{control: unsigned(1) for control in controls},
                 "load": unsigned(1),
                 "clear": unsigned(1),
-                **random_input(rounding),
-                **words,
             },
+            words=random_input(rounding) | words,
             outputs={"o": spec.o},
             name=f"{kind}_{rounding}" + ("_sat" if saturate else ""),
             pipeline=pipeline,
             parameters=parameters,
+            random=random,
+            seed=seed,
         )
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
@@ -72,8 +76,7 @@ class Accumulating(Unit):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipe = self.start_pipeline(m)
-        random = self.random if self.rounding.bits else None
-        travelling = (self.c.as_value(), self.load, self.clear, self.valid, random)
+        travelling = (self.c.as_value(), self.load, self.clear, self.valid, self.word(m))
         term, travelling = self.term(m, pipe, travelling)
         if self.spec.quire is None:
             code = self._rounded(m, term, travelling)

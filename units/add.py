@@ -3,6 +3,7 @@
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.pipeline import Pipeline
 
@@ -20,6 +21,11 @@ class Add(Arithmetic):
         Result format.
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -34,7 +40,9 @@ class Add(Arithmetic):
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operands.
     en : In(1, init=1)
-        Clock enable, with ``pipeline`` only.
+        Clock enable, with ``pipeline`` or a source of random words only.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle, with a source of random words only.
     o : Out(o)
 
     Raises
@@ -57,6 +65,8 @@ class Add(Arithmetic):
         b: Format | str,
         o: Format | str,
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -72,6 +82,8 @@ class Add(Arithmetic):
             rounding=rounding,
             saturate=saturate,
             pipeline=pipeline,
+            random=random,
+            seed=seed,
         )
 
     def compute(

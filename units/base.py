@@ -4,11 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats.source import Lfsr, Plateau, Source, parse_source
+from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
@@ -25,9 +27,15 @@ class Unit(wiring.Component):
     Parameters
     ----------
     inputs, outputs : dict of str to shape
-        Ports besides the clock enable.
+        Ports besides the clock enable and those of random words.
+    words : dict of str to int
+        Ports that take random words, and their widths.
     name : str
         Module name: the unit and the parameters that tell it from others.
+    random : Lfsr, Plateau or str
+        Where random words come from: ``port``, or a source of the unit's own.
+    seed : int
+        State of that source after reset.
     pipeline : int
         Register cuts, 0 to 64; they change `latency` and no result bit.
     stateful : bool
@@ -37,11 +45,16 @@ class Unit(wiring.Component):
     -------
     en : In(1, init=1)
         Clock enable of all registers, where the unit has any.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle, where the unit has a state or a source of random words.
 
     Attributes
     ----------
     inputs, outputs : dict of str to shape
         Ports that carry operands (random words included) and results.
+    sources : dict of str to (source, seed)
+        What stands in for ports of random words. A source steps with every operation that is accepted, and its word
+        is that of the same cycle.
     parameters : dict
         What the golden function of the unit takes by keyword.
     """
@@ -50,24 +63,50 @@ class Unit(wiring.Component):
     stateful = False
 
     def __init__(
-        self, *, inputs: dict[str, Any], outputs: dict[str, Any], name: str, pipeline: int, parameters: dict[str, Any]
+        self,
+        *,
+        inputs: dict[str, Any],
+        words: dict[str, int],
+        outputs: dict[str, Any],
+        name: str,
+        pipeline: int,
+        parameters: dict[str, Any],
+        random: Source | str = "port",
+        seed: int = 1,
     ) -> None:
         if not isinstance(pipeline, int) or isinstance(pipeline, bool):
             raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
         if not 0 <= pipeline <= MAX_PIPELINE:
             raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register cuts")
-        self.inputs = inputs
+        self.words = words
+        self.source, self.seed = _source(random, seed, words)
+        self.sources: dict[str, tuple[Source, int]] = {}
+        if self.source is not None:
+            seeds = self.source.seeds(len(words), seed)
+            self.sources = {port: (self.source, first) for port, first in zip(words, seeds, strict=True)}
+            name += f"_{self.source}" + (f"_s{seed}" if seed != 1 else "")
+        self.inputs = inputs | {port: unsigned(bits) for port, bits in words.items() if port not in self.sources}
         self.outputs = outputs
         self.pipeline = pipeline
         self.parameters = parameters
         self.name = re.sub(r"\W", "_", name) + (f"_p{pipeline}" if pipeline else "")
-        members: dict[str, Any] = {port: In(shape) for port, shape in inputs.items()}
+        members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in outputs.items()}
-        if pipeline or self.stateful:
+        if self.clocked:
             members["en"] = In(1, init=1)
-        if self.stateful:
+        if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
+
+    @property
+    def has_valid(self) -> bool:
+        """Whether a cycle without operands has to be told from others."""
+        return self.stateful or bool(self.sources)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether the unit has registers."""
+        return self.pipeline > 0 or self.has_valid
 
     @property
     def arguments(self) -> list[str | list[str]]:
@@ -81,13 +120,47 @@ class Unit(wiring.Component):
 
     def start_pipeline(self, m: Module) -> Pipeline:
         """The unit's register cuts, for ``elaborate``."""
-        enable: Value = self.en if self.pipeline or self.stateful else Signal(init=1)
+        enable: Value = self.en if self.clocked else Signal(init=1)
         return Pipeline(m, cuts=self.pipeline, boundaries=self.BOUNDARIES, enable=enable)
 
+    def word(self, m: Module, name: str = "random") -> Value | None:
+        """This cycle's random word: from the port of that name, or from the source that stands in for it.
 
-def random_input(rounding: Rounding, name: str = "random") -> dict[str, Any]:
-    """The port of a rounding's random word, where it takes one."""
-    return {name: unsigned(rounding.bits)} if rounding.bits else {}
+        The words of a plateau source are aligned to the first bits that are discarded.
+        """
+        if name not in self.words:
+            return None
+        if name not in self.sources:
+            port: Value = getattr(self, name)
+            return port
+        source, seed = self.sources[name]
+        bits = self.words[name]
+        word = source_word(m, source, seed, self.en & self.valid, name)
+        return Cat(Const(0, bits - source.width), word) if isinstance(source, Plateau) else word[:bits]
+
+
+def _source(random: Source | str, seed: int, words: dict[str, int]) -> tuple[Source | None, int]:
+    """A unit's own source, or None, refused unless it can give the words that the unit takes."""
+    if random == "port":
+        if seed != 1:
+            raise ValueError(
+                f"seed {seed} does nothing where random words come from a port; name a source, such as lfsr16"
+            )
+        return None, seed
+    source = parse_source(random)
+    if not words:
+        raise ValueError(f"random {source} does nothing, for no rounding of the unit is stochastic; only sr is")
+    for bits in words.values():
+        if isinstance(source, Lfsr) and source.width < bits:
+            raise ValueError(f"{source} gives words of {source.width} bits and {bits} are needed; take a wider source")
+        if isinstance(source, Plateau) and source.width > bits:
+            raise ValueError(f"{source} gives words of {source.width} bits, more than the {bits} that are looked at")
+    return source, source.check_seed(seed)
+
+
+def random_input(rounding: Rounding, name: str = "random") -> dict[str, int]:
+    """The port of a rounding's random word and its width, where it takes one."""
+    return {name: rounding.bits} if rounding.bits else {}
 
 
 def check_saturate(saturate: bool) -> bool:
@@ -112,6 +185,8 @@ class Arithmetic(Unit):
         rounding: Rounding,
         saturate: bool,
         pipeline: int,
+        random: Source | str,
+        seed: int,
         controls: Sequence[str] = (),
     ) -> None:
         self.operands = operands
@@ -119,11 +194,14 @@ class Arithmetic(Unit):
         self.rounding = rounding
         self.saturate = check_saturate(saturate)
         super().__init__(
-            inputs={**operands, **{control: unsigned(1) for control in controls}, **random_input(rounding)},
+            inputs={**operands, **{control: unsigned(1) for control in controls}},
+            words=random_input(rounding),
             outputs={"o": o},
             name="_".join([kind, *map(str, operands.values()), str(o), str(rounding)]) + ("_sat" if saturate else ""),
             pipeline=pipeline,
             parameters={**operands, "o": o, "rounding": rounding, "saturate": saturate},
+            random=random,
+            seed=seed,
         )
 
     def compute(
@@ -139,7 +217,7 @@ class Arithmetic(Unit):
         m = Module()
         pipe = self.start_pipeline(m)
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
-        result, random = self.compute(m, pipe, self.random if self.rounding.bits else None, *operands)
+        result, random = self.compute(m, pipe, self.word(m), *operands)
         ready, random = pipe.cut("normalised", cut(m, result, self.result, self.rounding), random)
         code = pack(m, ready, self.result, self.rounding, self.saturate, random)
         m.d.comb += self.o.as_value().eq(pipe.cut("packed", code))

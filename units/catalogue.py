@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, default_accumulator, parse
+from halfulp.hdl.formats.source import Source
 
 from .accumulate import Accumulate
 from .accumulating import accumulator_format
@@ -151,6 +152,8 @@ def build(
     order: str | None = None,
     carry: int | None = None,
     rounding: Rounding | str = RN,
+    random: Source | str = "port",
+    seed: int = 1,
     saturate: bool = False,
     pipeline: int = 0,
 ) -> Unit:
@@ -177,7 +180,7 @@ def build(
         ``exact`` or ``sequential``, of ``dot``.
     carry : int, optional
         Carry guard of an exact accumulator, in bits.
-    rounding, saturate, pipeline
+    rounding, random, seed, saturate, pipeline
         As the units take them.
 
     Raises
@@ -195,6 +198,8 @@ def build(
     return make(
         **entry.parameters(parse(fmt), {option: _read(option, value) for option, value in given.items()}),
         rounding=Rounding.parse(rounding),
+        random=random,
+        seed=seed,
         saturate=saturate,
         pipeline=pipeline,
     )

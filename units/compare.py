@@ -4,6 +4,7 @@ from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import Point
 from halfulp.hdl.formats import EXACT, RN, Float, Format, Posit, Rounding, Span, parse
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, as_raw, cut, pack, unpack
 from halfulp.hdl.raw import Raw, order
 from halfulp.hdl.wire import wire
@@ -26,6 +27,11 @@ class Compare(Unit):
         Format of minimum and maximum.
     rounding : Rounding or str
         Rounding of an operand that ``o`` does not hold; ``sr`` modes add the port ``random``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -38,7 +44,9 @@ class Compare(Unit):
     random : In(rounding.bits)
         Random word of stochastic rounding, for minimum and maximum alike; sampled with the operands.
     en : In(1, init=1)
-        Clock enable, with ``pipeline`` only.
+        Clock enable, with ``pipeline`` or a source of random words only.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle, with a source of random words only.
     less, equal, unordered : Out(1)
         a < b, a = b, and whether an operand is NaN.
     minimum, maximum : Out(o)
@@ -63,6 +71,8 @@ class Compare(Unit):
         b: Format | str,
         o: Format | str,
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -74,7 +84,8 @@ class Compare(Unit):
                 self.result, f"number of {a} and {b}"
             )
         super().__init__(
-            inputs={**self.operands, **random_input(self.rounding)},
+            inputs=dict(self.operands),
+            words=random_input(self.rounding),
             outputs={
                 "less": unsigned(1),
                 "equal": unsigned(1),
@@ -86,6 +97,8 @@ class Compare(Unit):
             + ("_sat" if saturate else ""),
             pipeline=pipeline,
             parameters={**self.operands, "o": self.result, "rounding": self.rounding, "saturate": saturate},
+            random=random,
+            seed=seed,
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -93,7 +106,7 @@ class Compare(Unit):
         pipe = self.start_pipeline(m)
         codes = [getattr(self, name).as_value() for name in self.operands]
         a, b = (unpack(m, code, fmt, name) for code, (name, fmt) in zip(codes, self.operands.items(), strict=True))
-        random = self.random if self.rounding.bits else None
+        random = self.word(m)
         code_a, code_b, a, b, random = pipe.cut("unpacked", *codes, a, b, random)
 
         less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)

@@ -3,6 +3,7 @@
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number
 from halfulp.hdl.pipeline import Pipeline
 
@@ -20,6 +21,11 @@ class Convert(Arithmetic):
         Result format.
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -31,7 +37,9 @@ class Convert(Arithmetic):
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operand.
     en : In(1, init=1)
-        Clock enable, with ``pipeline`` only.
+        Clock enable, with ``pipeline`` or a source of random words only.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle, with a source of random words only.
     o : Out(o)
 
     Raises
@@ -53,6 +61,8 @@ class Convert(Arithmetic):
         a: Format | str,
         o: Format | str,
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -61,7 +71,14 @@ class Convert(Arithmetic):
         if rounding == EXACT:
             Span.of(operands["a"]).check_fits(result, f"number of {a}")
         super().__init__(
-            kind="convert", operands=operands, o=result, rounding=rounding, saturate=saturate, pipeline=pipeline
+            kind="convert",
+            operands=operands,
+            o=result,
+            rounding=rounding,
+            saturate=saturate,
+            pipeline=pipeline,
+            random=random,
+            seed=seed,
         )
 
     def compute(

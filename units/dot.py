@@ -7,6 +7,7 @@ from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import quire
 from halfulp.hdl.formats import RN, DotSpec, Format, Rounding, parse
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
@@ -31,6 +32,11 @@ class Dot(Unit):
         after every product, in ascending order, as an accumulator would.
     rounding : Rounding or str
         ``sr`` modes add the port ``random``, or ``random0`` to ``random<k-1>`` in sequential order.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -47,7 +53,9 @@ class Dot(Unit):
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operands.
     en : In(1, init=1)
-        Clock enable, with ``pipeline`` only.
+        Clock enable, with ``pipeline`` or a source of random words only.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle, with a source of random words only.
     o : Out(o)
 
     Raises
@@ -71,6 +79,8 @@ class Dot(Unit):
         c: Format | str | None = None,
         order: str = "exact",
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -86,20 +96,20 @@ class Dot(Unit):
         self.saturate = check_saturate(saturate)
         sequential = spec.order == "sequential"
         self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
-        words = {}
+        words: dict[str, int] = {}
         if not sequential:
             self.BOUNDARIES = ("unpacked", "products", "placed", "sum", "normalised", "packed")
             words = random_input(spec.rounding)
         elif spec.rounding.bits:
-            words = {name: shape for i in range(k) for name, shape in random_input(spec.rounding, f"random{i}").items()}
+            words = {f"random{index}": spec.rounding.bits for index in range(k)}
         start = f"_{spec.c}" if spec.c else ""
         super().__init__(
             inputs={
                 **{f"a{index}": spec.a for index in range(k)},
                 **{f"b{index}": spec.b for index in range(k)},
                 **({"c": spec.c} if spec.c else {}),
-                **words,
             },
+            words=words,
             outputs={"o": spec.o},
             name=f"dot{k}_{spec.a}_{spec.b}{start}_{spec.o}"
             + ("_sequential" if sequential else "")
@@ -115,6 +125,8 @@ class Dot(Unit):
                 "rounding": spec.rounding,
                 "saturate": saturate,
             },
+            random=random,
+            seed=seed,
         )
 
     @property
@@ -153,7 +165,7 @@ class Dot(Unit):
         """All products on one fixed scale, so that nothing is lost before the one rounding."""
         spec, quantum = self.spec, self.spec.quire.quantum
         base = unpack(m, start, spec.c or spec.o, "start")
-        random = self.random if spec.rounding.bits else None
+        random = self.word(m)
         random, base, *operands = pipe.cut("unpacked", random, base, *a, *b)
         products = [multiply(m, x, y) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)]
         random, base, *products = pipe.cut("products", random, base, *products)
@@ -169,7 +181,7 @@ class Dot(Unit):
     def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
         """Multiply-adds in a chain, each rounded once."""
         spec = self.spec
-        words = [getattr(self, f"random{index}") if spec.rounding.bits else None for index in range(spec.k)]
+        words = [self.word(m, f"random{index}") for index in range(spec.k)]
         code, *rest = pipe.cut("unpacked", start, *a, *b, *words)
         fmt = spec.c or spec.o
         for index in range(spec.k):

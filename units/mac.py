@@ -4,6 +4,7 @@ from amaranth.hdl import Module
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, cut, multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
@@ -31,6 +32,11 @@ class Mac(Accumulating):
         Rounding of the product; ``exact`` needs a product format that holds every product.
     rounding : Rounding or str
         Rounding to the accumulator, or from an exact one to ``o``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow gives the largest finite number, in product and accumulator; an infinite operand stays infinite.
     pipeline : int
@@ -83,6 +89,8 @@ class Mac(Accumulating):
         product: Format | str | None = None,
         product_rounding: Rounding | str = EXACT,
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -106,6 +114,8 @@ class Mac(Accumulating):
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,
+            random=random,
+            seed=seed,
             parameters={
                 "a": spec.a,
                 "b": spec.b,
@@ -123,7 +133,7 @@ class Mac(Accumulating):
         spec = self.spec
         a = unpack(m, self.a.as_value(), spec.a, "a")
         b = unpack(m, self.b.as_value(), spec.b, "b")
-        word = self.random_product if spec.product_rounding.bits else None
+        word = self.word(m, "random_product")
         a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
         product = multiply(m, a, b)
         if spec.product is not None:

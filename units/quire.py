@@ -4,6 +4,7 @@ from amaranth.hdl import Module
 
 from halfulp.hdl.formats import RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply, negate_if, unpack
 from halfulp.hdl.pipeline import Pipeline
 
@@ -28,6 +29,11 @@ class Quire(Accumulating):
         point.
     rounding : Rounding or str
         Rounding to ``o``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
     saturate : bool
         Overflow of ``o`` gives its largest finite number; what is infinite stays so.
     pipeline : int
@@ -77,6 +83,8 @@ class Quire(Accumulating):
         o: Format | str,
         carry: int = CARRY_BITS,
         rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -90,6 +98,8 @@ class Quire(Accumulating):
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,
+            random=random,
+            seed=seed,
             parameters={
                 "a": spec.a,
                 "b": spec.b,

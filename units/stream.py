@@ -51,8 +51,12 @@ class Streamed(wiring.Component):
         for name in unit.inputs:
             m.d.comb += Value.cast(getattr(unit, name)).eq(Value.cast(self.i.payload[name]))
         m.d.comb += Value.cast(self.o.payload).eq(Cat(*(Value.cast(getattr(unit, name)) for name in unit.outputs)))
+        if unit.has_valid:
+            m.d.comb += unit.valid.eq(self.i.valid)
         if unit.latency == 0:
             m.d.comb += [self.o.valid.eq(self.i.valid), self.i.ready.eq(self.o.ready)]
+            if unit.clocked:
+                m.d.comb += unit.en.eq(self.o.ready)
             return m
         # One bit for every stage says whether it holds operands of a transfer.
         occupied = Signal(unit.latency)
@@ -63,8 +67,6 @@ class Streamed(wiring.Component):
             self.o.valid.eq(occupied[-1]),
             unit.en.eq(advance),
         ]
-        if unit.stateful:
-            m.d.comb += unit.valid.eq(self.i.valid)
         with m.If(advance):
             m.d.sync += occupied.eq(Cat(self.i.valid, occupied[:-1]))
         return m
