@@ -4,6 +4,7 @@ Operations take tensors of any integer dtype, any shape and any device, and give
 the same bits.
 """
 
+from . import random
 from .accumulate import accumulate, accumulate_sequence
 from .add import add
 from .compare import compare
@@ -32,4 +33,5 @@ __all__ = [
     "mul",
     "quire",
     "quire_sequence",
+    "random",
 ]
