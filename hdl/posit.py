@@ -76,8 +76,10 @@ def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
     is_beyond = max(x.emax >> o.es, -(smallest >> o.es) - 1) >= last
     beyond = wire(m, places_down >= last, "beyond") if is_beyond else Const(0, 1)
     string = Cat(significand[:-1], scale[: o.es], down, ~down)
-    missing = max(o.width - 1 + places(rounding) - len(string), 0)
-    string = wire(m, Cat(Const(0, missing), string), "string")
+    # What is below the places looked at stays there, for nothing moves up.
+    seen = o.width - 1 + places(rounding)
+    below = string[: max(len(string) - seen, 0)].any()
+    string = wire(m, Cat(Const(0, max(seen - len(string), 0)), string)[-seen:], "string")
     places_down = saturate(places_down, last.bit_length())
     shifted, lost = shift_right_sticky(m, string, places_down, "string_shifted", fill=~down)
     discarded = len(shifted) - (o.width - 1)
@@ -85,7 +87,7 @@ def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
         sign=x.sign,
         kept=wire(m, shifted[discarded:], "kept"),
         discarded=wire(m, shifted[:discarded], "discarded"),
-        sticky=wire(m, lost | x.sticky, "sticky"),
+        sticky=wire(m, lost | below | x.sticky, "sticky"),
         beyond=beyond,
         nan=wire(m, x.nan | x.inf, "not_real"),
         zero=x.zero,

@@ -204,8 +204,9 @@ def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
     # One place more than is kept or comes in: a difference can lose its first place. Never more than would hold all.
     window = min(max(width, keep) + 1, width + farthest)
     pad = Const(0, window - width)
-    distance = Mux(x_less, o.y_exponent - o.x_exponent, o.x_exponent - o.y_exponent)
-    distance = wire(m, distance[: max(len(o.x_exponent), len(o.y_exponent))], "distance")
+    exponent = wire(m, Mux(x_less, o.y_exponent, o.x_exponent), "big_exponent")
+    distance = exponent - Mux(x_less, o.x_exponent, o.y_exponent)
+    distance = wire(m, distance[: len(exponent)], "distance")
     small = wire(m, Cat(pad, Mux(x_less, o.x_significand, o.y_significand)), "small_unaligned")
     distance = wire(m, saturate(distance, window.bit_length()), "shift")
     small, sticky = shift_right_sticky(m, small, distance, "small_shifted")
@@ -214,7 +215,7 @@ def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
         sign=wire(m, Mux(x_less, y.sign, x.sign), "big_sign"),
         other_sign=Mux(x_less, x.sign, y.sign),
         subtract=subtract,
-        exponent=wire(m, Mux(x_less, o.y_exponent, o.x_exponent), "big_exponent"),
+        exponent=exponent,
         big=wire(m, Cat(pad, Mux(x_less, o.y_significand, o.x_significand)), "big"),
         small=small,
         sticky=sticky,

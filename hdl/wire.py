@@ -78,8 +78,11 @@ def product(m: Module, x: Value, y: Value, name: str) -> Value:
 
 
 def shift_left(m: Module, value: Value, amount: Value, name: str) -> Value:
-    """``value << amount`` within the width of ``value``."""
-    for level in range(len(amount)):
+    """``value << amount`` within the width of ``value``.
+
+    The widest step comes first: it leaves the fewest bits to choose, and a count of zeros has its upper bits first.
+    """
+    for level in reversed(range(len(amount))):
         step = min(1 << level, len(value))
         shifted = Cat(Const(0, step), value[: len(value) - step])
         value = wire(m, Mux(amount[level], shifted, value), f"{name}_by_{1 << level}")
@@ -95,7 +98,7 @@ def shift_right_sticky(
     """
     lost: Value = Const(0, 1)
     fill = Const(0, 1) if fill is None else fill
-    for level in range(len(amount)):
+    for level in reversed(range(len(amount))):
         step = min(1 << level, len(value))
         lost = lost | (amount[level] & value[:step].any())
         shifted = Cat(value[step:], fill.replicate(step))
