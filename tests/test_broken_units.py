@@ -5,16 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from halfulp.golden import exact
-from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, stochastic
+from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, parse, stochastic
+from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import pack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.sim.bench import run
 from halfulp.sim.report import Failure, Result
 from halfulp.units.add import Add
 from halfulp.units.base import Arithmetic
+from halfulp.units.convert import Convert
 from halfulp.units.mac import Mac
 from halfulp.units.mul import Mul
 from halfulp.units.stream import Streamed
@@ -236,6 +238,72 @@ def test_an_accumulator_that_moves_without_operands() -> None:
     result = run(Eager(a=E5M2, b=E5M2, acc=E6M5, rounding=RN), limit=VECTORS)
     assert not result.passed
     assert "bubble" in result.kinds
+
+
+class Impatient(Convert):
+    """Its source steps with every clock edge, and so loses words while the unit is stalled."""
+
+    def word(self, m: Module, name: str = "random") -> Value | None:
+        source, seed = self.sources[name]
+        return source_word(m, source, seed, Const(1, 1), name)[: self.words[name]]
+
+
+@pytest.mark.parametrize("pipeline", [0, 2])
+def test_a_source_that_steps_while_the_unit_is_stalled(pipeline: int) -> None:
+    options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "pipeline": pipeline}
+    result = run(Impatient(a="e6m5", o="e4m3", **options), limit=VECTORS)
+    assert not result.passed
+    # Nothing stalls the compiled loop, so there every word is the right one.
+    assert [check.failed for check in result.checks if check.tool == "compiled loop"] == [0]
+    assert {check.name for check in result.checks if check.failed} == {"plain", "stream"}
+
+
+class Forgetful(Mac):
+    """Its source does not go back to its seed with a reset."""
+
+    def word(self, m: Module, name: str = "random") -> Value | None:
+        if name not in self.sources:
+            return super().word(m, name)
+        source, seed = self.sources[name]
+        state = Signal(source.width, init=seed, reset_less=True)
+        with m.If(self.en & self.valid):
+            m.d.sync += state.eq(Cat(Cat(*(state[tap - 1] for tap in source.taps)).xor(), state[:-1]))
+        return state[: self.words[name]]
+
+
+def test_a_source_that_a_reset_does_not_restart() -> None:
+    result = run(Forgetful(a=E5M2, b=E5M2, acc=E6M5, rounding="sr4", random="lfsr9"), limit=VECTORS)
+    assert not result.passed
+
+
+class Saturated(Mul):
+    pass
+
+
+def test_a_fixed_point_result_that_wraps_where_it_should_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
+    fmt = parse("fxp4.4")
+
+    def wrap(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
+        return pack(m, x, replace(o, overflow="wrap"), rounding, saturate, random)
+
+    repack(monkeypatch, wrap)
+    result = run(Saturated(a=fmt, b=fmt, o=fmt), limit=VECTORS)
+    all_such(result, lambda codes, expected, got: expected in (0x7F, 0x80))
+
+
+class ToZero(Mul):
+    pass
+
+
+def test_a_posit_that_rounds_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    fmt = parse("posit8")
+
+    def underflow(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
+        return Mux(x.beyond & ~x.kept[1] & ~x.nan, 0, pack(m, x, o, rounding, saturate, random))[: o.width]
+
+    repack(monkeypatch, underflow)
+    result = run(ToZero(a=fmt, b=fmt, o=fmt), limit=VECTORS)
+    all_such(result, lambda codes, expected, got: expected in (1, 0xFF) and got == 0)
 
 
 class Buffered(Mul):

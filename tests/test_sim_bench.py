@@ -36,6 +36,14 @@ VECTORS = 1 << 14
         ("mac", "e2m0", {}),
         ("convert", "bf16", {"to": "e4m3fn", "pipeline": 1}),
         ("compare", "e5m2-ftz", {"b": "fp16", "to": "e4m3", "pipeline": 1}),
+        ("mac", "posit8", {"acc": "exact", "to": "posit16", "pipeline": 4, "rounding": "sr5"}),
+        ("quire", "e4m3fn", {"carry": 2, "to": "fxp8.8"}),
+        ("accumulate", "fxp4.4-wrap", {"rounding": "ro"}),
+        ("dot", "posit8", {"k": 3, "b": "int4", "c": "e5m2", "to": "fp16", "pipeline": 2}),
+        ("dot", "fxp2.3", {"k": 2, "order": "sequential", "rounding": "sr2"}),
+        ("convert", "e6m5", {"to": "e4m3fn", "rounding": "sr3", "random": "plateau3"}),
+        ("mul", "fxp4.4", {"rounding": "sr3", "random": "lfsr7", "seed": 5, "pipeline": 2}),
+        ("mac", "e5m2", {"rounding": "sr10", "random": "lfsr16", "product": "e5m2.sr4", "pipeline": 1}),
     ],
     ids=str,
 )
@@ -103,6 +111,12 @@ def test_a_wrong_golden_model_is_told_from_a_wrong_unit() -> None:
     assert "the golden model is wrong here: exact arithmetic gives 0x3c" in text
 
 
+def test_a_wrong_result_of_a_unit_with_a_source_is_told_with_its_word() -> None:
+    unit = build("mul", "e5m2", rounding="sr2", random="lfsr5")
+    text = mismatch(unit, {"a": 0x3D, "b": 0x3D, "random": 3}, {"o": 0x3F}, {"o": 0x3E}).text
+    assert "again: halfulp sim mul e5m2 --round sr2 --vector 0x3d,0x3d,0x3" in text
+
+
 def test_exact_results_are_told_for_every_unit() -> None:
     assert exact_result(build("add", "e5m2"), {"a": 0x3C, "b": 0x40, "subtract": 1}) == "a - b = -1 = -1 * 2^0"
     assert exact_result(build("convert", "e5m2"), {"a": 0x7C}) == "inf"
@@ -111,6 +125,11 @@ def test_exact_results_are_told_for_every_unit() -> None:
     rounded = exact_result(build("mac", "e5m2", product="e2m1fn.rz"), {"a": 0x3D, "b": 0x3D, "c": 0x000})
     assert rounded == "(a * b = 1.5625 = 25 * 2^-4, rounded to 1.5) + c = 1.5 = 3 * 2^-1"
     assert exact_result(build("compare", "e5m2"), {"a": 0, "b": 0}) == ""
+    assert exact_result(build("accumulate", "posit8"), {"a": 0x40, "c": 0x5000}) == "a + c = 5 = 5 * 2^0"
+    quire = {"a": 0x3C, "b": 0x3C, "c": 0x40, "subtract": 1}
+    assert exact_result(build("quire", "e5m2"), quire) == "c - a * b = 1 = 1 * 2^0"
+    dot = {"a0": 0x10, "b0": 0x20, "a1": 0xF0, "b1": 0x10}
+    assert exact_result(build("dot", "fxp4.4", k=2), dot) == "the sum without any rounding = 1 = 1 * 2^0"
     assert number(parse("fp64").decode(1)).startswith("4.9406564584124654e-324 = 1 * 2^-1074")
     lines = shown(build("mul", "e2m0"), Ports.of(build("mul", "e2m0").inputs), {"a": 1, "b": 7})
     assert "0_01" in lines[0]
@@ -137,6 +156,11 @@ def test_a_request_is_the_shortest_that_gives_the_unit() -> None:
         ),
         "fma e5m2 --c e4m3 --to e3m4 --pipeline 2": Request("fma", "e5m2", c="e4m3", to="e3m4", pipeline=2),
         "convert e8m23 --to e2m1fn": Request("convert", "e8m23", to="e2m1fn"),
+        "dot posit8 --k 3 --order sequential": Request("dot", "posit8", k=3, order="sequential"),
+        "mac posit8 --acc exact --to posit16 --carry 5": Request("mac", "posit8", acc="exact", to="posit16", carry=5),
+        "mac e5m2 --round sr4 --random lfsr8 --random-seed 3": Request(
+            "mac", "e5m2", rounding="sr4", random="lfsr8", random_seed=3
+        ),
     }
     for text, request in wanted.items():
         assert request_of(request.build()) == request
