@@ -1,10 +1,13 @@
 """The golden model on tensors against the exact model in fractions."""
 
 import dataclasses
+import functools
 import itertools
+import math
 import random
 import re
 import sys
+from fractions import Fraction
 
 import pytest
 import torch
@@ -21,11 +24,19 @@ from halfulp.hdl.formats import (
     FP16,
     FP32,
     FP64,
+    INT8,
+    POSIT8,
+    POSIT16,
+    POSIT32,
+    POSIT64,
+    RD,
     RN,
     RO,
     RZ,
     Float,
+    MacSpec,
     Rounding,
+    SumSpec,
     parse,
     stochastic,
 )
@@ -105,6 +116,8 @@ def test_every_fma_of_toy_formats(fmt):
 
 def aimed(rng, fmt, count, near):
     """Codes of which many are special, or have exponents around ``near`` and mantissas at the edges."""
+    if not isinstance(fmt, Float):
+        return aimed_by_number(rng, fmt, count, near)
     codes = []
     for _ in range(count):
         choice = rng.random()
@@ -118,6 +131,25 @@ def aimed(rng, fmt, count, near):
             mantissa = rng.choice((rng.getrandbits(fmt.man), 0, 1, (1 << fmt.man) - 1, 1 << max(fmt.man - 1, 0)))
             code = (rng.getrandbits(1) << (fmt.exp + fmt.man)) | (field << fmt.man) | (mantissa & ((1 << fmt.man) - 1))
         codes.append(code & ((1 << fmt.width) - 1))
+    return codes
+
+
+def aimed_by_number(rng, fmt, count, near):
+    """The same for fixed point and posits, whose fields are not in one place."""
+    ones, half = (1 << fmt.width) - 1, 1 << (fmt.width - 1)
+    codes = []
+    for _ in range(count):
+        choice = rng.random()
+        if choice < 0.2:
+            code = rng.getrandbits(fmt.width)
+        elif choice < 0.35:
+            # Zero, NaR or the least number, minpos, maxpos and what is beside them, or what is least unsigned.
+            code = rng.choice((0, half, 1, half - 1, ones, half + 1, 2, half - 2))
+        else:
+            fraction = rng.choice((Fraction(0), Fraction(rng.getrandbits(64), 1 << 64), 1 - Fraction(1, 1 << 70)))
+            number = (1 + fraction) * Fraction(2) ** (near + rng.randint(-3, 3))
+            code = fmt.encode(number if rng.getrandbits(1) else -number, RZ, saturate=True)
+        codes.append(code & ones)
     return codes
 
 
@@ -227,6 +259,488 @@ def test_a_sequence_is_its_steps():
     assert golden.mac_sequence(*[torch.zeros(0, dtype=torch.int64)] * 5, a=E5M2, b=E5M2, acc=E6M5).tolist() == []
 
 
+# Fixed point and posits ----------------------------------------------------------------------------------------------
+
+FEW = [*MODES[:6], stochastic(2)]
+
+TOY_FAMILIES = [parse(name) for name in ("posit5e1", "posit4", "fxp2.3", "ufxp2.2", "fxp3.1-wrap", "uint3-wrap")]
+
+PAIRS = [
+    *((str(fmt),) * 3 for fmt in TOY_FAMILIES),
+    ("posit4", "fxp2.2", "e2m2"),
+    ("e2m1", "ufxp1.2", "posit5e1"),
+    ("posit4e1", "e2m1fnuz", "fxp2.1-wrap"),
+    ("fxp1.2", "posit4", "ufxp2.1"),
+    ("int1", "ufxp-2.5", "fxp1.2"),
+]
+
+
+def overflows_by(fmt):
+    """What ``saturate`` can be where it makes a difference."""
+    return (False, True) if isinstance(fmt, Float) or getattr(fmt, "overflow", None) == "wrap" else (False,)
+
+
+@pytest.mark.parametrize("formats", PAIRS, ids=" ".join)
+@pytest.mark.parametrize("name", ["mul", "add", "compare"])
+def test_every_operand_of_toy_families(name, formats):
+    a, b, o = map(parse, formats)
+    modes = FEW[::3] if name == "compare" else FEW
+    for rounding, saturate in itertools.product(modes, overflows_by(o)):
+        columns, words = every([a, b], rounding, subtract=name == "add")
+        _, wrong = differences(name, columns, words, a=a, b=b, o=o, rounding=rounding, saturate=saturate)
+        assert wrong == []
+
+
+@pytest.mark.parametrize("source", [*TOY_FAMILIES, *map(parse, ("e2m1", "e3m1fnuz-ftz", "posit7e0"))], ids=str)
+def test_every_conversion_between_toy_families(source):
+    for target, rounding in itertools.product([*TOY_FAMILIES, *map(parse, ("e2m1", "e2m0", "fxp1.1", "posit3"))], FEW):
+        columns, words = every([source], rounding)
+        _, wrong = differences("convert", columns, words, a=source, o=target, rounding=rounding)
+        assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "formats",
+    [
+        ("posit4e1", "fxp1.2", "e2m0fnuz", "posit5e1"),
+        ("posit3e0", "posit4", "ufxp1.2", "fxp3.1-wrap"),
+        ("fxp2.1", "fxp2.1", "fxp2.1", "fxp3.2-wrap"),
+        ("ufxp1.2", "uint2", "fxp2.1", "ufxp2.2"),
+        ("e2m0", "posit3", "fxp2.1", "e2m2"),
+    ],
+    ids=" ".join,
+)
+def test_every_fma_of_toy_families(formats):
+    a, b, c, o = map(parse, formats)
+    for rounding in FEW:
+        columns, words = every([a, b, c], rounding)
+        _, wrong = differences("fma", columns, words, a=a, b=b, c=c, o=o, rounding=rounding)
+        assert wrong == []
+
+
+WIDE_FAMILIES = [
+    *(POSIT8, POSIT16, POSIT32, POSIT64, INT8),
+    *map(parse, ("posit64e0", "posit31e4", "posit40e1", "int64", "uint64-wrap", "fxp30.34", "ufxp-20.70", "fxp70.-10")),
+    *map(parse, ("fxp4.4", "fxp-3.40-wrap", "fp64", "fp32", "bf16-ftz", "e5m2", "e11m52-finite")),
+]
+
+
+def random_words(rng, rounding, count):
+    """Random words of a rounding, where it takes any."""
+    return [rng.getrandbits(rounding.bits) for _ in range(count)] if rounding.bits else None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_wide_and_mixed_families(seed):
+    """Formats, mode and operands all random; every second run keeps to one format, where operands meet most."""
+    rng = random.Random(seed)
+    name = rng.choice(list(ARITY))
+    one = rng.choice(WIDE_FAMILIES[:15])
+    formats = {letter: one if seed % 2 else rng.choice(WIDE_FAMILIES) for letter in (*ARITY[name], "o")}
+    rounding = rng.choice([*MODES, stochastic(32)])
+    near, count = rng.randint(-5, 5), 250
+    columns = [aimed(rng, formats[letter], count, 2 * near if letter == "c" else near) for letter in ARITY[name]]
+    if name == "add":
+        columns.append([rng.getrandbits(1) for _ in range(count)])
+    words = random_words(rng, rounding, count)
+    done, wrong = differences(name, columns, words, **formats, rounding=rounding, saturate=rng.random() < 0.3)
+    assert done == count
+    assert wrong == []
+
+
+@pytest.mark.parametrize("fmt", ["posit16", "posit64", "fxp8.8", "int64", "fxp20.44-wrap"])
+def test_cancellation_across_the_range(fmt):
+    """c is -(a * b) in the same format, or its neighbour."""
+    fmt = parse(fmt)
+    rng = random.Random(str(fmt))
+    for rounding in FEW:
+        xs, ys = aimed(rng, fmt, 80, 0), aimed(rng, fmt, 80, 0)
+        zs = [-exact.mul(x, y, a=fmt, b=fmt, o=fmt) + rng.choice((-1, 0, 1)) for x, y in zip(xs, ys, strict=True)]
+        zs = [z & ((1 << fmt.width) - 1) for z in zs]
+        words = random_words(rng, rounding, 80)
+        assert differences("fma", [xs, ys, zs], words, a=fmt, b=fmt, c=fmt, o=fmt, rounding=rounding)[1] == []
+        difference = {"a": fmt, "b": fmt, "o": fmt, "rounding": rounding}
+        assert differences("add", [xs, xs, [1] * 80], words, **difference)[1] == []
+
+
+# Sums ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("product", ["int4-wrap.rz", "posit6e1.rn", "e2m1fn.ro", "fxp3.2-wrap.sr4", "e4m3.rn"])
+@pytest.mark.parametrize("acc", ["fxp8.8-wrap", "posit16", "e5m10", "exact=posit8", "exact2=fxp4.4-wrap"])
+@pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
+def test_mac_across_families_with_a_rounded_product(product, acc, saturate):
+    rng = random.Random(f"{product}{acc}")
+    spec = MacSpec.parse(f"posit8*fxp4.4={product}+{acc}.rn" + (".sat" if saturate else ""))
+    count = 120
+    columns = [aimed(rng, fmt, count, 2) for fmt in (spec.a, spec.b, spec.o)]
+    parameters = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+    words = random_words(rng, spec.product_rounding, count)
+    more = {"random_product": tensor(words)} if words else {}
+    found = golden.mac(*map(tensor, columns), **parameters, **more).tolist()
+    for index, codes in enumerate(zip(*columns, strict=True)):
+        word = words[index] if words else 0
+        assert found[index] == exact.mac(*codes, **parameters, random_product=word), [hex(code) for code in codes]
+
+
+INT8_WRAP = parse("int8-wrap")
+
+
+@pytest.mark.parametrize(
+    ("fmt", "product", "acc", "operands", "held", "saturated"),
+    [
+        (E5M2, E5M2, FP32, (57344, 4), math.inf, 57344),
+        (E5M2, E5M2, FP32, (57344, -57344), -math.inf, -57344),
+        (E5M2, E4M3FN, FP32, (57344, 1), math.nan, 448),
+        (INT8, INT8_WRAP, parse("int32"), (100, 100), 10000 - 39 * 256, 127),
+        (INT8, INT8_WRAP, parse("int32"), (100, -100), -10000 + 39 * 256, -128),
+        (INT8, parse("uint6-wrap"), POSIT64, (-5, 9), 64 - 45, 0),
+        (POSIT8, parse("fxp4.4-wrap"), FP32, (20, 2), 8 - 16, Fraction(127, 16)),
+        (POSIT8, POSIT8, POSIT64, (16777216, 16777216), 16777216, 16777216),
+    ],
+    ids=str,
+)
+def test_saturation_takes_the_product_too(fmt, product, acc, operands, held, saturated):
+    """A rounded product that overflows is infinite, wraps, or is the largest: as ``saturate`` says."""
+    codes = [fmt.encode(number, EXACT) for number in operands]
+    parameters = {"a": fmt, "b": fmt, "acc": acc, "product": product, "product_rounding": RN}
+    for saturate, number in ((False, held), (True, saturated)):
+        found = int(golden.mac(*(torch.tensor(code) for code in (*codes, 0)), **parameters, saturate=saturate))
+        assert found == exact.mac(*codes, 0, **parameters, saturate=saturate)
+        assert acc.text(found) == acc.text(acc.encode(number))
+    found = golden.mac_sequence(*(torch.tensor([code]) for code in (*codes, 0, 0, 0)), **parameters, saturate=True)
+    assert found.tolist() == [acc.encode(saturated)]
+
+
+SUMS = [
+    ("quire", {"a": "posit3e0", "b": "posit3e0", "o": "posit4e0", "carry": 1}),
+    ("quire", {"a": "fxp1.2", "b": "posit3e0", "o": "fxp3.1-wrap", "carry": 2}),
+    ("quire", {"a": "e2m0", "b": "e2m1", "o": "e2m1", "carry": 31}),
+    ("quire", {"a": "ufxp1.2", "b": "uint3", "o": "posit4", "carry": 3}),
+    ("accumulate", {"a": "posit4e1", "acc": "posit4e1"}),
+    ("accumulate", {"a": "fxp2.2", "acc": "fxp3.1-wrap"}),
+    ("accumulate", {"a": "e2m1", "acc": "exact", "o": "e2m1fnuz", "carry": 1}),
+    ("accumulate", {"a": "posit4e0", "acc": "exact", "o": "posit4e0", "carry": 1}),
+    ("accumulate", {"a": "ufxp2.2-wrap", "acc": "exact"}),
+    ("mac", {"a": "posit3e0", "b": "fxp1.2", "acc": "posit5e1"}),
+    ("mac", {"a": "int2", "b": "e2m0", "acc": "fxp3.1-wrap"}),
+    ("mac", {"a": "posit3", "b": "posit3", "acc": "exact", "o": "e2m1", "carry": 1}),
+]
+
+
+def operands_of(parameters):
+    """Formats of the operands of a step, the start value last."""
+    o = parameters.get("o") or (parameters["a"] if parameters["acc"] == "exact" else parameters["acc"])
+    return [*(parameters[letter] for letter in "ab" if letter in parameters), o]
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"), SUMS, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
+)
+def test_steps_of_toy_accumulators(name, texts):
+    """Every operand rounded to nearest, and some in every other mode."""
+    parameters = {key: text if text == "exact" or key == "carry" else parse(text) for key, text in texts.items()}
+    formats = operands_of(parameters)
+    rng = random.Random(f"{name}{texts}")
+    for rounding, saturate in itertools.product(FEW, overflows_by(formats[-1])):
+        columns, words = every(formats, rounding, subtract=name == "quire")
+        if rounding != RN or saturate:
+            chosen = rng.sample(range(len(columns[0])), min(len(columns[0]), 150))
+            columns = [[column[index] for index in chosen] for column in columns]
+            words = words and [words[index] for index in chosen]
+        _, wrong = differences(name, columns, words, **parameters, rounding=rounding, saturate=saturate)
+        assert wrong == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_steps_of_wide_and_mixed_accumulators(seed):
+    rng = random.Random(seed)
+    name = ("quire", "mac", "accumulate")[seed % 3]
+    a, b, o = (rng.choice(WIDE_FAMILIES) for _ in "abo")
+    rounding = rng.choice([*MODES, stochastic(32)])
+    parameters = {"a": a, "b": b, "o": o, "carry": rng.choice((1, 2, 31, 64))}
+    if name != "quire":
+        parameters["acc"] = "exact"
+        if rng.random() < 0.4:
+            parameters = {"a": a, "b": b, "acc": o}
+    if name == "accumulate":
+        del parameters["b"]
+    near, count = rng.randint(-5, 5), 100
+    formats = operands_of(parameters)
+    columns = [aimed(rng, fmt, count, near * (1 + (index == 2))) for index, fmt in enumerate(formats)]
+    if name == "quire":
+        columns.append([rng.getrandbits(1) for _ in range(count)])
+    words = random_words(rng, rounding, count)
+    done, wrong = differences(name, columns, words, **parameters, rounding=rounding, saturate=rng.random() < 0.3)
+    assert done == count
+    assert wrong == []
+
+
+def plus(x, y):
+    """Exact sum of fractions, or of infinities and NaN as floats."""
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x + y
+    return sum(float((z > 0) - (z < 0)) if isinstance(z, Fraction) else z for z in (x, y))
+
+
+def times(x, y):
+    """Exact product of fractions, or of infinities and NaN as floats."""
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x * y
+    return math.prod(float((z > 0) - (z < 0)) if isinstance(z, Fraction) else z for z in (x, y))
+
+
+def read_register(spec, terms, starts, loads, clears, words):
+    """What an exact accumulator reads after each step; and how often it overflowed its carry guard."""
+    end = Fraction(2) ** (spec.quire.top + spec.quire.carry)
+    total, codes, overflows = Fraction(0), [], 0
+    for index, term in enumerate(terms):
+        base = spec.o.decode(starts[index]) if loads[index] else Fraction(0) if clears[index] else total
+        total = plus(base, term)
+        if isinstance(total, Fraction) and not -end <= total < end:
+            total = math.copysign(math.inf, total)
+            overflows += 1
+        codes.append(
+            spec.o.encode(total, spec.rounding, words[index] if words else 0, getattr(spec, "saturate", False))
+        )
+    return codes, overflows
+
+
+STEPS = 200
+
+
+def steps(rng, *formats):
+    """Operands of a sequence, the start values last, with a new sum begun now and then."""
+    columns = [aimed(rng, fmt, STEPS, 0) for fmt in formats]
+    # What is NaN stays so; sums begin often enough that most are none.
+    loads, clears = ([int(rng.random() < 0.05) for _ in range(STEPS)] for _ in range(2))
+    # A sum of products of the largest numbers, which overflows a narrow carry guard.
+    for column, fmt in zip(columns, formats, strict=True):
+        column[100:140] = [fmt.encode(max(fmt.lowest, fmt.largest, key=abs))] * 40
+    loads[100:140], clears[100:140] = [0] * 40, [1] + [0] * 39
+    return *columns, loads, clears
+
+
+SEQUENCES = [
+    "posit8*posit8+exact=posit8.rn",
+    "posit8*posit8+exact1=posit8.rz",
+    "posit16*posit8e0+exact3=posit16.sr5",
+    "posit64*posit64+exact=posit64.rn",
+    "e5m2*e5m2+exact1=e5m2.rn",
+    "e5m2*e4m3fn+exact31=e5m2.rd.sat",
+    "e4m3*e4m3+exact=fxp8.8-wrap.ro",
+    "fxp4.4*fxp4.4+exact2=fxp4.4-wrap.sr3",
+    "fxp1.7-wrap*ufxp0.8+exact1=int4.ra.sat",
+    "int64*uint64-wrap+exact64=int64.ru",
+    "fp64*fp64+exact=fp64.rn",
+    "posit8*fxp4.4+exact=e8m23.ru",
+]
+
+
+@pytest.mark.parametrize("text", SEQUENCES)
+def test_a_quire_keeps_the_exact_sum(text):
+    spec = MacSpec.parse(text)
+    rng = random.Random(text)
+    xs, ys, starts, loads, clears = steps(rng, spec.a, spec.b, spec.o)
+    minus = [rng.getrandbits(1) & (index not in range(100, 140)) for index in range(STEPS)]
+    words = random_words(rng, spec.rounding, STEPS)
+    products = [times(spec.a.decode(x), spec.b.decode(y)) for x, y in zip(xs, ys, strict=True)]
+    more = {"rounding": spec.rounding, "saturate": spec.saturate, "random": words and tensor(words)}
+    formats = {"a": spec.a, "b": spec.b, "o": spec.o, "carry": spec.carry}
+    columns = map(tensor, (xs, ys, starts, minus, loads, clears))
+    expected, overflows = read_register(
+        spec, [-x if m else x for x, m in zip(products, minus, strict=True)], starts, loads, clears, words
+    )
+    assert columns_of(golden.quire_sequence(*columns, **formats, **more)) == [expected]
+    assert overflows > 0 or spec.carry > 3
+    expected, _ = read_register(spec, products, starts, loads, clears, words)
+    columns = map(tensor, (xs, ys, starts, loads, clears))
+    assert columns_of(golden.mac_sequence(*columns, acc="exact", **formats, **more)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("a", "o", "rounding", "carry"),
+    [
+        ("posit8", "posit8", "rn", 1),
+        ("posit64", "posit32", "ru", 31),
+        ("e5m2", "e5m2", "rd", 1),
+        ("fxp4.4-wrap", "fxp8.4", "sr4", 31),
+        ("uint64", "fxp40.-10", "ro", 2),
+        ("fp64", "posit64", "rn", 31),
+    ],
+)
+def test_an_exact_accumulator_keeps_the_exact_sum(a, o, rounding, carry):
+    spec = SumSpec(parse(a), "exact", Rounding.parse(rounding), parse(o), carry)
+    rng = random.Random(a + o)
+    xs, starts, loads, clears = steps(rng, spec.a, spec.o)
+    words = random_words(rng, spec.rounding, STEPS)
+    expected, overflows = read_register(spec, [spec.a.decode(x) for x in xs], starts, loads, clears, words)
+    parameters = {"a": a, "acc": "exact", "o": o, "carry": carry, "rounding": rounding}
+    found = golden.accumulate_sequence(
+        *map(tensor, (xs, starts, loads, clears)), **parameters, random=words and tensor(words)
+    )
+    assert columns_of(found) == [expected]
+    assert overflows > 0 or carry > 3
+
+
+def test_an_exact_sum_of_rounded_products():
+    spec = MacSpec.parse("posit8*fxp4.4=fxp3.2-wrap.sr3+exact=e5m10.rn.sat")
+    rng = random.Random(2)
+    xs, ys, starts, loads, clears = steps(rng, spec.a, spec.b, spec.o)
+    words = random_words(rng, spec.product_rounding, STEPS)
+    terms = [
+        spec.product.decode(spec.product.encode(times(spec.a.decode(x), spec.b.decode(y)), "sr3", word, True))
+        for x, y, word in zip(xs, ys, words, strict=True)
+    ]
+    expected, _ = read_register(spec, terms, starts, loads, clears, None)
+    parameters = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+    columns = map(tensor, (xs, ys, starts, loads, clears))
+    assert golden.mac_sequence(*columns, **parameters, random_product=tensor(words)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "acc", "rounding"), [("posit8", "posit16", "rn"), ("fxp4.4", "fxp8.4-wrap", "sr3"), ("e5m2", "posit8", "ro")]
+)
+def test_a_sequence_of_sums_is_its_steps(a, acc, rounding):
+    rng, rounding = random.Random(acc), Rounding.parse(rounding)
+    parameters = {"a": parse(a), "acc": parse(acc), "rounding": rounding}
+    xs, starts, loads, clears = steps(rng, parse(a), parse(acc))
+    words = random_words(rng, rounding, STEPS)
+    found = golden.accumulate_sequence(
+        *map(tensor, (xs, starts, loads, clears)), **parameters, random=words and tensor(words)
+    )
+    code, expected = 0, []
+    for index in range(STEPS):
+        base = starts[index] if loads[index] else 0 if clears[index] else code
+        code = exact.accumulate(xs[index], base, **parameters, random=words[index] if words else 0)
+        expected.append(code)
+    assert columns_of(found) == [expected]
+
+
+def dots(xs, ys, starts=None, words=None, **parameters):
+    """Rows in which tensors and fractions disagree; of rows of operands, and of words where they are sequential."""
+    unsigned = functools.partial(map, lambda code: code & ((1 << 64) - 1))
+    start = [] if starts is None else [tensor(starts)]
+    rows = [torch.stack([tensor(row) for row in column]) for column in (xs, ys)]
+    more = {}
+    if words is not None:
+        more = {"random": tensor(words) if isinstance(words[0], int) else torch.stack([tensor(row) for row in words])}
+    found = golden.dot(*rows, *start, **parameters, **more).tolist()
+    expected = []
+    for index, row in enumerate(zip(xs, ys, strict=True)):
+        start = [] if starts is None else [starts[index]]
+        word = {} if words is None else {"random": words[index]}
+        expected.append(exact.dot(*row, *start, **parameters, **word))
+    pairs = zip(unsigned(found), unsigned(expected), strict=True)
+    return [(xs[i], ys[i], hex(q), hex(p)) for i, (p, q) in enumerate(pairs) if p != q]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_dot_products_of_wide_and_mixed_formats(seed):
+    rng = random.Random(seed)
+    formats = {letter: rng.choice([*WIDE_FAMILIES, *TOY_FAMILIES]) for letter in "abo"}
+    if seed % 4 == 0:
+        formats = dict.fromkeys("abo", formats["o"])
+    starts, order = None, ("exact", "sequential")[seed % 2]
+    k, count, near = rng.choice((1, 2, 3, 8, 17)), 40, rng.randint(-3, 3)
+    if rng.random() < 0.5:
+        formats["c"] = rng.choice(WIDE_FAMILIES)
+        starts = aimed(rng, formats["c"], count, 2 * near)
+    xs, ys = ([aimed(rng, formats[letter], k, near) for _ in range(count)] for letter in "ab")
+    for row in range(0, count, 2):
+        # Half of the rows cancel, but for one product.
+        xs[row][k // 2 :] = xs[row][: k - k // 2]
+        ys[row][k // 2 :] = [
+            exact.mul(y, formats["b"].encode(-1), a=formats["b"], b=formats["b"], o=formats["b"])
+            for y in ys[row][: k - k // 2]
+        ]
+    rounding = rng.choice([*MODES, stochastic(32)])
+    words = None
+    if rounding.bits:
+        words = [rng.getrandbits(rounding.bits) for _ in range(count)]
+        if order == "sequential":
+            words = [random_words(rng, rounding, k) for _ in range(count)]
+    saturate = rng.random() < 0.3
+    assert dots(xs, ys, starts, words, **formats, order=order, rounding=rounding, saturate=saturate) == []
+
+
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+@pytest.mark.parametrize("rounding", FEW, ids=str)
+def test_dot_products_of_toy_formats(rounding, order):
+    """Pairs and formats all different, some with start values."""
+    rng = random.Random(f"{rounding}{order}")
+    for a, b, c, o in (
+        ("posit5e1", "posit5e1", None, "posit5e1"),
+        ("fxp2.3", "ufxp2.2", "posit4", "fxp3.1-wrap"),
+        ("e2m1", "posit4", "fxp1.1", "e2m2"),
+        ("uint3-wrap", "fxp2.3", None, "ufxp2.2"),
+        ("e3m1", "e2m1fnuz", "e2m1", "e3m1"),
+    ):
+        formats = {"a": parse(a), "b": parse(b), "o": parse(o)} | ({"c": parse(c)} if c else {})
+        for k in (2, 3):
+            xs, ys = ([[rng.getrandbits(parse(f).width) for _ in range(k)] for _ in range(60)] for f in (a, b))
+            starts = [rng.getrandbits(parse(c).width) for _ in range(60)] if c else None
+            words = random_words(rng, rounding, 60)
+            if words and order == "sequential":
+                words = [random_words(rng, rounding, k) for _ in range(60)]
+            assert dots(xs, ys, starts, words, **formats, order=order, rounding=rounding) == []
+
+
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+@pytest.mark.parametrize("rounding", [RN, RD, RZ], ids=str)
+def test_signs_of_zero_in_dot_products(rounding, order):
+    """Zeros of both signs, what cancels, infinities and NaN, with every start value."""
+    zeros = [E5M2.encode(number) for number in (0.0, -0.0, 1.0, -1.0)]
+    specials = [E5M2.encode(number) for number in (0.0, -1.0, math.inf, -math.inf, math.nan)]
+    for codes in (zeros, specials):
+        rows = list(itertools.product(codes, repeat=4))
+        xs, ys = [list(row[:2]) for row in rows], [list(row[2:]) for row in rows]
+        parameters = {"a": E5M2, "b": E5M2, "o": E5M2, "order": order, "rounding": rounding}
+        assert dots(xs, ys, **parameters) == []
+        for start in codes[: 4 if codes is zeros else 0]:
+            assert dots(xs, ys, [start] * len(rows), c=E5M2, **parameters) == []
+
+
+def test_signs_of_zero_as_they_are_written_down():
+    zero, minus_zero, one, minus_one = (E5M2.encode(number) for number in (0.0, -0.0, 1.0, -1.0))
+    for x, start, rounding, expected in (
+        # Without a start value a sum begins at +0.
+        ([zero, zero], None, RN, zero),
+        ([minus_zero, minus_zero], None, RN, zero),
+        ([minus_zero, minus_zero], None, RD, minus_zero),
+        ([zero, zero], None, RD, zero),
+        ([minus_zero, minus_zero], minus_zero, RN, minus_zero),
+        ([minus_zero, zero], minus_zero, RN, zero),
+        ([one, minus_one], zero, RN, zero),
+        ([one, minus_one], zero, RD, minus_zero),
+        ([zero, zero], minus_zero, RD, minus_zero),
+        ([one, zero], minus_one, RD, minus_zero),
+    ):
+        operands = [torch.tensor(x), torch.tensor([one, one]), *([] if start is None else [torch.tensor(start)])]
+        formats = {"a": E5M2, "b": E5M2, "o": E5M2, "c": None if start is None else E5M2}
+        for order in ("exact", "sequential"):
+            found = golden.dot(*operands, **formats, rounding=rounding, order=order)
+            assert int(found) == expected, (x, start, rounding, order)
+
+
+def test_shapes_of_sums():
+    x, y = torch.arange(24).reshape(2, 3, 4), torch.arange(24, 48).reshape(2, 3, 4)
+    dot = functools.partial(golden.dot, a="posit8", b="int8", o="posit16")
+    for order in ("exact", "sequential"):
+        found = dot(x, y, order=order)
+        assert found.shape == (2, 3)
+        assert found.dtype == torch.int64
+        for row in itertools.product(range(2), range(3)):
+            assert int(dot(x[row], y[row], order=order)) == int(found[row])
+        assert dot(x[:0], y[:0], order=order).shape == (0, 3)
+        assert torch.equal(dot(x.to(torch.uint8), y.to(torch.int16), order=order), found)
+        start = torch.arange(6).reshape(2, 3)
+        assert torch.equal(dot(x, y, start, c="e5m2", order=order)[1], dot(x[1], y[1], start[1], c="e5m2", order=order))
+    grid = golden.quire(x[0, :, None], y[0, 0], torch.tensor(5), torch.tensor(True), a="posit8", b="int8", o="fxp4.4")
+    assert grid.shape == (3, 1, 4)
+    assert golden.accumulate(x, torch.tensor(5), a="posit8", acc="exact").shape == (2, 3, 4)
+
+
 # Tensors -------------------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +798,21 @@ def test_real_values(dtype):
     assert golden.encode(torch.tensor([1.125, 1.125]), E5M2, stochastic(1), random=words).tolist() == [0x3C, 0x3D]
 
 
+@pytest.mark.parametrize("fmt", ["posit8", "posit16", "posit32", "int8", "fxp4.4", "uint32-wrap", "fxp-20.70"])
+def test_real_values_of_fixed_point_and_posits(fmt):
+    fmt = parse(fmt)
+    rng = random.Random(str(fmt))
+    codes = aimed(rng, fmt, 300, 0)
+    real = golden.decode(torch.tensor(codes), fmt)
+    for code, number in zip(codes, real.tolist(), strict=True):
+        assert number == fmt.decode(code) or (math.isnan(number) and code == fmt.nan_code)
+    assert golden.encode(real, fmt).tolist() == codes
+    values = torch.tensor([0.3, -1.5, math.nan, math.inf, -math.inf, -0.0, 1e30, -1e30, 1e-30], dtype=torch.float64)
+    for saturate in (False, True):
+        found = golden.encode(values, fmt, "ru", saturate=saturate)
+        assert found.tolist() == [fmt.encode(value, "ru", saturate=saturate) for value in values.tolist()]
+
+
 def test_texts_name_formats_and_roundings():
     codes = torch.arange(128)
     texts = golden.mac(
@@ -300,6 +829,7 @@ def test_texts_name_formats_and_roundings():
 
 MUL = {"a": E5M2, "b": E5M2, "o": E5M2}
 MAC = {"a": E5M2, "b": E5M2, "acc": E6M5}
+POSITS = {"a": POSIT8, "b": POSIT8, "o": POSIT8}
 CODES = torch.arange(4)
 
 
@@ -395,6 +925,142 @@ CODES = torch.arange(4)
             ValueError,
             "rounding exact is refused: e6m5 cannot hold every sum",
         ),
+        (
+            lambda: golden.dot(CODES[0], CODES[0], **POSITS),
+            ValueError,
+            "x has no dimension to sum along; a dot product takes codes of shape (..., k)",
+        ),
+        (lambda: golden.dot(CODES, CODES[0], **POSITS), ValueError, "y has no dimension to sum along; a dot product"),
+        (
+            lambda: golden.dot(CODES, CODES[:3], **POSITS),
+            ValueError,
+            "x has 4 codes to sum along and y has 3; a dot product pairs them",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, CODES[0], **POSITS),
+            ValueError,
+            "start values and their format c go together; give both or neither",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, c="int8", **POSITS),
+            ValueError,
+            "start values and their format c go together; give both or neither",
+        ),
+        (
+            lambda: golden.dot(CODES[:0], CODES[:0], **POSITS),
+            ValueError,
+            "a dot product of k = 0 pairs is out of range; it has 1 to 256",
+        ),
+        (
+            lambda: golden.dot(torch.zeros(2, 257).long(), torch.zeros(2, 257).long(), **POSITS),
+            ValueError,
+            "a dot product of k = 257 pairs is out of range; it has 1 to 256",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, order="best", **POSITS),
+            ValueError,
+            "unknown order 'best'; a dot product has one of exact, sequential",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, rounding="exact", **POSITS),
+            ValueError,
+            "rounding exact is refused: posit8 cannot hold every sum of 4 products of posit8 and posit8",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, rounding="sr2", **POSITS),
+            ValueError,
+            "sr2 needs random words of 2 bits; pass them as random",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, rounding="sr2", order="sequential", **POSITS),
+            ValueError,
+            "sr2 needs random words of 2 bits; pass them as random",
+        ),
+        (
+            lambda: golden.dot(CODES, CODES, random=CODES[0], **POSITS),
+            ValueError,
+            "random is given, but rn takes no random words; only sr does",
+        ),
+        (lambda: golden.dot(CODES + 253, CODES, **POSITS), ValueError, "x holds 256, but codes of 8 bits are 0 to 255"),
+        (lambda: golden.dot(CODES, CODES, [1], c="int8", **POSITS), TypeError, "start is a tensor of codes, not list"),
+        (lambda: golden.dot(CODES, CODES, saturate=1, **POSITS), TypeError, "saturate is a bool, not int"),
+        (
+            lambda: golden.dot(CODES, CODES.to("meta"), **POSITS),
+            ValueError,
+            "tensors of one call are on one device, but x on cpu, y on meta",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, 2, **POSITS),
+            ValueError,
+            "subtract holds 2, but codes of 1 bits are 0 to 1",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES + 253, **POSITS),
+            ValueError,
+            "start holds 256, but codes of 8 bits are 0 to 255",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, carry=0, **POSITS),
+            ValueError,
+            "a carry guard of 0 bits is out of range; a quire has 1 to 64",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, carry=7.0, **POSITS),
+            TypeError,
+            "carry of a quire is an int, not float",
+        ),
+        (
+            lambda: golden.quire(CODES, CODES, CODES, rounding="sr9", **POSITS),
+            ValueError,
+            "sr9 needs random words of 9 bits; pass them as random",
+        ),
+        (
+            lambda: golden.quire_sequence(CODES, CODES, CODES, 0, CODES > 1, CODES > 1, **POSITS),
+            ValueError,
+            "subtract is a one-dimensional tensor with a code for each step, like all operands",
+        ),
+        (
+            lambda: golden.quire_sequence(*[CODES[:0]] * 6, carry=65, **POSITS),
+            ValueError,
+            "a carry guard of 65 bits is out of range; a quire has 1 to 64",
+        ),
+        (
+            lambda: golden.quire_sequence(*[CODES[:0]] * 6, rounding="exact", **POSITS),
+            ValueError,
+            "rounding exact is refused: posit8 cannot hold every exact sum",
+        ),
+        (
+            lambda: golden.mac(CODES, CODES, CODES, a="posit8", b="int8", acc="posit16", o="posit8"),
+            ValueError,
+            "the result of an accumulator in posit16 is posit16, not posit8; "
+            "only the accumulator exact is rounded to another format",
+        ),
+        (
+            lambda: golden.accumulate(CODES, CODES, a="posit8", acc="posit16", carry=7),
+            ValueError,
+            "an accumulator in posit16 has no carry guard; only the accumulator exact has one",
+        ),
+        (
+            lambda: golden.accumulate(CODES, CODES, a="posit8", acc="exakt"),
+            ValueError,
+            "unknown format 'exakt'; formats are written like",
+        ),
+        (
+            lambda: golden.accumulate_sequence(CODES, CODES, CODES > 1, CODES[:3] > 1, a="posit8", acc="exact"),
+            ValueError,
+            "clear is a one-dimensional tensor with a code for each step, like all operands",
+        ),
+        (
+            lambda: golden.accumulate_sequence(*[CODES] * 2, *[CODES > 1] * 2, a="int8", acc="int32", rounding="sr1"),
+            ValueError,
+            "sr1 needs random words of 1 bits; pass them as random",
+        ),
+        (
+            lambda: golden.decode(CODES, "posit64"),
+            ValueError,
+            "float64 cannot hold every number of posit64; posit64 decodes single codes to fractions",
+        ),
+        (lambda: golden.decode(CODES, "fxp4.52"), ValueError, "float64 cannot hold every number of fxp4.52"),
     ],
 )
 def test_misuse_is_refused_with_a_sentence(call, error, sentence):
@@ -410,19 +1076,78 @@ def test_misuse_is_refused_with_a_sentence(call, error, sentence):
     [
         (lambda decision: decision | {"sticky": torch.zeros_like(decision["sticky"])}, "rn"),
         (lambda decision: decision | {"last": torch.ones_like(decision["last"])}, "rn"),
-        (lambda decision: decision | {"negative": ~decision["negative"]}, "ru"),
+        (lambda decision: decision | {"negative": ~decision["negative"]}, "rd"),
         (lambda decision: decision | {"seen": decision["seen"] ^ 1}, "sr3"),
         (lambda decision: decision | {"last": decision["last"] ^ 1}, "ro"),
     ],
     ids=["lost sticky", "ties up", "sign", "random bit", "odd"],
 )
-def test_a_wrong_decision_is_seen(damage, rounding, monkeypatch):
-    right = golden.round.round_up
-    monkeypatch.setattr(golden.round, "round_up", lambda mode, **decision: right(mode, **damage(decision)))
+@pytest.mark.parametrize("family", ["floating", "fixed", "posit"])
+def test_a_wrong_decision_is_seen(family, damage, rounding, monkeypatch):
     rounding = Rounding.parse(rounding)
+    if family == "fixed" and rounding == RD:
+        # The floor is down already; of the directed modes only toward zero asks for the sign.
+        rounding = RZ
+    module = getattr(golden, family)
+    right = module.round_up
+    monkeypatch.setattr(module, "round_up", lambda mode, **decision: right(mode, **damage(decision)))
+    o = {"floating": parse("e2m0"), "fixed": parse("fxp6.-1"), "posit": parse("posit5e1")}[family]
     columns, words = every([E2M1FN, E2M1FN], rounding)
-    _, wrong = differences("mul", columns, words, a=E2M1FN, b=E2M1FN, o=parse("e2m0"), rounding=rounding)
+    _, wrong = differences("mul", columns, words, a=E2M1FN, b=E2M1FN, o=o, rounding=rounding)
     assert wrong
+
+
+def test_a_lost_carry_guard_is_seen(monkeypatch):
+    monkeypatch.setattr(golden.register, "guarded", lambda held, quire: held)
+    a, o = parse("posit3e0"), parse("posit4e0")
+    columns, _ = every([a, a, o], RN, subtract=True)
+    _, wrong = differences("quire", columns, a=a, b=a, o=o, carry=1)
+    assert wrong
+
+
+def test_a_lost_sign_of_zero_is_seen(monkeypatch):
+    monkeypatch.setattr(golden.register, "cancelled_sign", lambda signs, rounding: signs.all(-1))
+    one, minus_one = E5M2.encode(1), E5M2.encode(-1)
+    assert dots([[one, minus_one]], [[one, one]], a=E5M2, b=E5M2, o=E5M2, rounding=RD)
+
+
+def test_a_lost_nan_of_a_register_is_seen(monkeypatch):
+    right = golden.register.add
+
+    def forgetful(x, y):
+        return dataclasses.replace(right(x, y), nan=x.nan & y.nan)
+
+    monkeypatch.setattr(golden.register, "add", forgetful)
+    columns, _ = every([parse("posit3"), parse("posit4")], RN)
+    parameters = {"a": parse("posit3"), "acc": "exact", "o": parse("posit4")}
+    assert differences("accumulate", columns, **parameters)[1]
+
+
+def test_a_register_that_is_rounded_in_every_step_is_seen():
+    """A quire that went on from what was read of it would be an accumulator in the result format."""
+    spec = MacSpec.parse("posit8*posit8+exact=posit8.rn")
+    xs, ys, starts, loads, clears = steps(random.Random(5), spec.a, spec.b, spec.o)
+    products = [times(spec.a.decode(x), spec.b.decode(y)) for x, y in zip(xs, ys, strict=True)]
+    expected, _ = read_register(spec, products, starts, loads, clears, None)
+    code, rounded = 0, []
+    for index in range(STEPS):
+        base = starts[index] if loads[index] else 0 if clears[index] else code
+        code = exact.mac(xs[index], ys[index], base, a=POSIT8, b=POSIT8, acc="exact")
+        rounded.append(code)
+    assert rounded != expected
+
+
+def test_a_product_that_does_not_saturate_is_seen(monkeypatch):
+    module = sys.modules["halfulp.golden.mac"]
+    right = module.round_and_pack
+
+    def wrong(raw, o, rounding, saturate, random):
+        return right(raw, o, rounding, saturate and o != INT8_WRAP, random)
+
+    monkeypatch.setattr(module, "round_and_pack", wrong)
+    codes = [torch.tensor(code) for code in (100, 100, 0)]
+    parameters = {"a": INT8, "b": INT8, "acc": FP32, "product": INT8_WRAP, "product_rounding": RN, "saturate": True}
+    assert int(golden.mac(*codes, **parameters)) != exact.mac(100, 100, 0, **parameters)
 
 
 def test_a_lost_borrow_is_seen(monkeypatch):
