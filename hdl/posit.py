@@ -67,7 +67,11 @@ def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
     significand = shift_left(m, x.significand, count, "normal") if len(count) else x.significand
     smallest = x.emin if x.leading == "one" else x.quantum
     width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
-    scale = wire(m, (x.exponent + x.base - count)[:width].as_signed(), "scale")
+    scale = x.exponent + x.base - count
+    if x.leading == "two":
+        # Minus a count of no more than one is its inverse, less one that the base has to spare.
+        scale = x.exponent + (x.base - 1) + x.significand[-1]
+    scale = wire(m, scale[:width].as_signed(), "scale")
     down = scale[-1]
     # The string 10ef or 01ef moves down by k or by -k - 1 places, and what follows it above is its first bit again.
     regime = scale[o.es : -1]
