@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats.source import Lfsr, Plateau, Source, parse_source
+from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, parse_source
 
 
 def words(
@@ -28,7 +28,8 @@ def words(
         State of a unit before its first step, whose word is the first one; ``source.seeds(count)`` makes some for an
         array.
     bits : int, optional
-        Lowest bits of each word that are wanted, at most 62; all unless told otherwise.
+        Lowest bits of each word that are wanted; all unless told otherwise. A word of 64 bits is the int64 of the same
+        bits.
     device : torch.device or str, optional
 
     Returns
@@ -49,13 +50,13 @@ def words(
     """
     source = parse_source(source)
     width = source.width
-    wanted = min(width, 62) if bits is None else bits
+    wanted = width if bits is None else bits
     if not isinstance(steps, int) or isinstance(steps, bool):
         raise TypeError(f"steps is an int, not {type(steps).__name__}")
     if steps < 0:
         raise ValueError(f"steps is 0 or more, not {steps}")
-    if not 1 <= wanted <= min(width, 62):
-        raise ValueError(f"{source} has words of {width} bits, of which 1 to {min(width, 62)} are given, not {wanted}")
+    if not 1 <= wanted <= width:
+        raise ValueError(f"{source} has words of {width} bits, of which 1 to {width} are given, not {wanted}")
     one_unit = isinstance(seeds, int)
     units = [seeds] if isinstance(seeds, int) else list(seeds)
     states = [source.check_seed(seed) for seed in units]
@@ -69,6 +70,22 @@ def words(
     if isinstance(source, Plateau):
         result ^= _inversions(stream, states, source, steps).to(torch.int64) * ((1 << wanted) - 1)
     return result[0] if one_unit else result
+
+
+def of_stream(stream: Stream, steps: int, bits: int) -> Tensor:
+    """Words of ``bits`` bits, at most 62, as one rounder gets them from a source, which it may share.
+
+    Returns
+    -------
+    Tensor of int64
+        Of shape (steps,).
+    """
+    whole = words(stream.source, steps, stream.seed)
+    zeros, places = stream.bits_of(bits)
+    result = torch.zeros_like(whole)
+    for index, place in enumerate(places):
+        result |= (whole >> place & 1 ^ int(stream.complemented)) << (zeros + index)
+    return result
 
 
 def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:

@@ -22,8 +22,10 @@ _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate)"),
     click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); exact by default"),
     click.option(
-        "--round", "rounding", default="rn", metavar="MODE", help="rn ra rz ru rd ro exact or srN; rn by default"
+        "--round", "rounding", metavar="MODE", help="rn ra rz ru rd ro exact or srN; rn by default, sr3 for sru"
     ),
+    click.option("--lanes", metavar="N", type=int, help="numbers at once (sru); 1 by default"),
+    click.option("--sharing", metavar="HOW", help="lanes have sources of their own, or share one rotated (sru)"),
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
     click.option("--saturate", is_flag=True, help="overflow gives the largest finite number"),
@@ -175,16 +177,19 @@ def bench() -> None:
 
 
 def _requests(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
-    """One request, or for `all` one for each unit, with those of the options that the unit has."""
+    """One request, or for `all` one for each unit that takes such operands, with those of the options that it has."""
     if unit != "all":
         return [Request(unit, fmt, **options)]
+    from halfulp.hdl.formats import Rounding, parse
     from halfulp.units.catalogue import CATALOGUE
 
+    given = options["rounding"]
     return [
         Request(
             row.name, fmt, **{key: value for key, value in options.items() if key not in OPTIONS or key in row.options}
         )
         for row in CATALOGUE.values()
+        if row.takes(parse(fmt), Rounding.parse(row.rounding if given is None else given))
     ]
 
 

@@ -58,26 +58,23 @@ def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> di
     operands = [_stacked(torch, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
     words = {name: _stacked(torch, tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
-    fields = results if isinstance(results, tuple) else (results,)
+    if not isinstance(results, tuple):
+        # A vector of results has one port for each.
+        results = results.unbind(-1) if results.dim() > 1 else (results,)
     return {
         port: np.ascontiguousarray(np.broadcast_to(field.to(torch.int64).numpy(), length)).view(np.uint64)
-        for port, field in zip(unit.outputs, fields, strict=True)
+        for port, field in zip(unit.outputs, results, strict=True)
     }
 
 
 def own_words(unit: Any, count: int) -> dict[str, Codes]:
     """What the sources of a unit give for the first operations since reset, by the ports that they stand in for."""
-    from halfulp.golden.random import words
-    from halfulp.hdl.formats.source import Plateau
+    from halfulp.golden.random import of_stream
 
-    columns = {}
-    for port, (source, seed) in unit.sources.items():
-        bits = unit.words[port]
-        column = words(source, count, seed, bits=min(bits, source.width))
-        # A plateau's words are aligned to the first bits that are discarded.
-        aligned = column << (bits - source.width) if isinstance(source, Plateau) else column
-        columns[port] = aligned.numpy().view(np.uint64)
-    return columns
+    return {
+        port: of_stream(stream, count, unit.words[port]).numpy().view(np.uint64)
+        for port, stream in unit.sources.items()
+    }
 
 
 def operands_of(unit: Any) -> list[Any]:

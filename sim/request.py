@@ -6,7 +6,7 @@ from typing import Any
 
 from .ports import STATE, Ports
 
-OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry")
+OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry", "lanes", "sharing")
 """What some units take and others do not."""
 
 
@@ -24,7 +24,11 @@ class Request:
         Pairs of a dot product, carry guard of an exact accumulator.
     order : str, optional
         Of a dot product.
-    rounding : str
+    lanes : int, optional
+    sharing : str, optional
+        Of a stochastic rounder.
+    rounding : str, optional
+        What the catalogue has for the unit unless named.
     random : str, optional
         Source of random words; ports without.
     random_seed : int, optional
@@ -43,7 +47,9 @@ class Request:
     k: int | None = None
     order: str | None = None
     carry: int | None = None
-    rounding: str = "rn"
+    lanes: int | None = None
+    sharing: str | None = None
+    rounding: str | None = None
     random: str | None = None
     random_seed: int | None = None
     saturate: bool = False
@@ -70,6 +76,8 @@ class Request:
             k=self.k,
             order=self.order,
             carry=self.carry,
+            lanes=self.lanes,
+            sharing=self.sharing,
             rounding=self.rounding,
             random="port" if self.random is None else self.random,
             seed=1 if self.random_seed is None else self.random_seed,
@@ -86,7 +94,7 @@ class Request:
         for option in OPTIONS:
             if (value := getattr(self, option)) is not None:
                 words += [f"--{option}", str(value)]
-        if self.rounding != "rn":
+        if self.rounding is not None:
             words += ["--round", self.rounding]
         if self.random is not None:
             words += ["--random", self.random]
@@ -110,7 +118,7 @@ def request_of(unit: Any) -> Request:
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
         if given.get(key) is not None
     }
-    texts |= {"k": getattr(unit, "k", None), "carry": given.get("carry")}
+    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing")} | {"carry": given.get("carry")}
     if given.get("product") is not None:
         texts["product"] = f"{given['product']}.{given['product_rounding']}"
     request = Request(
@@ -123,12 +131,12 @@ def request_of(unit: Any) -> Request:
         pipeline=unit.pipeline,
         **{option: text for option, text in texts.items() if option in row.options},
     )
-    for option in row.options:
+    for option in (*row.options, "rounding"):
         without: dict[str, Any] = {option: None}
         shorter = replace(request, **without)
         try:
             built = shorter.build()
-            same = (built.parameters, built.inputs) == (given, unit.inputs)
+            same = (built.parameters, built.name) == (given, unit.name)
         except ValueError:
             same = False
         request = shorter if same else request

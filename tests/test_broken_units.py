@@ -244,8 +244,8 @@ class Impatient(Convert):
     """Its source steps with every clock edge, and so loses words while the unit is stalled."""
 
     def word(self, m: Module, name: str = "random") -> Value | None:
-        source, seed = self.sources[name]
-        return source_word(m, source, seed, Const(1, 1), name)[: self.words[name]]
+        stream = self.sources[name]
+        return source_word(m, stream.source, stream.seed, Const(1, 1), name)[: self.words[name]]
 
 
 @pytest.mark.parametrize("pipeline", [0, 2])
@@ -264,8 +264,8 @@ class Forgetful(Mac):
     def word(self, m: Module, name: str = "random") -> Value | None:
         if name not in self.sources:
             return super().word(m, name)
-        source, seed = self.sources[name]
-        state = Signal(source.width, init=seed, reset_less=True)
+        source = self.sources[name].source
+        state = Signal(source.width, init=self.seed, reset_less=True)
         with m.If(self.en & self.valid):
             m.d.sync += state.eq(Cat(Cat(*(state[tap - 1] for tap in source.taps)).xor(), state[:-1]))
         return state[: self.words[name]]

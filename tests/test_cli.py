@@ -61,7 +61,7 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("sim mac e5m2 --vector 1,2", "a vector of this unit has 3 codes (a, b, c), not 2"),
         ("sim mac e5m2 --vector 1,2,0x1000", "code 0x1000 does not fit the 12 bits of c"),
         ("sim all e5m2 --vector 1,2", "--vector goes with one unit"),
-        ("sim frobnicate", "unknown unit 'frobnicate'; the units are mul, add, fma, mac, convert, compare"),
+        ("sim frobnicate", "unknown unit 'frobnicate'; the units are mul, add, fma, mac, accumulate, quire, dot, sru"),
         ("sim", "Missing argument 'UNIT'"),
         ("sim mac e5m2 --colour red", "No such option"),
         ("sweep fma fp32", "2^96 inputs, and a sweep takes at most 2^40; --vectors N takes N of them"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from vcd.reader import TokenKind, tokenize
 
-from halfulp.hdl.formats import E5M2, parse
+from halfulp.hdl.formats import E5M2, RN, parse
 from halfulp.sim import build as builder
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import design, models
@@ -44,6 +44,8 @@ VECTORS = 1 << 14
         ("convert", "e6m5", {"to": "e4m3fn", "rounding": "sr3", "random": "plateau3"}),
         ("mul", "fxp4.4", {"rounding": "sr3", "random": "lfsr7", "seed": 5, "pipeline": 2}),
         ("mac", "e5m2", {"rounding": "sr10", "random": "lfsr16", "product": "e5m2.sr4", "pipeline": 1}),
+        ("sru", "int16", {"random": "plateau3", "lanes": 7, "sharing": "rotated"}),
+        ("sru", "fxp8.8", {"to": "fxp4.2-wrap", "rounding": "sr6", "lanes": 2, "pipeline": 1}),
     ],
     ids=str,
 )
@@ -60,12 +62,13 @@ def test_a_right_unit_passes(name: str, fmt: str, options: dict[str, Any]) -> No
 
 
 def test_the_catalogue_has_no_row_that_the_bench_cannot_run() -> None:
-    for name in CATALOGUE:
-        unit = build(name, "e3m2fn")
+    for name, row in CATALOGUE.items():
+        fmt = "e3m2fn" if row.takes(parse("e3m2fn"), RN) else "fxp4.4"
+        unit = build(name, fmt)
         chosen = plan(unit, seed=0, limit=64)
         assert set(chosen.vectors.codes) == set(unit.inputs)
         assert set(expected(unit, chosen.plain)) == set(unit.outputs)
-        assert request_of(unit) == Request(name, "e3m2fn")
+        assert request_of(unit) == Request(name, fmt)
 
 
 def test_results_are_left_as_junit() -> None:

@@ -8,7 +8,7 @@ import pytest
 from amaranth.hdl import ClockDomain, Module, Shape, unsigned
 from amaranth.sim import Simulator
 
-from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, stochastic
+from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, Rounding, parse, stochastic
 from halfulp.sim.toolchain import verilator_root
 from halfulp.units import Add, Compare, Convert, Fma, Mac, Mul, Streamed
 from halfulp.units.catalogue import CATALOGUE, build
@@ -109,7 +109,7 @@ def mac(**changes):
         (
             lambda: build("div", "e5m2"),
             ValueError,
-            "unknown unit 'div'; the units are mul, add, fma, mac, convert, compare",
+            "unknown unit 'div'; the units are mul, add, fma, mac, accumulate, quire, dot, sru, convert, compare",
         ),
         (lambda: build("mul", "e5m2", acc="e6m5"), ValueError, "mul has no acc; it takes b, to"),
         (
@@ -142,11 +142,17 @@ def test_defaults_of_the_catalogue():
     assert build("fma", "e5m2", c="e6m5").parameters["o"] == E6M5
 
 
+def sample(name, fmt, other="fxp4.4"):
+    """A format that the unit takes: the first or the other."""
+    row = CATALOGUE[name]
+    return fmt if row.takes(parse(fmt), Rounding.parse(row.rounding)) else other
+
+
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_stream_gives_every_result_once_in_order(name, pipeline):
     """Against the same unit without registers and stream, with gaps on both sides."""
-    dut = Streamed(build(name, "e4m3fn", pipeline=pipeline))
+    dut = Streamed(build(name, sample(name, "e4m3fn"), pipeline=pipeline))
     words = [(37 * n * n + 11 * n) % (1 << Shape.cast(dut.i.payload.shape()).width) for n in range(60)]
     received, held = [], None
 
@@ -188,7 +194,7 @@ def test_a_stream_gives_every_result_once_in_order(name, pipeline):
 
 def reference(name, words):
     """Results of the combinational unit (of the accumulator after each step) for packed operands."""
-    dut = build(name, "e4m3fn")
+    dut = build(name, sample(name, "e4m3fn"))
     results = []
 
     async def drive(context):
@@ -219,8 +225,12 @@ def reference(name, words):
 
 VERILOG = [
     build(name, fmt, rounding=rounding, pipeline=pipeline)
-    for name in CATALOGUE
-    for fmt, rounding, pipeline in (("e5m2", "rn", 0), ("e4m3fnuz", "sr3", 2), ("e2m0", "ro", 1), ("bf16-ftz", "rd", 0))
+    for name, row in CATALOGUE.items()
+    for fmt, rounding, pipeline in (
+        *(("e5m2", "rn", 0), ("e4m3fnuz", "sr3", 2), ("e2m0", "ro", 1), ("bf16-ftz", "rd", 0)),
+        *(("posit8", "rn", 0), ("fxp4.4", "sr3", 1)),
+    )
+    if row.takes(parse(fmt), Rounding.parse(rounding))
 ]
 
 

@@ -10,6 +10,20 @@ from .fma import Fma
 from .mac import Mac
 from .mul import Mul
 from .quire import Quire
+from .stochastic import StochasticRounder
 from .stream import Streamed
 
-__all__ = ["Accumulate", "Add", "Compare", "Convert", "Dot", "Fma", "Mac", "Mul", "Quire", "Streamed", "Unit"]
+__all__ = [
+    "Accumulate",
+    "Add",
+    "Compare",
+    "Convert",
+    "Dot",
+    "Fma",
+    "Mac",
+    "Mul",
+    "Quire",
+    "StochasticRounder",
+    "Streamed",
+    "Unit",
+]

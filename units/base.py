@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.formats.source import Lfsr, Plateau, Source, parse_source
+from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, lanes, parse_source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
@@ -52,7 +52,7 @@ class Unit(wiring.Component):
     ----------
     inputs, outputs : dict of str to shape
         Ports that carry operands (random words included) and results.
-    sources : dict of str to (source, seed)
+    sources : dict of str to Stream
         What stands in for ports of random words. A source steps with every operation that is accepted, and its word
         is that of the same cycle.
     parameters : dict
@@ -73,17 +73,18 @@ class Unit(wiring.Component):
         parameters: dict[str, Any],
         random: Source | str = "port",
         seed: int = 1,
+        sharing: str = "own",
     ) -> None:
         if not isinstance(pipeline, int) or isinstance(pipeline, bool):
             raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
         if not 0 <= pipeline <= MAX_PIPELINE:
             raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register cuts")
         self.words = words
+        self._built: dict[tuple[Module, Source, int], Value] = {}
         self.source, self.seed = _source(random, seed, words)
-        self.sources: dict[str, tuple[Source, int]] = {}
+        self.sources: dict[str, Stream] = {}
         if self.source is not None:
-            seeds = self.source.seeds(len(words), seed)
-            self.sources = {port: (self.source, first) for port, first in zip(words, seeds, strict=True)}
+            self.sources = dict(zip(words, lanes(self.source, len(words), seed, sharing), strict=True))
             name += f"_{self.source}" + (f"_s{seed}" if seed != 1 else "")
         self.inputs = inputs | {port: unsigned(bits) for port, bits in words.items() if port not in self.sources}
         self.outputs = outputs
@@ -124,19 +125,25 @@ class Unit(wiring.Component):
         return Pipeline(m, cuts=self.pipeline, boundaries=self.BOUNDARIES, enable=enable)
 
     def word(self, m: Module, name: str = "random") -> Value | None:
-        """This cycle's random word: from the port of that name, or from the source that stands in for it.
-
-        The words of a plateau source are aligned to the first bits that are discarded.
-        """
+        """This cycle's random word: from the port of that name, or from the source that stands in for it."""
         if name not in self.words:
             return None
         if name not in self.sources:
             port: Value = getattr(self, name)
             return port
-        source, seed = self.sources[name]
-        bits = self.words[name]
-        word = source_word(m, source, seed, self.en & self.valid, name)
-        return Cat(Const(0, bits - source.width), word) if isinstance(source, Plateau) else word[:bits]
+        stream = self.sources[name]
+        word = self._shared_word(m, stream)
+        zeros, places = stream.bits_of(self.words[name])
+        picked = Cat(*(word[place] for place in places))
+        return Cat(Const(0, zeros), ~picked if stream.complemented else picked)
+
+    def _shared_word(self, m: Module, stream: Stream) -> Value:
+        """The word of a source, which is built once for all streams of it."""
+        key = (m, stream.source, stream.seed)
+        if key not in self._built:
+            number = len(self._built)
+            self._built[key] = source_word(m, stream.source, stream.seed, self.en & self.valid, f"random{number}")
+        return self._built[key]
 
 
 def _source(random: Source | str, seed: int, words: dict[str, int]) -> tuple[Source | None, int]:

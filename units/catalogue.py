@@ -1,10 +1,10 @@
 """The catalogue of units: bench, command line, sweeps and reports iterate over it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, default_accumulator, parse
+from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, default_accumulator, parse
 from halfulp.hdl.formats.source import Source
 
 from .accumulate import Accumulate
@@ -18,6 +18,7 @@ from .fma import Fma
 from .mac import Mac
 from .mul import Mul
 from .quire import Quire
+from .stochastic import StochasticRounder
 
 DEFAULT_TARGET = "e4m3fn"
 """What Convert converts to unless told otherwise."""
@@ -44,6 +45,10 @@ class Row:
         What `build` takes for it besides the operand format, and besides what every unit takes.
     parameters : callable
         Makes the class's parameters from the operand format and the given options.
+    families : tuple of type
+        What kinds of format the operand may have.
+    rounding : str
+        How it rounds unless told otherwise.
     """
 
     name: str
@@ -52,6 +57,13 @@ class Row:
     summary: str
     options: tuple[str, ...]
     parameters: Callable[[Format, dict[str, Any]], dict[str, Any]]
+    families: tuple[type[Format], ...] = (Float, Fixed, Posit)
+    rounding: str = "rn"
+
+    def takes(self, fmt: Format, rounding: Rounding) -> bool:
+        """Whether the unit is for such operands and such a rounding."""
+        default = Rounding.parse(self.rounding)
+        return isinstance(fmt, self.families) and (default.mode != "sr" or rounding.mode == "sr")
 
     @property
     def stateful(self) -> bool:
@@ -101,6 +113,17 @@ def _dot(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
     return _binary(fmt, given) | {"k": given.get("k", DEFAULT_K)} | _some(given, "c", "order")
 
 
+def _sru(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
+    """Eight bits unless told otherwise, as many before the point as the wide format has."""
+    if "to" in given:
+        to = given["to"]
+    elif isinstance(fmt, Fixed):
+        to = replace(fmt, int_bits=min(fmt.int_bits, fmt.width), frac_bits=8 - min(fmt.int_bits, fmt.width))
+    else:
+        to = fmt
+    return {"a": fmt, "o": to} | _some(given, "lanes", "sharing")
+
+
 def _some(given: dict[str, Any], *options: str) -> dict[str, Any]:
     return {option: given[option] for option in options if option in given}
 
@@ -126,6 +149,16 @@ CATALOGUE: dict[str, Row] = {
         ),
         Row("quire", Quire, "quire", "exact sum of products", ("b", "to", "carry"), _quire),
         Row("dot", Dot, "dot", "c + a0 * b0 + a1 * b1 + ...", ("k", "b", "c", "to", "order"), _dot),
+        Row(
+            name="sru",
+            unit=StochasticRounder,
+            golden="convert",
+            summary="fixed point, cropped at random",
+            options=("to", "lanes", "sharing"),
+            parameters=_sru,
+            families=(Fixed,),
+            rounding="sr3",
+        ),
         Row("convert", Convert, "convert", "any format to any format", ("to",), _convert),
         Row("compare", Compare, "compare", "less, equal, minimum, maximum", ("b", "to"), _binary),
     )
@@ -151,7 +184,9 @@ def build(
     k: int | None = None,
     order: str | None = None,
     carry: int | None = None,
-    rounding: Rounding | str = RN,
+    lanes: int | None = None,
+    sharing: str | None = None,
+    rounding: Rounding | str | None = None,
     random: Source | str = "port",
     seed: int = 1,
     saturate: bool = False,
@@ -180,7 +215,13 @@ def build(
         ``exact`` or ``sequential``, of ``dot``.
     carry : int, optional
         Carry guard of an exact accumulator, in bits.
-    rounding, random, seed, saturate, pipeline
+    lanes : int, optional
+        Of ``sru``, 1 by default.
+    sharing : str, optional
+        Whether the lanes of ``sru`` have sources of their ``own`` or share one ``rotated``.
+    rounding : Rounding or str, optional
+        Nearest by default, and sr3 for ``sru``.
+    random, seed, saturate, pipeline
         As the units take them.
 
     Raises
@@ -189,7 +230,18 @@ def build(
         If an option means nothing for the unit, or the unit refuses its parameters.
     """
     entry = row(name)
-    options = {"b": b, "c": c, "acc": acc, "to": to, "product": product, "k": k, "order": order, "carry": carry}
+    options = {
+        "b": b,
+        "c": c,
+        "acc": acc,
+        "to": to,
+        "product": product,
+        "k": k,
+        "order": order,
+        "carry": carry,
+        "lanes": lanes,
+        "sharing": sharing,
+    }
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in entry.options:
@@ -197,7 +249,7 @@ def build(
     make: Callable[..., Unit] = entry.unit
     return make(
         **entry.parameters(parse(fmt), {option: _read(option, value) for option, value in given.items()}),
-        rounding=Rounding.parse(rounding),
+        rounding=Rounding.parse(entry.rounding if rounding is None else rounding),
         random=random,
         seed=seed,
         saturate=saturate,

@@ -208,6 +208,66 @@ class Plateau:
 Source = Lfsr | Plateau
 
 
+@dataclass(frozen=True)
+class Stream:
+    """Random words as one rounder gets them: of a source, which several may share.
+
+    Parameters
+    ----------
+    source : Lfsr or Plateau
+    seed : int
+        State of the source before its first word.
+    rotation : int
+        Places that each word is rotated upward.
+    complemented : bool
+        Whether each word is complemented. Of a plateau source that, like a rotation, changes no frequency of any word.
+
+    Rounders that share a source by rotations and complements get different words of the same law in each step, at no
+    cost in hardware but inverters.
+    """
+
+    source: Source
+    seed: int
+    rotation: int = 0
+    complemented: bool = False
+
+    def bits_of(self, bits: int) -> tuple[int, list[int]]:
+        """How a word of ``bits`` bits is made: zeros below, then these places of the source's word.
+
+        The low bits of an LFSR's word, but all bits of a plateau's, which are aligned to the first bits discarded.
+        """
+        width = self.source.width
+        places = [(place - self.rotation) % width for place in range(width)]
+        if isinstance(self.source, Plateau):
+            return bits - width, places
+        return 0, places[:bits]
+
+
+def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
+    """Streams for so many lanes.
+
+    Parameters
+    ----------
+    source : Lfsr or Plateau
+    count : int
+    seed : int
+        Of the first lane.
+    sharing : str
+        ``own``: each lane has a source, and they are as far apart as can be. ``rotated``: all share one; lane i has its
+        words rotated by i places, and those of a plateau source complemented too in every second turn of rotations, so
+        that there are 2 * width forms of a word.
+    """
+    if sharing == "own":
+        return [Stream(source, first) for first in source.seeds(count, seed)]
+    if sharing != "rotated":
+        raise ValueError(f"unknown sharing {sharing!r}; lanes have a source of their own each, or one rotated")
+    source.check_seed(seed)
+    return [
+        Stream(source, seed, lane % source.width, isinstance(source, Plateau) and lane // source.width % 2 == 1)
+        for lane in range(count)
+    ]
+
+
 def parse_source(text: str | Source) -> Source:
     """Source named by a text such as ``lfsr16`` or ``plateau3``."""
     if isinstance(text, (Lfsr, Plateau)):

@@ -1,0 +1,143 @@
+"""Stochastic rounding of fixed point, in many lanes."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Value
+
+from halfulp.hdl.formats import Fixed, Format, Rounding, parse
+from halfulp.hdl.formats.base import check_int
+from halfulp.hdl.formats.source import Source
+from halfulp.hdl.number import cut, pack, unpack
+
+from .base import Unit, check_saturate
+
+MAX_LANES = 4096
+
+
+class StochasticRounder(Unit):
+    """Wide fixed-point numbers cropped to narrow ones, each up or down at random (Chang et al., DATE 2023).
+
+    Parameters
+    ----------
+    a : Fixed or str
+        Format of the wide numbers, such as ``int16``.
+    o : Fixed or str
+        Format of the narrow ones, such as ``fxp8.0``; it saturates or wraps as it says.
+    rounding : Rounding or str
+        A stochastic one, such as ``sr3``.
+    lanes : int
+        Numbers at once, 1 to 4096.
+    random : Lfsr, Plateau or str
+        Where the words come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or ``plateau3``, which
+        adds the ports ``en`` and ``valid``.
+    sharing : str
+        ``own``: each lane has a source. ``rotated``: all lanes share one; lane i has its words rotated by i places, and
+        those of a plateau source complemented in every second turn, which changes no frequency of any word.
+    seed : int
+        State of the source of the first lane after reset.
+    saturate : bool
+        A wrapping format saturates too.
+    pipeline : int
+        Register cuts; changes ``latency`` and no result bit.
+
+    Members
+    -------
+    a0, a1, ... : In(a)
+        Also as the list ``a``.
+    random0, random1, ... : In(rounding.bits)
+        Random words, where they come from ports.
+    en : In(1, init=1)
+        Clock enable, with ``pipeline`` or a source of random words only.
+    valid : In(1, init=1)
+        Whether there are operands in this cycle, with a source of random words only.
+    o0, o1, ... : Out(o)
+        Also as the list ``o``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range.
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    BOUNDARIES = ("cut", "packed")
+
+    def __init__(
+        self,
+        *,
+        a: Format | str,
+        o: Format | str,
+        rounding: Rounding | str = "sr3",
+        lanes: int = 1,
+        random: Source | str = "port",
+        sharing: str = "own",
+        seed: int = 1,
+        saturate: bool = False,
+        pipeline: int = 0,
+    ) -> None:
+        check_int("lanes", lanes, "stochastic rounder")
+        if not 1 <= lanes <= MAX_LANES:
+            raise ValueError(f"{lanes} lanes are out of range; a stochastic rounder has 1 to {MAX_LANES}")
+        self.wide, self.narrow = _fixed("a", a), _fixed("o", o)
+        self.rounding = Rounding.parse(rounding)
+        if self.rounding.mode != "sr":
+            raise ValueError(f"a stochastic rounder rounds by sr1 to sr32, not by {self.rounding}")
+        self.lanes, self.sharing = lanes, sharing
+        self.saturate = check_saturate(saturate)
+        if sharing != "own" and random == "port":
+            raise ValueError(f"sharing {sharing} does nothing, for random words come from ports; name a source")
+        super().__init__(
+            inputs={f"a{lane}": self.wide for lane in range(lanes)},
+            words={f"random{lane}": self.rounding.bits for lane in range(lanes)},
+            outputs={f"o{lane}": self.narrow for lane in range(lanes)},
+            name=f"sru{lanes}_{self.wide}_{self.narrow}_{self.rounding}"
+            + ("_sat" if saturate else "")
+            + ("_rotated" if sharing == "rotated" else ""),
+            pipeline=pipeline,
+            parameters={"a": self.wide, "o": self.narrow, "rounding": self.rounding, "saturate": saturate},
+            random=random,
+            seed=seed,
+            sharing=sharing,
+        )
+
+    @property
+    def arguments(self) -> list[str | list[str]]:
+        """Operands as the golden function takes them: one vector."""
+        return [[f"a{lane}" for lane in range(self.lanes)]]
+
+    @property
+    def a(self) -> list[Any]:
+        """The wide numbers."""
+        return [getattr(self, f"a{lane}") for lane in range(self.lanes)]
+
+    @property
+    def o(self) -> list[Any]:
+        """The narrow numbers."""
+        return [getattr(self, f"o{lane}") for lane in range(self.lanes)]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        pipe = self.start_pipeline(m)
+        words = [self.word(m, f"random{lane}") for lane in range(self.lanes)]
+        numbers = [unpack(m, port.as_value(), self.wide, f"a{lane}") for lane, port in enumerate(self.a)]
+        ready = [cut(m, number, self.narrow, self.rounding) for number in numbers]
+        # One value alone would come back bare.
+        _, *held = pipe.cut("cut", None, *ready, *words)
+        codes = [
+            pack(m, number, self.narrow, self.rounding, self.saturate, word)
+            for number, word in zip(held[: self.lanes], held[self.lanes :], strict=True)
+        ]
+        _, *packed = pipe.cut("packed", None, *codes)
+        for port, code in zip(self.o, packed, strict=True):
+            m.d.comb += Value.cast(port).eq(code)
+        return m
+
+
+def _fixed(name: str, fmt: Format | str) -> Fixed:
+    parsed = parse(fmt)
+    if not isinstance(parsed, Fixed):
+        raise TypeError(f"{name} of a stochastic rounder is fixed point, such as int16 or fxp8.8, not {parsed}")
+    return parsed
