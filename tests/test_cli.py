@@ -48,7 +48,10 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
     [
         ("sim mac e1m2", "e1m2 has 1 exponent bit; a float needs 2 to 11"),
         ("sim mac e12m2", "e12m2 has 12 exponent bits; a float needs 2 to 11"),
-        ("sim mac banana", "unknown format 'banana'; formats are written like e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"),
+        (
+            "sim mac banana",
+            "unknown format 'banana'; formats are written like e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8",
+        ),
         ("sim mac e5m2 --round sr0", "sr0 has 0 random bits; stochastic rounding takes 1 to 32"),
         ("sim mac e5m2 --round up", "unknown rounding mode 'up'"),
         ("sim mul e5m2 --round exact", "rounding exact is refused: e5m2 cannot hold every product of e5m2 and e5m2"),
