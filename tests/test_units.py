@@ -1,16 +1,22 @@
 """Parameters, ports and names of units, the stream wrapper in Amaranth's own simulator, and the Verilog."""
 
+import random
 import re
 import shutil
 import subprocess
 
 import pytest
-from amaranth.hdl import ClockDomain, Module, Shape, unsigned
+import torch
+from amaranth.hdl import ClockDomain, Module, Shape, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
+from halfulp import golden
+from halfulp.golden import exact
 from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, Rounding, parse, stochastic
 from halfulp.sim.toolchain import verilator_root
-from halfulp.units import Add, Compare, Convert, Fma, Mac, Mul, Streamed
+from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE, build
 from halfulp.units.verilog import emit
 
@@ -38,6 +44,29 @@ def test_parameters_are_texts_or_objects():
         ),
         (Convert(a=E6M5, o="e3m2-fn"), "convert_e6m5_e3m2_fn_rn", 0),
         (Compare(a=E5M2, b=E5M2, o=E5M2, pipeline=1), "compare_e5m2_e5m2_e5m2_rn_p1", 1),
+        (Mul(a="posit8", b="fxp-2.10", o="int8-wrap"), "mul_posit8_fxp_2_10_int8_wrap_rn", 0),
+        (Quire(a="posit8", b="posit8", o="posit8"), "quire_posit8_posit8_posit8_31_rn", 1),
+        (
+            Quire(a="e5m2", b="int8", o="fxp8.8", carry=5, rounding="sr3", saturate=True, pipeline=4),
+            "quire_e5m2_int8_fxp8_8_5_sr3_sat_p4",
+            5,
+        ),
+        (Accumulate(a="posit8", acc="posit16"), "accumulate_posit8_posit16_rn", 1),
+        (Accumulate(a="posit8", acc="exact", pipeline=2), "accumulate_posit8_exact_posit8_rn_p2", 3),
+        (Accumulate(a="e5m2", acc="exact", o="fp32", carry=7), "accumulate_e5m2_exact7_e8m23_rn", 1),
+        (Mac(a="posit8", b="int8", acc="exact", o="posit16"), "mac_posit8_int8_exact_posit16_rn", 1),
+        (
+            Mac(a="posit8", b="int8", acc="exact", carry=3, product="fxp4.4-wrap", product_rounding="rz", pipeline=1),
+            "mac_posit8_int8_fxp4_4_wrap_rz_exact3_posit8_rn_p1",
+            2,
+        ),
+        (Dot(k=3, a="posit8", b="int8", o="posit16"), "dot3_posit8_int8_posit16_rn", 0),
+        (
+            Dot(k=2, a="e5m2", b="e5m2", c="fp32", o="e6m5", order="sequential", rounding="sr4", pipeline=3),
+            "dot2_e5m2_e5m2_e8m23_e6m5_sequential_sr4_p3",
+            3,
+        ),
+        (Dot(k=1, a="int8", b="int8", o="int16", rounding="exact", saturate=True), "dot1_int8_int8_int16_exact_sat", 0),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -50,6 +79,61 @@ def test_names_of_different_formats_differ():
     units = [Convert(a=a, o=E5M2) for a in (Float(3, 2), Float(3, 2, specials="fn"), Float(3, 2, specials="finite"))]
     units += [Convert(a=Float(3, 2, bias=bias), o=E5M2) for bias in (-1, 1, 11)]
     assert len({unit.name for unit in units}) == len(units)
+
+
+def test_names_of_different_sums_differ():
+    units = [Quire(a="posit8", b="posit8", o=o, carry=carry) for o in ("posit8", "posit8e1") for carry in (30, 31)]
+    units += [Accumulate(a="posit8", acc="exact", o=o, carry=carry) for o in ("posit8", "int8") for carry in (30, 31)]
+    units += [Accumulate(a=a, acc="posit8") for a in ("fxp2.4", "fxp-2.4", "ufxp2.4", "fxp2.4-wrap", "posit8")]
+    units += [Dot(k=k, a="int8", b="int8", o="int8", c=c, order=order) for k, c, order in DOTS]
+    units += [Mac(a="int8", b="int8", acc="exact", carry=carry, product=None) for carry in (1, 31)]
+    assert len({unit.name for unit in units}) == len(units)
+
+
+DOTS = [(k, c, order) for k in (1, 2, 12) for c in (None, "int8", "posit8") for order in ("exact", "sequential")]
+
+
+def test_ports_of_sums():
+    """Operands, start value, what begins a sum, random words, result; and a clock enable where there are registers."""
+    one, posit, fixed = unsigned(1), parse("posit8"), parse("fxp4.4")
+    begin = {"load": one, "clear": one}
+    for unit, inputs, o in (
+        (Quire(a=posit, b=fixed, o=E5M2), {"a": posit, "b": fixed, "c": E5M2, "subtract": one, **begin}, E5M2),
+        (Accumulate(a=posit, acc=E6M5), {"a": posit, "c": E6M5, **begin}, E6M5),
+        (Accumulate(a=posit, acc="exact"), {"a": posit, "c": posit, **begin}, posit),
+        (Mac(a=posit, b=fixed, acc="exact", o=E6M5), {"a": posit, "b": fixed, "c": E6M5, **begin}, E6M5),
+        (Dot(k=2, a=posit, b=fixed, o=E5M2), {"a0": posit, "a1": posit, "b0": fixed, "b1": fixed}, E5M2),
+        (Dot(k=1, a=posit, b=fixed, c=E6M5, o=E5M2), {"a0": posit, "b0": fixed, "c": E6M5}, E5M2),
+    ):
+        assert (unit.inputs, unit.outputs) == (inputs, {"o": o})
+        for name, shape in {**unit.inputs, **unit.outputs}.items():
+            assert unit.signature.members[name].shape == shape
+        assert ("en" in unit.signature.members) == ("valid" in unit.signature.members) == unit.stateful
+    random = {"random": unsigned(5)}
+    assert Quire(a=posit, b=posit, o=posit, rounding="sr5").inputs["random"] == unsigned(5)
+    assert random.items() <= Dot(k=3, a=posit, b=posit, o=posit, rounding="sr5").inputs.items()
+    sequential = Dot(k=3, a=posit, b=posit, o=posit, rounding="sr5", order="sequential")
+    assert {f"random{index}": unsigned(5) for index in range(3)}.items() <= sequential.inputs.items()
+    assert not random.items() <= sequential.inputs.items()
+
+
+def test_vectors_of_a_dot_product_are_lists():
+    unit = Dot(k=3, a="posit8", b="fxp4.4", o="e5m2", c="e6m5", pipeline=1)
+    assert unit.k == 3
+    assert [port.shape() for port in unit.a] == [parse("posit8")] * 3
+    assert [port.shape() for port in unit.b] == [parse("fxp4.4")] * 3
+    assert [port.as_value() is getattr(unit, f"b{index}").as_value() for index, port in enumerate(unit.b)] == [True] * 3
+    assert unit.arguments == [["a0", "a1", "a2"], ["b0", "b1", "b2"], "c"]
+    assert Dot(k=1, a="posit8", b="posit8", o="posit8").arguments == [["a0"], ["b0"]]
+    assert unit.parameters == {
+        "a": parse("posit8"),
+        "b": parse("fxp4.4"),
+        "o": E5M2,
+        "c": E6M5,
+        "order": "exact",
+        "rounding": RN,
+        "saturate": False,
+    }
 
 
 def binary(**changes):
@@ -124,11 +208,131 @@ def test_wrong_parameters_are_refused_with_a_sentence(make, error, sentence):
         make()
 
 
+def quire(**changes):
+    return Quire(**{"a": "posit8", "b": "posit8", "o": "posit8", **changes})
+
+
+def dot(**changes):
+    return Dot(**{"k": 3, "a": "posit8", "b": "posit8", "o": "posit8", **changes})
+
+
+def accumulate(**changes):
+    return Accumulate(**{"a": "posit8", "acc": "posit16", **changes})
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: binary(a="posit8e5"), ValueError, "posit8e5 has 5 exponent bits; a posit has 0 to 4"),
+        (lambda: binary(b="fxp4.-4"), ValueError, "fxp4.-4 has 0 bits; a fixed-point format has 1 to 64"),
+        (
+            lambda: binary(a="int8", b="int8", o="int15", rounding="exact"),
+            ValueError,
+            "rounding exact is refused: int15 cannot hold every product of int8 and int8, for it ends at 16383 and the "
+            "results at 16384; name a rounding mode or a wider result format",
+        ),
+        (
+            lambda: Convert(a="posit8", o="fxp32.32", rounding="exact"),
+            ValueError,
+            "rounding exact is refused: fxp32.32 cannot hold every number of posit8, for it has no NaN",
+        ),
+        (lambda: quire(carry=0), ValueError, "a carry guard of 0 bits is out of range; a quire has 1 to 64"),
+        (lambda: quire(carry=65), ValueError, "a carry guard of 65 bits is out of range; a quire has 1 to 64"),
+        (lambda: quire(carry="3"), TypeError, "carry of a quire is an int, not str"),
+        (lambda: quire(o="posit2"), ValueError, "posit2 has 2 bits; a posit has 3 to 64 bits"),
+        (lambda: quire(rounding="up"), ValueError, "unknown rounding mode 'up'"),
+        (
+            lambda: quire(o="posit64", rounding="exact"),
+            ValueError,
+            "rounding exact is refused: posit64 cannot hold every exact sum",
+        ),
+        (lambda: quire(saturate="yes"), TypeError, "saturate is a bool, not str"),
+        (lambda: quire(pipeline=65), ValueError, "pipeline 65 is out of range; a unit has 0 to 64 register cuts"),
+        (lambda: dot(k=0), ValueError, "a dot product of k = 0 pairs is out of range; it has 1 to 256"),
+        (lambda: dot(k=257), ValueError, "a dot product of k = 257 pairs is out of range; it has 1 to 256"),
+        (lambda: dot(k=2.0), TypeError, "k of a dot product is an int, not float"),
+        (
+            lambda: dot(order="best"),
+            ValueError,
+            "unknown order 'best'; a dot product has one of exact, sequential",
+        ),
+        (
+            lambda: dot(rounding="exact"),
+            ValueError,
+            "rounding exact is refused: posit8 cannot hold every sum of 3 products of posit8 and posit8",
+        ),
+        (lambda: dot(c="banana"), ValueError, "unknown format 'banana'"),
+        (lambda: dot(saturate=0), TypeError, "saturate is a bool, not int"),
+        (
+            lambda: accumulate(o="posit8"),
+            ValueError,
+            "the result of an accumulator in posit16 is posit16, not posit8; "
+            "only the accumulator exact is rounded to another format",
+        ),
+        (
+            lambda: accumulate(carry=7),
+            ValueError,
+            "an accumulator in posit16 has no carry guard; only the accumulator exact has one",
+        ),
+        (
+            lambda: accumulate(acc="exact", carry=-1),
+            ValueError,
+            "a carry guard of -1 bits is out of range; a quire has",
+        ),
+        (lambda: accumulate(acc="exakt"), ValueError, "unknown format 'exakt'"),
+        (
+            lambda: accumulate(rounding="exact"),
+            ValueError,
+            "rounding exact is refused: posit16 cannot hold every sum of posit8 and posit16",
+        ),
+        (
+            lambda: mac(o="e5m2"),
+            ValueError,
+            "the result of an accumulator in e6m5 is e6m5, not e5m2; "
+            "only the accumulator exact is rounded to another format",
+        ),
+        (
+            lambda: mac(acc="exact", carry=99),
+            ValueError,
+            "a carry guard of 99 bits is out of range; a quire has 1 to 64",
+        ),
+        (
+            lambda: mac(acc="exact", rounding="exact"),
+            ValueError,
+            "rounding exact is refused: e5m2 cannot hold every exact sum",
+        ),
+        (lambda: build("dot", "posit8", carry=3), ValueError, "dot has no carry; it takes k, b, c, to, order"),
+        (lambda: build("quire", "posit8", acc="posit16"), ValueError, "quire has no acc; it takes b, to, carry"),
+        (lambda: build("mul", "posit8", k=3), ValueError, "mul has no k; it takes b, to"),
+        (
+            lambda: build("mac", "posit8", carry=3),
+            ValueError,
+            "an accumulator in posit16 has no carry; only the accumulator exact has one",
+        ),
+        (
+            lambda: build("accumulate", "int8", to="int16"),
+            ValueError,
+            "an accumulator in int32 has no to; only the accumulator exact has one",
+        ),
+    ],
+)
+def test_wrong_sums_and_families_are_refused_with_a_sentence(make, error, sentence):
+    with pytest.raises(error, match=re.escape(sentence)):
+        make()
+
+
 def test_exact_is_granted_where_the_result_holds_everything():
     assert Add(a="e2m1fn", b="e2m1fn", o="e4m3", rounding="exact").latency == 0
     assert Mul(a="e5m2", b="e5m2", o="e7m5", rounding="exact").latency == 0
     assert Convert(a="e5m2", o="fp16", rounding="exact").latency == 0
     assert Fma(a="e2m1fn", b="e2m1fn", c="e2m1fn", o="fp32", rounding="exact").latency == 0
+    assert Mul(a="int8", b="uint8", o="int17", rounding="exact").latency == 0
+    assert Mul(a="posit8", b="posit8", o="posit32", rounding="exact").latency == 0
+    assert Convert(a="posit8", o="posit16", rounding="exact").latency == 0
+    assert Convert(a="posit8", o="e8m4", rounding="exact").latency == 0
+    assert Convert(a="fxp4.4", o="posit16", rounding="exact").latency == 0
+    assert Mac(a="int8", b="int8", acc="int64", product="int16", product_rounding="exact").latency == 1
+    assert Dot(k=4, a="int8", b="int8", o="int18", rounding="exact").latency == 0
 
 
 def test_defaults_of_the_catalogue():
@@ -140,6 +344,130 @@ def test_defaults_of_the_catalogue():
     assert build("mac", "e5m2", product="e5m2").name == "mac_e5m2_e5m2_e5m2_rn_e6m5_rn"
     assert build("convert", "bf16").parameters["o"] == E4M3FN
     assert build("fma", "e5m2", c="e6m5").parameters["o"] == E6M5
+    assert build("mac", "posit8").name == "mac_posit8_posit8_posit16_rn"
+    assert build("mac", "fxp4.4", acc="exact", to="fxp8.8", carry=3).name == "mac_fxp4_4_fxp4_4_exact3_fxp8_8_rn"
+    assert build("accumulate", "int8").name == "accumulate_int8_int32_rn"
+    assert build("accumulate", "e5m2", acc="exact").name == "accumulate_e5m2_exact_e5m2_rn"
+    assert build("quire", "posit16", to="posit32", carry=8).name == "quire_posit16_posit16_posit32_8_rn"
+    assert build("dot", "posit8").k == 4
+    assert (
+        build("dot", "posit8", k=2, c="int8", order="sequential").name == "dot2_posit8_posit8_int8_posit8_sequential_rn"
+    )
+
+
+class Scaled(wiring.Component):
+    """A design with a dot product in it."""
+
+    def __init__(self, unit):
+        self.unit = unit
+        super().__init__(
+            {
+                "x": In(data.ArrayLayout(unit.spec.a, unit.k)),
+                "y": In(data.ArrayLayout(unit.spec.b, unit.k)),
+                "enable": In(1),
+                "o": Out(unit.spec.o),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        for index in range(unit.k):
+            m.d.comb += [unit.a[index].eq(self.x[index]), unit.b[index].eq(self.y[index])]
+        if unit.pipeline:
+            m.d.comb += unit.en.eq(self.enable)
+        m.d.comb += self.o.eq(unit.o)
+        return m
+
+
+@pytest.mark.parametrize("pipeline", [0, 1, 3, 9])
+@pytest.mark.parametrize(
+    ("a", "b", "o", "order"),
+    [
+        ("posit8", "posit8", "posit8", "exact"),
+        ("posit8", "fxp4.4", "e5m2", "sequential"),
+        ("int8", "int8", "int16", "exact"),
+    ],
+)
+def test_a_dot_product_in_a_design(a, b, o, order, pipeline):
+    """A result every enabled cycle, as many of these late as the latency says."""
+    unit = Dot(k=3, a=a, b=b, o=o, order=order, pipeline=pipeline)
+    top = Scaled(unit)
+    rng = random.Random(f"{a}{b}{pipeline}")
+    rows = [[[rng.getrandbits(8) for _ in range(3)] for _ in "ab"] for _ in range(40)]
+    formats = {"a": parse(a), "b": parse(b), "o": parse(o)}
+    expected = [exact.dot(x, y, **formats, order=order) for x, y in rows]
+    found = []
+
+    async def drive(context):
+        for x, y in [*rows, *rows[: unit.latency]]:
+            context.set(top.x.as_value(), sum(code << (8 * index) for index, code in enumerate(x)))
+            context.set(top.y.as_value(), sum(code << (8 * index) for index, code in enumerate(y)))
+            while pipeline and rng.random() < 0.3:
+                context.set(top.enable, 0)
+                before = context.get(top.o).code
+                await context.tick()
+                assert context.get(top.o).code == before
+            context.set(top.enable, 1)
+            if not pipeline:
+                await context.delay(1e-9)
+            found.append(context.get(top.o).code)
+            if pipeline:
+                await context.tick()
+
+    simulator = Simulator(top)
+    if pipeline:
+        simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    assert found[unit.latency :] == expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "sequence"),
+    [
+        (Quire(a="posit8", b="posit8", o="posit8", carry=1, pipeline=2), golden.quire_sequence),
+        (Quire(a="fxp4.4", b="e5m2", o="fxp8.4-wrap", rounding="sr3"), golden.quire_sequence),
+        (Accumulate(a="posit8", acc="exact", o="e5m2", rounding="ru", pipeline=1), golden.accumulate_sequence),
+        (Accumulate(a="int8", acc="fxp6.2-wrap"), golden.accumulate_sequence),
+        (Mac(a="posit8", b="int8", acc="exact", product="fxp4.4", product_rounding="rz"), golden.mac_sequence),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_accumulators_in_amaranth_s_simulator(unit, sequence):
+    """Against the golden sequence of the steps that were valid, with gaps and with a clock that is not enabled."""
+    rng = random.Random(unit.name)
+    widths = {name: Shape.cast(shape).width for name, shape in unit.inputs.items()}
+    steps = []
+    for _ in range(60):
+        codes = {name: rng.getrandbits(width) for name, width in widths.items()}
+        codes |= {"load": rng.random() < 0.1, "clear": rng.random() < 0.1}
+        steps.append({**codes, "valid": rng.random() < 0.7})
+    # What is in the registers comes out during steps that change nothing.
+    steps += [dict.fromkeys(steps[0], 0)] * unit.latency
+    found = []
+
+    async def drive(context):
+        for step in steps:
+            for name, code in step.items():
+                context.set(Value.cast(getattr(unit, name)), int(code))
+            while rng.random() < 0.3:
+                context.set(unit.en, 0)
+                await context.tick()
+            context.set(unit.en, 1)
+            await context.tick()
+            found.append(context.get(unit.o.as_value()))
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    taken = [index for index, step in enumerate(steps) if step["valid"]]
+    columns = {name: torch.tensor([int(steps[index][name]) for index in taken]) for name in unit.inputs}
+    words = {"random": columns.pop("random")} if "random" in columns else {}
+    names = [name for name in ("a", "b", "c", "subtract", "load", "clear") if name in columns]
+    expected = sequence(*(columns[name] for name in names), **unit.parameters, **words).tolist()
+    assert [found[index + unit.latency - 1] for index in taken] == expected
 
 
 def sample(name, fmt, other="fxp4.4"):
@@ -231,6 +559,12 @@ VERILOG = [
         *(("posit8", "rn", 0), ("fxp4.4", "sr3", 1)),
     )
     if row.takes(parse(fmt), Rounding.parse(rounding))
+]
+VERILOG += [
+    build("mac", "posit8", acc="exact", carry=3, product="fxp4.4-wrap.sr2"),
+    build("accumulate", "e5m2", acc="exact", to="posit8", pipeline=2),
+    build("dot", "fxp4.4", k=3, c="posit8", to="e5m2", order="sequential", rounding="sr3", pipeline=2),
+    build("dot", "e5m2", k=3, c="int8", to="ufxp4.4-wrap", rounding="rd"),
 ]
 
 
