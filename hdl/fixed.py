@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Fixed, Rounding
+from .product import product
 from .raw import Raw
 from .round import places, round_up
 from .wire import saturate, shift_right_sticky, wire
@@ -55,7 +56,7 @@ def multiply(m: Module, x: Point, y: Point) -> Point:
     """Exact product of two numbers that came straight from codes."""
     return replace(
         x,
-        integer=wire(m, x.integer * y.integer, "product"),
+        integer=wire(m, product(m, x.integer, y.integer, "partial_product"), "product"),
         sign=wire(m, x.sign ^ y.sign, "product_sign"),
         quantum=x.quantum + y.quantum,
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
-from .wire import leading_zeros, product, saturate, shift_left, shift_right_sticky, wire
+from .product import product
+from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)

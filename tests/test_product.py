@@ -1,0 +1,69 @@
+"""Multiplication in rows: every pair of short factors, and long ones at random and at their ends."""
+
+import random
+
+import pytest
+from amaranth.hdl import Module, Shape
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator
+
+from halfulp.hdl.product import LONGEST_IN_ROWS, product
+
+
+class Product(wiring.Component):
+    """Nothing but a product."""
+
+    def __init__(self, x, y):
+        super().__init__({"x": In(x), "y": In(y), "o": Out(Shape(x.width + y.width, x.signed or y.signed))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(product(m, self.x, self.y, "row"))
+        return m
+
+
+def wrong(x, y, pairs):
+    """Pairs whose product is wrong."""
+    dut, found = Product(x, y), []
+
+    async def drive(context):
+        for p, q in pairs:
+            context.set(dut.x, p)
+            context.set(dut.y, q)
+            if context.get(dut.o) != p * q:
+                found.append((p, q))
+
+    simulator = Simulator(dut)
+    simulator.add_testbench(drive)
+    simulator.run()
+    return found
+
+
+def numbers(shape):
+    return range(-(1 << shape.width - 1) if shape.signed else 0, 1 << shape.width - shape.signed)
+
+
+@pytest.mark.parametrize("x_signed", [False, True])
+@pytest.mark.parametrize("y_signed", [False, True])
+def test_every_pair_of_short_factors(x_signed, y_signed):
+    for widths in ((4, 3), (4, 4), (3, 5), (5, 5), (6, 4), (5, 6), (2, 5), (4, 2)):
+        x, y = Shape(widths[0], x_signed), Shape(widths[1], y_signed)
+        assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)]) == [], widths
+
+
+@pytest.mark.parametrize("x_signed", [False, True])
+@pytest.mark.parametrize("y_signed", [False, True])
+@pytest.mark.parametrize("widths", [(8, 8), (16, 16), (13, 9), (9, 16), (LONGEST_IN_ROWS + 1, 5)])
+def test_long_factors(x_signed, y_signed, widths):
+    rng = random.Random(1)
+    x, y = Shape(widths[0], x_signed), Shape(widths[1], y_signed)
+    ends = [(p, q) for p in (*numbers(x)[:3], *numbers(x)[-3:], 0) for q in (*numbers(y)[:3], *numbers(y)[-3:], 0)]
+    some = [(rng.choice(numbers(x)), rng.choice(numbers(y))) for _ in range(300)]
+    assert wrong(x, y, ends + some) == []
+
+
+def test_a_wrong_row_is_seen(monkeypatch):
+    monkeypatch.setattr("halfulp.hdl.product._doubled", lambda value: value)
+    x = y = Shape(4, True)
+    assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)]) != []
