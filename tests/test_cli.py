@@ -65,10 +65,29 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("sim mac e5m2 --vector 1,2,0x1000", "code 0x1000 does not fit the 12 bits of c"),
         ("sim all e5m2 --vector 1,2", "--vector goes with one unit"),
         ("sim frobnicate", "unknown unit 'frobnicate'; the units are mul, add, fma, mac, accumulate, quire, dot, sru"),
+        ("sim mul posit8e5", "posit8e5 has 5 exponent bits; a posit has 0 to 4"),
+        ("sim mul fxp4.-4", "fxp4.-4 has 0 bits; a fixed-point format has 1 to 64"),
+        ("sim mul posit8 --k 3", "mul has no k; it takes b, to"),
+        ("sim dot posit8 --k 0", "a dot product of k = 0 pairs is out of range; it has 1 to 256"),
+        ("sim dot posit8 --k many", "Invalid value for '--k'"),
+        ("sim dot posit8 --order best", "unknown order 'best'; a dot product has one of exact, sequential"),
+        (
+            "sim dot posit8 --vector 1,2",
+            "a vector of this unit has 8 codes (a0, a1, a2, a3, b0, b1, b2, b3), not 2",
+        ),
+        ("sim dot int8 --k 1 --vector 1,256", "code 256 does not fit the 8 bits of b0"),
+        ("sim mac e5m2 --carry 3", "an accumulator in e6m5 has no carry; only the accumulator exact has one"),
+        ("sim accumulate int8 --to int8", "an accumulator in int32 has no to; only the accumulator exact has one"),
+        ("sim mac posit8 --acc exact --carry 65", "a carry guard of 65 bits is out of range; a quire has 1 to 64"),
+        ("sim quire posit8 --carry 0", "a carry guard of 0 bits is out of range; a quire has 1 to 64"),
+        ("sim quire posit8 --acc posit16", "quire has no acc; it takes b, to, carry"),
+        ("sim quire posit8 --round exact", "rounding exact is refused: posit8 cannot hold every exact sum"),
         ("sim", "Missing argument 'UNIT'"),
         ("sim mac e5m2 --colour red", "No such option"),
         ("sweep fma fp32", "2^96 inputs, and a sweep takes at most 2^40; --vectors N takes N of them"),
+        ("sweep dot posit8", "2^64 inputs, and a sweep takes at most 2^40; --vectors N takes N of them"),
         ("emit mac e1m2", "e1m2 has 1 exponent bit"),
+        ("emit dot posit8 --k 257", "a dot product of k = 257 pairs is out of range; it has 1 to 256"),
         ("emit mul e5m2 -o /nowhere/mul.v", "there is no folder /nowhere to write mul.v to"),
         ("emit mul e5m2 -o /", "/ is a folder"),
         ("list colours", "Invalid value"),
@@ -96,7 +115,16 @@ def test_help_lists_the_commands() -> None:
 
 def test_lists() -> None:
     assert "e4m3fnuz" in halfulp("list", "formats").stdout
-    assert "mac" in halfulp("list", "units").stdout
+    formats = {line.split()[0] for line in halfulp("list", "formats").stdout.splitlines() if line}
+    assert {"int8", "posit8", "fixed", "posit", "float"} <= formats
+    units = halfulp("list", "units").stdout.splitlines()
+    for row, options in (
+        ("mac ", "--b --acc --product --to --carry"),
+        ("accumulate", "--acc --to --carry"),
+        ("quire ", "--b --to --carry"),
+        ("dot ", "--k --b --c --to --order"),
+    ):
+        assert [line.endswith(f" {options}") for line in units if line.startswith(row)] == [True]
 
 
 # Success -----------------------------------------------------------------------------------------------------------
@@ -124,10 +152,22 @@ def test_one_vector_is_told_in_full() -> None:
     assert "0x400  0_100000_00000  2" in answer.stdout
 
 
+def test_a_vector_of_a_dot_product_is_told_in_full() -> None:
+    answer = halfulp("sim", "dot", "posit8", "--k", "2", "--c", "int8", "--vector", "0x40,0x48,0x40,0xc0,3")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    for text in (
+        "dot2_posit8_posit8_int8_posit8_rn\n  a0 to a1 posit8, b0 to b1 posit8, c int8 -> o posit8, rounding rn, comb",
+        "b1             0xc0  1_1000000  -1",
+        "exact          the sum without any rounding = 2 = 1 * 2^1",
+        "expected o              0x48  0_1001000  2",
+    ):
+        assert text in answer.stdout
+
+
 def test_all_units_with_the_options_that_each_has() -> None:
     answer = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert answer.stdout.count("PASS\n") == 6
+    assert answer.stdout.count("PASS\n") == 9
     assert "mac_e2m1fn_e2m1fn_e4m3_rn" in answer.stdout
     assert "mul_e2m1fn_e2m1fn_e3m2fn_rn" in answer.stdout
 
@@ -140,6 +180,10 @@ def test_emit_to_a_file_and_to_standard_output(tmp_path: Path) -> None:
     assert "module mul_e2m1fn_e2m1fn_e2m1fn_rn(" in path.read_text()
     assert [entry.name for entry in tmp_path.iterdir()] == ["mul.v"]
     assert halfulp("emit", "mul", "e2m1fn").stdout == path.read_text()
+    answer = halfulp("emit", "dot", "posit8", "--k", "3", "--order", "sequential", "--pipeline", "2")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "module dot3_posit8_posit8_posit8_sequential_rn_p2(" in answer.stdout
+    assert all(f"input [7:0] {name};" in answer.stdout for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
 
 
 # A machine that fails ----------------------------------------------------------------------------------------------
