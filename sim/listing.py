@@ -39,7 +39,7 @@ def units() -> list[str]:
     """The catalogue of units."""
     from halfulp.units.catalogue import CATALOGUE
 
-    lines = [f"{'unit':10}{'computes':38}options for formats"]
+    lines = [f"{'unit':12}{'computes':38}options of its own"]
     for row in CATALOGUE.values():
-        lines.append(f"{row.name:10}{row.summary:38}{' '.join(f'--{option}' for option in row.options)}")
+        lines.append(f"{row.name:12}{row.summary:38}{' '.join(f'--{option}' for option in row.options)}")
     return lines
