@@ -6,13 +6,15 @@ import torch
 from amaranth.hdl import Module, Value, unsigned
 from sympy import factorint
 
-from halfulp.golden.random import words
-from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, parse_source
+from halfulp import golden
+from halfulp.golden.random import of_stream, words
+from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, Stream, parse_source
+from halfulp.hdl.formats.source import lanes as make_lanes
 from halfulp.hdl.lfsr import source_word
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
-from halfulp.units import Unit
+from halfulp.units import Mac, StochasticRounder, Unit
 
 LFSRS = [Lfsr(width) for width in range(2, 65)]
 PLATEAUS = [Plateau(width) for width in range(2, 17)]
@@ -177,3 +179,77 @@ def test_a_wrong_tap_is_seen(monkeypatch):
     modulus = 1 | sum(1 << tap for tap in TAPS[8])
     assert power_of_x(255, modulus) != 1 or any(power_of_x(255 // prime, modulus) == 1 for prime in factorint(255))
     assert torch.nonzero(words("lfsr8", 256, 1) == 1).flatten().tolist() != [0, 255]
+
+
+def rounded(unit, columns, count):
+    """What a unit with a source of its own gives from reset on."""
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    with Loop(models(design(unit), ["loop"])["loop"], inputs, outputs, unit.latency) as loop:
+        loop.reset()
+        return loop.run({name: np.asarray(column, dtype=np.uint64) for name, column in columns.items()}, count)
+
+
+@pytest.mark.parametrize("sharing", ["own", "rotated"])
+def test_a_plateau_rounds_up_as_often_as_its_law_says(sharing):
+    """Of 14 words of plateau3, 2 k - 1 take k eighths up, and none takes an integer up; in every lane."""
+    lanes, period = 6, Plateau(3).period
+    unit = StochasticRounder(
+        a="fxp4.3", o="int4", rounding="sr3", random="plateau3", lanes=lanes, sharing=sharing, seed=3
+    )
+    for eighths in range(8):
+        for integer in (0, 3, -2):
+            code = (integer * 8 + eighths) & 0x7F
+            found = rounded(unit, {f"a{lane}": [code] for lane in range(lanes)}, 2 * period)
+            for lane in range(lanes):
+                ups = (found[f"o{lane}"] == ((integer + 1) & 0xF)).sum()
+                downs = (found[f"o{lane}"] == (integer & 0xF)).sum()
+                assert (ups, downs) == (2 * max(2 * eighths - 1, 0), 2 * (period - max(2 * eighths - 1, 0)))
+
+
+def test_lanes_that_share_a_source_get_different_words_in_every_step():
+    for source, lanes in ((Plateau(3), 6), (Lfsr(16), 16)):
+        streams = make_lanes(source, lanes, 1, "rotated")
+        columns = torch.stack([of_stream(stream, source.period, min(source.width, 8)) for stream in streams])
+        assert len({tuple(row.tolist()) for row in columns}) == lanes
+        # And of the same law: each word as often as in the source itself.
+        counts = [torch.bincount(row, minlength=1 << min(source.width, 8)).tolist() for row in columns]
+        assert all(count == counts[0] for count in counts)
+
+
+@pytest.mark.parametrize(("rounding", "source"), [("sr10", "lfsr16"), ("sr3", "plateau3"), ("sr10", "plateau10")])
+def test_long_sums_are_the_same_in_hardware_and_in_the_golden_model(rounding, source):
+    steps = 10_000
+    rng = np.random.default_rng(7)
+    unit = Mac(a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5)
+    # Of middling size, so that the sum wanders and is rounded in every step.
+    a, b = (rng.integers(0x30, 0x44, steps) | (rng.integers(0, 2, steps) << 7) for _ in range(2))
+    zeros = np.zeros(steps)
+    found = rounded(unit, {"a": a, "b": b, "c": zeros, "load": zeros, "clear": zeros}, steps)["o"]
+    column = of_stream(unit.sources["random"], steps, unit.rounding.bits)
+    codes = [torch.from_numpy(codes.astype(np.int64)) for codes in (a, b, zeros, zeros, zeros)]
+    want = golden.mac_sequence(*codes, a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=column)
+    assert np.array_equal(found.astype(np.int64), want.numpy())
+    assert len(set(found.tolist())) > 100
+
+
+@pytest.mark.parametrize(("bits", "source"), [(3, Plateau(3)), (8, Plateau(8)), (8, Lfsr(24)), (10, Lfsr(16))])
+def test_rounding_is_biased_by_what_is_dropped_and_by_no_more(bits, source):
+    """Of t = floor(2^N f) the law says how often it goes up; what is below the N-th bit never does."""
+    count, seed = 100_000, 11
+    rng = np.random.default_rng(3)
+    codes = torch.from_numpy(rng.integers(0, 1 << 16, count))
+    column = of_stream(Stream(source, source.jump(1, seed)), count, bits)
+    up = golden.convert(codes, a="ufxp0.16", o="ufxp16.0", rounding=f"sr{bits}", random=column)
+    kept = codes >> (16 - bits)
+    if isinstance(source, Plateau):
+        probability = (2.0 * kept - 1).clamp(min=0) / source.period
+    else:
+        # Words 1 to 2^width - 1, of which the low bits are used: each appears as often, but zero once less.
+        probability = kept * 2.0 ** (source.width - bits) / source.period
+    error = (up - probability).sum().item()
+    sigma = (probability * (1 - probability)).sum().sqrt().item()
+    assert abs(error) < 3 * sigma
+    # Against the ideal the law has a bias of its own, which shows as soon as the words are few.
+    ideal = codes.to(torch.float64) / 2**16
+    bias = (probability - ideal).mean().item()
+    assert abs((up - ideal).mean().item() - bias) < 3 * sigma / count
