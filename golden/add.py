@@ -57,7 +57,7 @@ def add(
     check_call(saturate, x=x, y=y, subtract=subtract, random=random)
     a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
-    sums = Span.of(a) + Span.of(b)
+    sums = Span.of(a).plus_or_minus(Span.of(b))
     if rounding == EXACT:
         sums.check_fits(o, f"sum of {a} and {b}")
     random = random_of("random", random, rounding)

@@ -60,8 +60,12 @@ def dot(
     """
     check_call(saturate, x=x, y=y, start=start, random=random)
     for name, codes in (("x", x), ("y", y)):
-        if isinstance(codes, Tensor) and codes.dim() == 0:
+        if not isinstance(codes, Tensor):
+            raise TypeError(f"{name} is a tensor of codes, not {type(codes).__name__}")
+        if codes.dim() == 0:
             raise ValueError(f"{name} has no dimension to sum along; a dot product takes codes of shape (..., k)")
+    if x.shape != y.shape:
+        raise ValueError(f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product pairs their codes")
     spec = DotSpec(
         k=x.shape[-1],
         a=parse(a),
@@ -71,11 +75,13 @@ def dot(
         order=order,
         rounding=Rounding.parse(rounding),
     )
-    if x.shape[-1] != y.shape[-1]:
-        raise ValueError(f"x has {x.shape[-1]} codes to sum along and y has {y.shape[-1]}; a dot product pairs them")
     if (start is None) != (spec.c is None):
         raise ValueError("start values and their format c go together; give both or neither")
     random = random_of("random", random, spec.rounding)
+    words_shape = x.shape if spec.order == "sequential" else x.shape[:-1]
+    for name, codes, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
+        if codes is not None and codes.shape != shape:
+            raise ValueError(f"{name} is of shape {tuple(codes.shape)}, and {tuple(shape)} goes with x and y")
     products = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
     base = None
     if start is not None and spec.c is not None:

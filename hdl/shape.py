@@ -198,11 +198,9 @@ def _float_text(fmt: Any, value: FormatView) -> Text:
 
 def _posit_text(fmt: Posit, value: FormatView) -> Text:
     bits = value.as_value()
-    body = Mux(bits[-1], -bits, bits)[:-1]
+    body = Mux(bits[-1], -bits, bits)[: fmt.width - 1]
     first = body[-1]
-    same: Value = Const(len(body) - 1)
-    for index, bit in enumerate(body[:-1] ^ first.replicate(len(body) - 1)):
-        same = Mux(bit, len(body) - 2 - index, same)
+    _, same = _leading_zeros(body[:-1] ^ first.replicate(len(body) - 1))
     tail = (body[:-2] << same)[: len(body) - 2]
     scale = Cat(tail[fmt.fraction_bits :], same ^ (~first).replicate(len(same)), ~first).as_signed()
     nothing = ~bits[:-1].any()
@@ -213,6 +211,16 @@ def _posit_text(fmt: Posit, value: FormatView) -> Text:
         scale,
         Text.Enum(Cat(nothing & bits[-1], nothing & ~bits[-1]), {0: "", 1: "(nan)", 2: "(zero)"}),
     )
+
+
+def _leading_zeros(value: Value) -> tuple[Value, Value]:
+    """Whether a value is zero, and its leading zeros, as an expression: a text has no module to put signals in."""
+    if len(value) == 1:
+        return ~value, ~value
+    half = len(value) // 2
+    low_none, low = _leading_zeros(value[:half])
+    high_none, high = _leading_zeros(value[half:])
+    return low_none & high_none, Mux(high_none, low + (len(value) - half), high)
 
 
 def _hexadecimal_text(sign: Value, first: Any, fraction: Value, exponent: Value, special: Any) -> Text:

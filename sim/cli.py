@@ -184,10 +184,10 @@ def _requests(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
     from halfulp.units.catalogue import CATALOGUE
 
     given = options["rounding"]
+    own = {key: value for key, value in options.items() if key in OPTIONS and value is not None}
+    common = {key: value for key, value in options.items() if key not in OPTIONS}
     return [
-        Request(
-            row.name, fmt, **{key: value for key, value in options.items() if key not in OPTIONS or key in row.options}
-        )
+        Request(row.name, fmt, **common, **row.meant(own))
         for row in CATALOGUE.values()
         if row.takes(parse(fmt), Rounding.parse(row.rounding if given is None else given))
     ]

@@ -224,6 +224,7 @@ def test_a_format_is_a_field_of_a_layout():
         (INT8, {0x7F: "127", 0x80: "-128"}),
         (parse("fxp8.8"), {0x0180: "384*2^-8", 0xFFFF: "-1*2^-8", 0x8000: "-32768*2^-8"}),
         (parse("uint12"), {0xFFF: "4095*2^0"}),
+        (parse("posit16"), {0x4000: "0x1.000p0", 0xC800: "-0x1.000p-1", 0x7FFF: "0x1.000p56", 0x0001: "0x1.000p-56"}),
         (parse("ufxp20.-4"), {0xFFFF: "65535*2^4"}),
     ],
     ids=str,
@@ -299,7 +300,22 @@ def test_narrow_formats_print_their_numbers(fmt, capsys):
     assert printed(fmt, range(1 << fmt.width), capsys) == [fmt.text(code) for code in range(1 << fmt.width)]
 
 
-@pytest.mark.parametrize("fmt", ["fxp4.5", "ufxp9.0", "fxp-1.10-wrap", "e5m3", "e3m5fn", "e4m4fnuz", "e3m5-finite"])
+@pytest.mark.parametrize(
+    "fmt",
+    [
+        "posit9e0",
+        "posit9",
+        "posit9e4",
+        "posit10e3",
+        "fxp4.5",
+        "ufxp9.0",
+        "fxp-1.10-wrap",
+        "e5m3",
+        "e3m5fn",
+        "e4m4fnuz",
+        "e3m5-finite",
+    ],
+)
 def test_every_code_of_wider_formats_prints_its_number(fmt, capsys):
     fmt = parse(fmt)
     texts = printed(fmt, range(1 << fmt.width), capsys)
@@ -308,7 +324,25 @@ def test_every_code_of_wider_formats_prints_its_number(fmt, capsys):
     assert len(set(texts)) == 1 << fmt.width
 
 
-@pytest.mark.parametrize("fmt", ["fxp8.8", "int32", "uint64", "int64-wrap", "fxp30.34", "fp16", "bf16", "fp32", "fp64"])
+@pytest.mark.parametrize(
+    "fmt",
+    [
+        "posit16",
+        "posit32",
+        "posit64",
+        "posit31e4",
+        "posit64e0",
+        "fxp8.8",
+        "int32",
+        "uint64",
+        "int64-wrap",
+        "fxp30.34",
+        "fp16",
+        "bf16",
+        "fp32",
+        "fp64",
+    ],
+)
 def test_wide_formats_print_their_numbers(fmt, capsys):
     fmt = parse(fmt)
     rng = random.Random(str(fmt))

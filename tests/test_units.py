@@ -608,3 +608,9 @@ def test_icarus_reads_the_verilog(verilog):
     for path in verilog:
         run = subprocess.run(["iverilog", "-g2005", "-Wall", "-o", "/dev/null", path], capture_output=True, text=True)
         assert (run.returncode, run.stdout + run.stderr) == (0, ""), path.name
+
+
+def test_an_exact_difference_needs_a_sign():
+    assert Add(a="uint4", b="uint4", o="int6", rounding="exact").result == parse("int6")
+    with pytest.raises(ValueError, match="uint5 cannot hold every sum of uint4 and uint4, for it starts at 0"):
+        Add(a="uint4", b="uint4", o="uint5", rounding="exact")

@@ -73,7 +73,7 @@ class Add(Arithmetic):
         operands = {"a": parse(a), "b": parse(b)}
         result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
-            (Span.of(operands["a"]) + Span.of(operands["b"])).check_fits(result, f"sum of {a} and {b}")
+            Span.of(operands["a"]).plus_or_minus(Span.of(operands["b"])).check_fits(result, f"sum of {a} and {b}")
         super().__init__(
             kind="add",
             operands=operands,

@@ -4,7 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, default_accumulator, parse
+from halfulp.hdl.formats import (
+    EXACT,
+    RN,
+    Fixed,
+    Float,
+    Format,
+    Posit,
+    Rounding,
+    default_accumulator,
+    default_sum,
+    parse,
+)
 from halfulp.hdl.formats.source import Source
 
 from .accumulate import Accumulate
@@ -65,6 +76,11 @@ class Row:
         default = Rounding.parse(self.rounding)
         return isinstance(fmt, self.families) and (default.mode != "sr" or rounding.mode == "sr")
 
+    def meant(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Those of some options that mean something for the unit, beside each other."""
+        exact_only = ("to", "carry") if "acc" in self.options and given.get("acc") != "exact" else ()
+        return {option: value for option, value in given.items() if option in self.options and option not in exact_only}
+
     @property
     def stateful(self) -> bool:
         """Whether results depend on earlier operands."""
@@ -92,7 +108,7 @@ def _mac(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sum(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return {"a": fmt, **_accumulator(fmt, given)}
+    return {"a": fmt, **_accumulator(fmt, {"acc": default_sum(fmt)} | given)}
 
 
 def _accumulator(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from .catalogue import ML_DTYPES, NAMED, parse
 from .dot import DotSpec
 from .fixed import Fixed
 from .floating import Float
-from .mac import MacSpec, SumSpec, default_accumulator
+from .mac import MacSpec, SumSpec, default_accumulator, default_sum
 from .posit import Posit
 from .quire import Quire
 from .rounding import EXACT, RA, RD, RN, RO, RU, RZ, Rounding, stochastic
@@ -84,6 +84,7 @@ __all__ = [
     "SumSpec",
     "decimal_text",
     "default_accumulator",
+    "default_sum",
     "parse",
     "stochastic",
 ]

@@ -6,10 +6,10 @@ from typing import Literal
 
 from .base import Format
 from .catalogue import parse
-from .fixed import Fixed
+from .fixed import MAX_BITS, MAX_WIDTH, Fixed
 from .floating import MAX_EXP, MAX_MAN, Float
 from .posit import Posit
-from .quire import CARRY_BITS, Quire
+from .quire import CARRY_BITS, Quire, check_carry
 from .rounding import EXACT, RN, Rounding
 from .span import Span
 
@@ -32,6 +32,7 @@ class _Sum:
     carry: int
 
     def _set_result(self) -> None:
+        check_carry(self.carry)
         if isinstance(self.acc, Format):
             if self.o not in (None, self.acc):
                 raise ValueError(
@@ -203,10 +204,21 @@ def default_accumulator(fmt: Format) -> Format:
     if isinstance(fmt, Float):
         return Float(min(fmt.exp + 1, MAX_EXP), min(fmt.man + 3, MAX_MAN), subnormals=fmt.subnormals)
     if isinstance(fmt, Fixed):
-        if fmt.frac_bits == 0:
-            return replace(fmt, int_bits=min(4 * fmt.int_bits, 64))
-        if fmt.width > 32:
-            return replace(fmt, int_bits=64 - fmt.frac_bits)
+        far = max(abs(fmt.int_bits), abs(fmt.frac_bits)) > MAX_BITS // 2
+        if fmt.frac_bits == 0 or fmt.width > 32 or far:
+            return default_sum(fmt)
         return replace(fmt, int_bits=2 * fmt.int_bits, frac_bits=2 * fmt.frac_bits)
-    assert isinstance(fmt, Posit)
-    return replace(fmt, width=min(2 * fmt.width, 64))
+    return default_sum(fmt)
+
+
+def default_sum(fmt: Format) -> Format:
+    """Accumulator without a multiplier unless told otherwise.
+
+    As `default_accumulator`, but of fixed point with the same last place and four times the bits in all.
+    """
+    if isinstance(fmt, Fixed):
+        more = min(3 * fmt.width, MAX_WIDTH - fmt.width, MAX_BITS - fmt.int_bits)
+        return replace(fmt, int_bits=fmt.int_bits + more)
+    if isinstance(fmt, Posit):
+        return replace(fmt, width=min(2 * fmt.width, MAX_WIDTH))
+    return default_accumulator(fmt)

@@ -20,8 +20,8 @@ class Posit(Format):
     width : int
         Bits of a code, 3 to 64.
     es : int
-        Exponent bits, 0 to 4; by default the 2, which the standard of 2022 has for every width. Any other number is
-        at most ``width - 3``, so that some code spells the exponent in full.
+        Exponent bits, 0 to 4; by default the 2, which the standard of 2022 has for every width. More than 2 are at most
+        ``width - 3``, so that some code spells the exponent in full.
 
     Raises
     ------

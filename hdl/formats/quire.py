@@ -10,6 +10,13 @@ from .span import Span
 CARRY_BITS, MAX_CARRY = 31, 64
 
 
+def check_carry(carry: int) -> None:
+    """Raise TypeError or ValueError unless a quire can have such a carry guard."""
+    check_int("carry", carry, "quire")
+    if not 1 <= carry <= MAX_CARRY:
+        raise ValueError(f"a carry guard of {carry} bits is out of range; a quire has 1 to {MAX_CARRY}")
+
+
 @dataclass(frozen=True)
 class Quire:
     """A two's-complement fixed-point register that holds every sum of so many numbers exactly.
@@ -40,10 +47,9 @@ class Quire:
     carry: int = CARRY_BITS
 
     def __post_init__(self) -> None:
-        for name in ("quantum", "top", "carry"):
-            check_int(name, getattr(self, name), "quire")
-        if not 1 <= self.carry <= MAX_CARRY:
-            raise ValueError(f"a carry guard of {self.carry} bits is out of range; a quire has 1 to {MAX_CARRY}")
+        check_int("quantum", self.quantum, "quire")
+        check_int("top", self.top, "quire")
+        check_carry(self.carry)
         if self.top < self.quantum:
             raise ValueError(f"a quire from 2^{self.quantum} up does not reach down to 2^{self.top}")
 

@@ -1,6 +1,6 @@
 """What the exact results of an operation span, so that ``exact`` can be refused before any hardware is built."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from .base import Format, decimal_text, floor_log2
@@ -62,11 +62,7 @@ class Span:
         )
 
     def __add__(self, other: "Span") -> "Span":
-        # The longest sum joins the largest number of one set to the longest odd tail of the other.
-        tails = [
-            _length(x.magnitude + ((1 << y.precision) - 1) * Fraction(2) ** y.quantum)
-            for x, y in ((self, other), (other, self))
-        ]
+        tails = [_longest(x, y) for x, y in ((self, other), (other, self))]
         return Span(
             quantum=min(self.quantum, other.quantum),
             lowest=self.lowest + other.lowest,
@@ -76,6 +72,13 @@ class Span:
             inf=self.inf or other.inf,
             nan=self.nan or other.nan or (self.inf and other.inf),
         )
+
+    def __neg__(self) -> "Span":
+        return replace(self, lowest=-self.largest, largest=-self.lowest, source=None)
+
+    def plus_or_minus(self, other: "Span") -> "Span":
+        """Sums and differences."""
+        return (self + other) | (self + -other)
 
     def times(self, count: int) -> "Span":
         """Sums of ``count`` numbers of the set."""
@@ -155,6 +158,14 @@ def _closest(x: Span, y: Span) -> Fraction:
     # above it in the high set, or the one below it in the low set.
     below = max(low.quantum, floor_log2(high.smallest) - low.precision)
     return min(low.smallest, Fraction(2) ** high.quantum, Fraction(2) ** below)
+
+
+def _longest(x: Span, y: Span) -> int:
+    """Bits of the longest sum of a number of x and one of y that ends at y's quantum."""
+    unit = Fraction(2) ** y.quantum
+    # The largest number of one set joins the longest odd tail of the other, or the one before if both are odd.
+    joined = x.magnitude + ((1 << y.precision) - 1) * unit
+    return max(_length(joined), _length(joined - unit) if y.precision > 1 else 1)
 
 
 def _length(value: Fraction) -> int:
