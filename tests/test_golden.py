@@ -1180,3 +1180,27 @@ def test_a_wrong_raw_number_is_seen(damage, monkeypatch):
     columns, _ = every([fmt, fmt], RN, subtract=True)
     _, wrong = differences("add", columns, a=fmt, b=fmt, o=fmt)
     assert wrong
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"x": [[1, 2]]}, TypeError, "x is a tensor of codes, not list"),
+        ({"y": torch.zeros(2, 4, dtype=torch.int64)}, ValueError, "x is of shape (3, 4) and y of (2, 4)"),
+        ({"start": torch.zeros(3, 1, dtype=torch.int64)}, ValueError, "start is of shape (3, 1), and (3,) goes with x"),
+        ({"random": torch.zeros(3, dtype=torch.int64)}, ValueError, "random is of shape (3,), and (3, 4) goes with x"),
+        ({"random": None}, ValueError, "sr2 needs random words of 2 bits; pass them as random"),
+    ],
+)
+def test_dot_products_of_other_shapes_are_refused(change, error, sentence):
+    zeros = torch.zeros(3, 4, dtype=torch.int64)
+    given = {"x": zeros, "y": zeros, "start": zeros[:, 0], "random": zeros, **change}
+    with pytest.raises(error) as caught:
+        golden.dot(
+            given["x"],
+            given["y"],
+            given["start"],
+            random=given["random"],
+            **{"a": "posit8", "b": "posit8", "o": "posit8", "c": "posit8", "order": "sequential", "rounding": "sr2"},
+        )
+    assert sentence in str(caught.value)
