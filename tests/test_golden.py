@@ -1201,6 +1201,11 @@ def test_dot_products_of_other_shapes_are_refused(change, error, sentence):
             given["y"],
             given["start"],
             random=given["random"],
-            **{"a": "posit8", "b": "posit8", "o": "posit8", "c": "posit8", "order": "sequential", "rounding": "sr2"},
+            a="posit8",
+            b="posit8",
+            o="posit8",
+            c="posit8",
+            order="sequential",
+            rounding="sr2",
         )
     assert sentence in str(caught.value)
