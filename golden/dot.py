@@ -79,9 +79,9 @@ def dot(
         raise ValueError("start values and their format c go together; give both or neither")
     random = random_of("random", random, spec.rounding)
     words_shape = x.shape if spec.order == "sequential" else x.shape[:-1]
-    for name, codes, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
-        if codes is not None and codes.shape != shape:
-            raise ValueError(f"{name} is of shape {tuple(codes.shape)}, and {tuple(shape)} goes with x and y")
+    for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
+        if given is not None and given.shape != shape:
+            raise ValueError(f"{name} is of shape {tuple(given.shape)}, and {tuple(shape)} goes with x and y")
     products = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
     base = None
     if start is not None and spec.c is not None:
