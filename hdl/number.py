@@ -9,14 +9,15 @@ from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from . import fixed, floating, posit, raw
+from . import fixed, floating, posit, posit_linear, raw
 from .fixed import Point
 from .formats import Fixed, Float, Format, Posit, Rounding
+from .posit_linear import Faced
 from .raw import Raw
 from .round import places
 
 Number = Raw | Point
-Cut = fixed.Cut | floating.Cut | posit.Cut
+Cut = fixed.Cut | floating.Cut | posit.Cut | posit_linear.Cut
 
 
 def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
@@ -25,7 +26,8 @@ def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
         case Float():
             return floating.unpack(m, bits, fmt, name)
         case Posit():
-            return posit.unpack(m, bits, fmt, name)
+            number = posit.unpack(m, bits, fmt, name)
+            return posit_linear.unpack(m, bits, fmt, number, name) if posit_linear.has_face(fmt) else number
         case Fixed():
             return fixed.unpack(m, bits, fmt, name)
     raise TypeError(f"there is no hardware for formats like {fmt}")
@@ -35,6 +37,8 @@ def negate_if(x: Number, condition: Value) -> Number:
     """Minus a number where the condition holds."""
     if isinstance(x, Point):
         return fixed.negate_if(x, condition)
+    if isinstance(x, Faced):
+        return posit_linear.negate_if(x, condition)
     return replace(x, sign=x.sign ^ condition)
 
 
@@ -53,20 +57,27 @@ class PointPair:
     y: Point
 
 
-def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> raw.Aligned | PointPair:
+Aligned = raw.Aligned | PointPair | posit_linear.Pair
+
+
+def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Aligned:
     """First half of a sum that is rounded to ``o``: both numbers on one scale."""
     if isinstance(o, Fixed):
         return PointPair(*_on_scale_of(m, x, y, o, rounding))
     if isinstance(x, Point) and isinstance(y, Point):
         return PointPair(x, y)
+    if isinstance(x, Faced) and isinstance(y, Faced) and posit_linear.adds(x, y, o, rounding):
+        return posit_linear.Pair(x.point, y.point)
     keep = o.precision + places(rounding)
     return raw.align(m, as_raw(m, x, "x"), as_raw(m, y, "y"), keep)
 
 
-def add(m: Module, z: raw.Aligned | PointPair, rounding: Rounding) -> Number:
+def add(m: Module, z: Aligned, rounding: Rounding) -> Number:
     """Second half of a sum."""
     if isinstance(z, PointPair):
         return fixed.add(m, z.x, z.y, rounding)
+    if isinstance(z, posit_linear.Pair):
+        return posit_linear.add(m, z, rounding)
     return raw.add(m, z, rounding)
 
 
@@ -75,6 +86,8 @@ def cut(m: Module, x: Number, o: Format, rounding: Rounding) -> Cut:
     match o:
         case Float():
             return floating.cut(m, as_raw(m, x, "result"), o, rounding)
+        case Posit() if isinstance(x, posit_linear.Sum):
+            return posit_linear.cut(m, x, o)
         case Posit():
             return posit.cut(m, as_raw(m, x, "result"), o, rounding)
         case Fixed():
@@ -84,7 +97,12 @@ def cut(m: Module, x: Number, o: Format, rounding: Rounding) -> Cut:
 
 def pack(m: Module, x: Cut, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once."""
-    packs: dict[type, Any] = {floating.Cut: floating.pack, posit.Cut: posit.pack, fixed.Cut: fixed.pack}
+    packs: dict[type, Any] = {
+        floating.Cut: floating.pack,
+        posit.Cut: posit.pack,
+        posit_linear.Cut: posit_linear.pack,
+        fixed.Cut: fixed.pack,
+    }
     code: Value = packs[type(x)](m, x, o, rounding, saturating, random)
     return code
 
