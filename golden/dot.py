@@ -80,6 +80,8 @@ def dot(
     random = random_of("random", random, spec.rounding)
     words_shape = x.shape if spec.order == "sequential" else x.shape[:-1]
     for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
+        if given is not None and not isinstance(given, Tensor):
+            raise TypeError(f"{name} is a tensor of codes, not {type(given).__name__}")
         if given is not None and given.shape != shape:
             raise ValueError(f"{name} is of shape {tuple(given.shape)}, and {tuple(shape)} goes with x and y")
     products = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))

@@ -934,7 +934,7 @@ CODES = torch.arange(4)
         (
             lambda: golden.dot(CODES, CODES[:3], **POSITS),
             ValueError,
-            "x has 4 codes to sum along and y has 3; a dot product pairs them",
+            "x is of shape (4,) and y of (3,); a dot product pairs their codes",
         ),
         (
             lambda: golden.dot(CODES, CODES, CODES[0], **POSITS),

@@ -102,7 +102,7 @@ def test_exact_sums():
     assert [names[name].name for name in ("exact", "tree", "chain")] == [
         "mac_posit8_posit8_exact_posit16_rn",
         "dot8_e4m3fn_e4m3fn_e8m7_rn",
-        "dot8_e4m3fn_posit8_fp16_fxp8_8_sequential_sr10",
+        "dot8_e4m3fn_posit8_e5m10_fxp8_8_sequential_sr10",
     ]
     for name in ("exact", "tree", "chain"):
         assert f"module {names[name].name}(" in emit(names[name])
