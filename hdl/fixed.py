@@ -11,7 +11,7 @@ from .formats import RD, Fixed, Rounding
 from .product import product
 from .raw import Raw
 from .round import places, round_up
-from .wire import saturate, shift_right_sticky, wire
+from .wire import extended, saturate, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def cut(m: Module, x: Point, o: Fixed) -> Cut:
     floor = _scaled(x.integer, -places_down) if places_down <= 0 else _shifted_down(x.integer, places_down)
     return Cut(
         floor=wire(m, floor, "floor"),
-        discarded=_extended(x.integer, places_down)[: max(places_down, 0)],
+        discarded=extended(x.integer, places_down)[: max(places_down, 0)],
         sticky=x.sticky,
         sign=x.sign,
         nan=x.nan,
@@ -242,12 +242,6 @@ def _end(o: Fixed, negative: Value) -> Value:
 def _with_one_below(integer: Value) -> Value:
     extended = Cat(Const(1, 1), integer)
     return extended.as_signed() if integer.shape().signed else extended
-
-
-def _extended(integer: Value, width: int) -> Value:
-    """The bits of a number, in ``width`` bits where it has fewer."""
-    filling = integer[-1] if integer.shape().signed else NEVER
-    return Cat(integer, filling.replicate(max(width - len(integer), 0)))
 
 
 def _scaled(integer: Value, places_up: int) -> Value:

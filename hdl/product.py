@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .wire import wire
+from .wire import extended, wire
 
 LONGEST_IN_ROWS = 16
 """Longer factors are left to the multiplier of the synthesis tool, or to the DSP blocks it uses."""
@@ -21,14 +21,14 @@ def product(m: Module, x: Value, y: Value, name: str) -> Value:
         return x * y
     # Twice the longer factor, in either sign.
     width = len(x) + 2
-    times_one, times_two = _extended(x, width), _extended(_doubled(x), width)
+    times_one, times_two = extended(x, width), extended(_doubled(x), width)
     # A signed factor ends with a pair of bits, of which the upper one counts negative; an unsigned one with a single
     # bit, which does not. What is left over at the other end begins.
     y_signed = y.shape().signed
     start = (len(y) - (not y_signed)) % 2
     begun = x[:] & y[0].replicate(len(x)) if start else Const(0, 1)
     final = [begun[:start]]
-    rest = _extended(begun[start:].as_signed() if start and x.shape().signed else begun[start:], width)
+    rest = extended(begun[start:].as_signed() if start and x.shape().signed else begun[start:], width)
     below: Value = Const(0, 1)
     for place in range(start, len(y), 2):
         one = y[place]
@@ -44,16 +44,10 @@ def product(m: Module, x: Value, y: Value, name: str) -> Value:
             total = (Cat(Const(1, 1), rest) + Cat(two, multiple))[1:]
         total = wire(m, total[:width], f"{name}_row_{place}")
         final.append(total[:2])
-        rest = _extended(total[2:].as_signed(), width)
+        rest = extended(total[2:].as_signed(), width)
         below = two
     whole = Cat(*final, rest)[: len(x) + len(y)]
     return whole.as_signed() if x.shape().signed or y_signed else whole
-
-
-def _extended(value: Value, width: int) -> Value:
-    """The bits of a value in a greater width."""
-    filling = value[-1] if value.shape().signed else Const(0, 1)
-    return Cat(value, filling.replicate(max(width - len(value), 0)))
 
 
 def _doubled(value: Value) -> Value:

@@ -12,6 +12,12 @@ def wire(m: Module, value: Value, name: str) -> Value:
     return signal
 
 
+def extended(value: Value, width: int) -> Value:
+    """The bits of a value, signed or not, in ``width`` bits where it has fewer."""
+    filling = value[-1] if value.shape().signed else Const(0, 1)
+    return Cat(value, filling.replicate(max(width - len(value), 0)))
+
+
 def leading_zeros(m: Module, value: Value, name: str) -> Value:
     """Number of zeros above the first one; the width of ``value`` where it is zero.
 
