@@ -27,7 +27,7 @@ flags := SATURATE:--saturate WAVE:--wave RESTART:--restart
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags),$(call name,$(s))) ARGS PYTHON
-rooms := golden hdl sim units
+rooms := fpga golden hdl sim units
 
 .PHONY: help sim sweep emit test bench lint clean FORCE
 .DEFAULT_GOAL := help

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -65,7 +66,23 @@ def requests() -> Iterator[None]:
         raise Refused(str(error)) from error
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands of this room, and those that other rooms add as entry points ``halfulp.commands``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands."""
+        return sorted({*super().list_commands(ctx), *entry_points(group="halfulp.commands").names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, whose room is loaded for it."""
+        if (own := super().get_command(ctx, cmd_name)) is not None:
+            return own
+        added = entry_points(group="halfulp.commands", name=cmd_name)
+        command: click.Command | None = next((entry.load() for entry in added), None)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="halfulp")
 def cli() -> None:
     """Arithmetic units in RTL, bit-exact against a golden model."""
@@ -166,6 +183,11 @@ def list_(what: str) -> None:
     else:
         from .listing import units as lines
     click.echo("\n".join(lines()))
+
+
+@cli.group()
+def stats() -> None:
+    """Statistics of rounding, as a table and plots."""
 
 
 @cli.command()

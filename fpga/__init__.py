@@ -1,0 +1,1 @@
+"""What units cost on a device, beside what they compute."""

@@ -1,0 +1,90 @@
+"""Tables for people and for papers: one frame of figures, as Markdown, CSV and LaTeX."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from .paths import write_whole
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures in rows, and how people read them.
+
+    Parameters
+    ----------
+    title : str
+        One line, without a full stop.
+    frame : DataFrame
+        Rows of texts and numbers; a missing one is NaN or None. Its index is not shown.
+    formats : dict of str to str
+        For columns of numbers how they are shown in Markdown and LaTeX, such as ``,.0f`` or ``.3g``. CSV has them whole.
+    notes : sequence of str
+        What has to be known to read the table: what was counted, where figures are from. A sentence each.
+    """
+
+    title: str
+    frame: pd.DataFrame
+    formats: dict[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def markdown(self) -> str:
+        """Title, table and notes as Markdown."""
+        shown = self._shown().to_markdown(index=False, disable_numparse=True, colalign=self._sides())
+        return "\n\n".join([f"## {self.title}", shown, "\n".join(f"- {note}" for note in self.notes)]).rstrip() + "\n"
+
+    def csv(self) -> str:
+        """The figures alone, in full."""
+        return self.frame.to_csv(index=False, lineterminator="\n")
+
+    def latex(self) -> str:
+        """A ``table`` with booktabs rules and the notes below it."""
+        sides = "".join(side[0] for side in self._sides())
+        style = (
+            self._shown().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
+        )
+        body = style.to_latex(hrules=True, column_format=sides)
+        notes = "\n".join(f"\\par\\footnotesize {_escaped(note)}" for note in self.notes)
+        return (
+            "% needs \\usepackage{booktabs}\n\\begin{table}\n\\centering\n"
+            f"\\caption{{{_escaped(self.title)}}}\n{body}{notes}\n\\end{{table}}\n"
+        )
+
+    def write(self, folder: Path, stem: str) -> list[Path]:
+        """Leave the table in a folder as ``stem.md``, ``stem.csv`` and ``stem.tex``; says which files these are."""
+        texts = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
+        paths = [folder / f"{stem}.{ending}" for ending in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            write_whole(path, text)
+        return paths
+
+    def _shown(self) -> pd.DataFrame:
+        """The frame as texts."""
+        return pd.DataFrame(
+            {
+                name: [_text(value, self.formats.get(str(name), "")) for value in column]
+                for name, column in self.frame.items()
+            }
+        )
+
+    def _sides(self) -> list[str]:
+        """Numbers stand at the right, texts at the left."""
+        return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self.frame.items()]
+
+
+def _text(value: object, spec: str) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if pd.isna(value) else format(value, spec)  # type: ignore[call-overload]
+
+
+_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    mark: f"\\{mark}" for mark in "&%$#_{}"
+}
+
+
+def _escaped(text: str) -> str:
+    """A text as LaTeX prints it."""
+    return "".join(_SPECIAL.get(mark, mark) for mark in text)
