@@ -48,6 +48,7 @@ from halfulp.hdl.formats import (
     parse,
     stochastic,
 )
+from halfulp.hdl.formats.source import Lfsr, Plateau
 
 KINDS = ("ieee", "fn", "fnuz", "finite")
 
@@ -779,6 +780,41 @@ def test_mac_descriptions_parse():
     assert str(MacSpec(E5M2, E5M2, E6M5, RN, E5M2, RZ, True)) == "e5m2*e5m2=e5m2.rz+e6m5.rn.sat"
 
 
+def test_descriptions_name_their_random_source():
+    """Whatever can serve a rounding is in the text, which reads back; whatever cannot is refused."""
+    served = refused = 0
+    sources = [Lfsr(2), Lfsr(10), Lfsr(64), Plateau(2), Plateau(3), Plateau(16)]
+    for source, rounding, product_rounding, acc, saturate in itertools.product(
+        sources, (RN, stochastic(3), stochastic(16)), (None, RZ, stochastic(2)), (E6M5, POSIT8, "exact"), (False, True)
+    ):
+        product = None if product_rounding is None else E5M2
+        words = [mode.bits for mode in (rounding, product_rounding) if mode is not None and mode.bits]
+        fits = (
+            source.width >= max(words, default=65)
+            if isinstance(source, Lfsr)
+            else source.width <= min(words, default=0)
+        )
+        given = (E4M3, E4M3FN, acc, rounding, product, product_rounding or EXACT, saturate)
+        if not fits:
+            with pytest.raises(ValueError, match=f"{source} (gives words|does nothing)"):
+                MacSpec(*given, random=source)
+            refused += 1
+            continue
+        spec = MacSpec(*given, random=source)
+        assert str(spec) == f"{MacSpec(*given)}@{source}"
+        assert MacSpec.parse(str(spec)) == spec != MacSpec(*given)
+        assert list(spec.words.values()) == words
+        served += 1
+    assert (served, refused) == (150, 174)
+    for text in (
+        "e5m2*e5m2+e6m5.sr10@lfsr16",
+        "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
+        "posit8*fxp4.4=posit16.sr5+exact7=fp32.rn@plateau4",
+    ):
+        assert str(MacSpec.parse(text)) == text
+        assert MacSpec.parse(MacSpec.parse(text)) == MacSpec.parse(text)
+
+
 def test_default_accumulators():
     assert default_accumulator(E5M2) == E6M5
     assert default_accumulator(parse("e2m1fn")) == Float(3, 4)
@@ -893,6 +929,32 @@ def test_exact_macs_have_texts():
             lambda: SumSpec(POSIT8, POSIT64, EXACT),
             ValueError,
             "rounding exact is refused: posit64 cannot hold every sum of posit8 and posit64",
+        ),
+        (
+            lambda: MacSpec.parse("e5m2*e5m2+e6m5.rn@lfsr16"),
+            ValueError,
+            "random lfsr16 does nothing, for no rounding is stochastic; only sr is",
+        ),
+        (
+            lambda: MacSpec.parse("e4m3*e4m3=e5m2.sr3+e6m5.sr10@lfsr8"),
+            ValueError,
+            "lfsr8 gives words of 8 bits and 10 are needed; take a wider source",
+        ),
+        (
+            lambda: MacSpec.parse("e4m3*e4m3=e5m2.sr3+e6m5.sr10@plateau8"),
+            ValueError,
+            "plateau8 gives words of 8 bits, more than the 3 that are looked at",
+        ),
+        (lambda: MacSpec.parse("e5m2*e5m2+e6m5.sr10@noise"), ValueError, "unknown source 'noise'; the sources are"),
+        (
+            lambda: MacSpec(E5M2, E5M2, E6M5, stochastic(10), random="lfsr16"),
+            TypeError,
+            "a source is an Lfsr or a Plateau, not str",
+        ),
+        (
+            lambda: MacSpec.parse(E5M2),
+            TypeError,
+            "a multiply-accumulate is a MacSpec or a text such as 'e5m2*e5m2+e6m5.rn', not Float",
         ),
         (lambda: SumSpec(E5M2, None), TypeError, "an accumulator is a format or 'exact', not None"),
         (

@@ -14,7 +14,7 @@ from amaranth.sim import Simulator
 
 from halfulp import golden
 from halfulp.golden import exact
-from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, Rounding, parse, stochastic
+from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, MacSpec, Rounding, parse, stochastic
 from halfulp.sim.toolchain import verilator_root
 from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE, build
@@ -145,8 +145,56 @@ def mac(**changes):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "e5m2*e5m2+e6m5.rn",
+        "e5m2*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
+        "fxp4.4*fxp4.4+fxp8.8.sr3@plateau3",
+        "posit8*int8=fxp4.4-wrap.rz+exact3=posit16.sr7",
+    ],
+)
+def test_a_description_makes_its_multiply_accumulate(text):
+    spec = MacSpec.parse(text)
+    unit = Mac.of(text, pipeline=2)
+    assert (unit.spec, unit.pipeline, unit.source) == (spec, 2, spec.random)
+    if spec.random:
+        seeded = Mac.of(spec, seed=5)
+        assert (seeded.spec, seeded.seed) == (spec, 5)
+        assert [stream.seed for stream in seeded.sources.values()] == spec.random.seeds(len(spec.words), 5)
+    else:
+        assert list(unit.words) == list(spec.words)
+        assert unit.sources == {}
+    same = Mac(
+        a=spec.a,
+        b=spec.b,
+        acc=spec.acc,
+        o=spec.o,
+        carry=spec.carry,
+        product=spec.product,
+        product_rounding=spec.product_rounding,
+        rounding=spec.rounding,
+        random=spec.random or "port",
+        saturate=spec.saturate,
+        pipeline=2,
+    )
+    assert (unit.name, unit.parameters) == (same.name, same.parameters)
+
+
+@pytest.mark.parametrize(
     ("make", "error", "sentence"),
     [
+        (lambda: Mac.of("e5m2"), ValueError, "'e5m2' is no multiply-accumulate; one is written like"),
+        (lambda: Mac.of("e5m2*e5m2+e6m5.sr10", seed=2), ValueError, "seed 2 does nothing where random words come from"),
+        (
+            lambda: mac(random="lfsr16"),
+            ValueError,
+            "random lfsr16 does nothing, for no rounding is stochastic; only sr is",
+        ),
+        (
+            lambda: mac(rounding="sr10", random="lfsr8"),
+            ValueError,
+            "lfsr8 gives words of 8 bits and 10 are needed; take a wider source",
+        ),
         (lambda: binary(a="e1m2"), ValueError, "e1m2 has 1 exponent bit; a float needs 2 to 11"),
         (lambda: binary(a=8), TypeError, "a format is a Format or a text such as 'e5m2', not int"),
         (lambda: binary(rounding="up"), ValueError, "unknown rounding mode 'up'; the modes are rn, ra, rz, ru, rd, ro"),

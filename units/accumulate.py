@@ -94,7 +94,6 @@ class Accumulate(Accumulating):
             kind=f"accumulate_{spec.a}_{spec.acc_text}",
             spec=spec,
             operands={"a": spec.a},
-            words={},
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,

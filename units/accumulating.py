@@ -12,7 +12,7 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
-from .base import Unit, check_saturate, random_input
+from .base import Unit, check_saturate
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
 """What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
@@ -39,7 +39,6 @@ class Accumulating(Unit):
         spec: MacSpec | SumSpec,
         operands: dict[str, Format],
         controls: Sequence[str] = (),
-        words: dict[str, int],
         rounding: Rounding,
         saturate: bool,
         pipeline: int,
@@ -60,7 +59,7 @@ class Accumulating(Unit):
                 "load": unsigned(1),
                 "clear": unsigned(1),
             },
-            words=random_input(rounding) | words,
+            words=spec.words,
             outputs={"o": spec.o},
             name=f"{kind}_{rounding}" + ("_sat" if saturate else ""),
             pipeline=pipeline,

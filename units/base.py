@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, lanes, parse_source
+from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
@@ -154,20 +154,13 @@ def _source(random: Source | str, seed: int, words: dict[str, int]) -> tuple[Sou
                 f"seed {seed} does nothing where random words come from a port; name a source, such as lfsr16"
             )
         return None, seed
-    source = parse_source(random)
-    if not words:
-        raise ValueError(f"random {source} does nothing, for no rounding of the unit is stochastic; only sr is")
-    for bits in words.values():
-        if isinstance(source, Lfsr) and source.width < bits:
-            raise ValueError(f"{source} gives words of {source.width} bits and {bits} are needed; take a wider source")
-        if isinstance(source, Plateau) and source.width > bits:
-            raise ValueError(f"{source} gives words of {source.width} bits, more than the {bits} that are looked at")
+    source = check_source(parse_source(random), words.values())
     return source, source.check_seed(seed)
 
 
-def random_input(rounding: Rounding, name: str = "random") -> dict[str, int]:
+def random_input(rounding: Rounding) -> dict[str, int]:
     """The port of a rounding's random word and its width, where it takes one."""
-    return {name: rounding.bits} if rounding.bits else {}
+    return {"random": rounding.bits} if rounding.bits else {}
 
 
 def check_saturate(saturate: bool) -> bool:

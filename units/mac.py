@@ -1,15 +1,17 @@
 """Multiply-accumulate with a registered accumulator."""
 
+from typing import Any
+
 from amaranth.hdl import Module
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats.source import Source, parse_source
 from halfulp.hdl.number import Number, cut, multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
 from .accumulating import Accumulating, Travelling, accumulator_format
-from .base import check_saturate, random_input
+from .base import check_saturate
 
 
 class Mac(Accumulating):
@@ -104,13 +106,13 @@ class Mac(Accumulating):
             saturate=check_saturate(saturate),
             o=None if o is None else parse(o),  # type: ignore[arg-type]
             carry=carry,
+            random=None if random == "port" else parse_source(random),
         )
         rounded_product = f"_{spec.product}_{spec.product_rounding}" if spec.product else ""
         super().__init__(
             kind=f"mac_{spec.a}_{spec.b}{rounded_product}_{spec.acc_text}",
             spec=spec,
             operands={"a": spec.a, "b": spec.b},
-            words=random_input(spec.product_rounding, "random_product"),
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,
@@ -126,6 +128,42 @@ class Mac(Accumulating):
                 "rounding": spec.rounding,
                 "saturate": saturate,
             },
+        )
+
+    @classmethod
+    def of(cls, spec: MacSpec | str, *, seed: int = 1, pipeline: int = 0, **how: Any) -> "Mac":
+        """The unit of a description.
+
+        Parameters
+        ----------
+        spec : MacSpec or str
+            What is computed, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
+        seed : int
+            State after reset of the source that it names.
+        pipeline : int
+        **how
+            Other parameters that change no result bit.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Mac` does.
+        """
+        spec = MacSpec.parse(spec)
+        return cls(
+            a=spec.a,
+            b=spec.b,
+            acc=spec.acc,
+            o=spec.o,
+            carry=spec.carry,
+            product=spec.product,
+            product_rounding=spec.product_rounding,
+            rounding=spec.rounding,
+            random="port" if spec.random is None else spec.random,
+            saturate=spec.saturate,
+            seed=seed,
+            pipeline=pipeline,
+            **how,
         )
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:

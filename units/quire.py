@@ -94,7 +94,6 @@ class Quire(Accumulating):
             spec=spec,
             operands={"a": spec.a, "b": spec.b},
             controls=("subtract",),
-            words={},
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,

@@ -11,12 +11,14 @@ from .floating import MAX_EXP, MAX_MAN, Float
 from .posit import Posit
 from .quire import CARRY_BITS, Quire, check_carry
 from .rounding import EXACT, RN, Rounding
+from .source import Source, check_source, parse_source
 from .span import Span
 
 _ROUNDING = r"(?:rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)"
 _TEXT = re.compile(
     rf"(?P<a>[^*]+)\*(?P<b>[^=+]+)(?:=(?P<product>[^+]+)\.(?P<product_rounding>{_ROUNDING}))?"
     rf"\+(?:exact(?P<carry>[0-9]*)=)?(?P<acc>.+?)\.(?P<rounding>{_ROUNDING})(?P<saturate>\.sat)?"
+    r"(?:@(?P<random>.+))?"
 )
 
 EXACT_SUM = "exact"
@@ -30,6 +32,7 @@ class _Sum:
     a: Format
     o: Format
     carry: int
+    rounding: Rounding
 
     def _set_result(self) -> None:
         check_carry(self.carry)
@@ -51,6 +54,11 @@ class _Sum:
     def terms(self) -> Span:
         """What is added in a step."""
         raise NotImplementedError
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Random words that a step takes, in the order in which sources are dealt to them, and their bits."""
+        return {"random": self.rounding.bits} if self.rounding.bits else {}
 
     @property
     def quire(self) -> Quire | None:
@@ -127,15 +135,19 @@ class MacSpec(_Sum):
         Start values are in this format.
     carry : int
         Carry guard of the quire, in bits.
+    random : Lfsr or Plateau, optional
+        Source of the words of stochastic rounding; without one they are given from outside. Where product and sum are
+        both stochastic, each has a source of this kind.
 
     Raises
     ------
-    ValueError
-        If a rounding is ``exact`` and its format cannot hold every result, or the product is exact and has a rounding.
+    TypeError, ValueError
+        If a rounding is ``exact`` and its format cannot hold every result, the product is exact and has a rounding, or
+        ``random`` is no source that can give the words.
 
     Notes
     -----
-    ``str()`` gives a short name such as ``e5m2*e5m2+e6m5.sr10``, ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or
+    ``str()`` gives a short name such as ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or
     ``posit8*posit8+exact=posit8.rn``, and `MacSpec.parse` reads it back.
     """
 
@@ -148,9 +160,12 @@ class MacSpec(_Sum):
     saturate: bool = False
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
+    random: Source | None = None
 
     def __post_init__(self) -> None:
         self._set_result()
+        if self.random is not None:
+            check_source(self.random, self.words.values())
         product = Span.of(self.a) * Span.of(self.b)
         if self.product is None:
             if self.product_rounding != EXACT:
@@ -167,7 +182,14 @@ class MacSpec(_Sum):
     def __str__(self) -> str:
         product = "" if self.product is None else f"={self.product}.{self.product_rounding}"
         saturate = ".sat" if self.saturate else ""
-        return f"{self.a}*{self.b}{product}+{self.acc_text}.{self.rounding}{saturate}"
+        source = "" if self.random is None else f"@{self.random}"
+        return f"{self.a}*{self.b}{product}+{self.acc_text}.{self.rounding}{saturate}{source}"
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Random words that a step takes, in the order in which sources are dealt to them, and their bits."""
+        bits = self.product_rounding.bits
+        return super().words | ({"random_product": bits} if bits else {})
 
     @property
     def terms(self) -> Span:
@@ -175,8 +197,14 @@ class MacSpec(_Sum):
         return Span.of(self.a) * Span.of(self.b) if self.product is None else Span.of(self.product)
 
     @classmethod
-    def parse(cls, text: str) -> "MacSpec":
-        """Description that ``str()`` wrote."""
+    def parse(cls, text: "str | MacSpec") -> "MacSpec":
+        """Description that ``str()`` wrote; a description is taken as it is."""
+        if isinstance(text, cls):
+            return text
+        if not isinstance(text, str):
+            raise TypeError(
+                f"a multiply-accumulate is a MacSpec or a text such as 'e5m2*e5m2+e6m5.rn', not {type(text).__name__}"
+            )
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn")
@@ -191,6 +219,7 @@ class MacSpec(_Sum):
             saturate=match["saturate"] is not None,
             o=parse(match["acc"]),
             carry=int(match["carry"] or CARRY_BITS),
+            random=None if match["random"] is None else parse_source(match["random"]),
         )
 
 

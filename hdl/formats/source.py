@@ -2,7 +2,9 @@
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 MIN_LFSR, MAX_LFSR = 2, 64
 MIN_PLATEAU, MAX_PLATEAU = 2, 16
@@ -242,6 +244,67 @@ class Stream:
             return bits - width, places
         return 0, places[:bits]
 
+    def chance_of_up(self, fraction: Fraction | float, bits: int) -> Fraction:
+        """How often stochastic rounding goes up with words of this stream, over a whole period of the source.
+
+        Parameters
+        ----------
+        fraction : Fraction or float
+            What is discarded, in units of the last place that is kept: 0 or more and less than 1. What it has below
+            its first ``bits`` bits is dropped, and below its first ``width`` bits with a narrower plateau source.
+        bits : int
+            Width of the random word.
+
+        Returns
+        -------
+        Fraction
+            With t = floor(fraction * 2^bits), the share of the period's words R for which t + R >= 2^bits. Of an LFSR
+            of M bits that is t * 2^(M - bits) / (2^M - 1), for zero, the one word that it lacks, never goes up. Of a
+            plateau source it is (2 u - 1) / (2 (2^M - 1)), with u = floor(fraction * 2^M), for the largest word comes
+            once and the others twice; and 0 where u is.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the fraction is out of range, or the source has no words of so many bits.
+        """
+        steps = self._steps(bits)
+        if not 0 <= fraction < 1:
+            raise ValueError(f"a discarded fraction is 0 or more and less than 1, not {fraction}")
+        # Up go the largest words: so many of all that the places in use can hold.
+        largest = int(Fraction(fraction) * steps)
+        if largest == 0:
+            return Fraction(0)
+        if isinstance(self.source, Plateau):
+            return Fraction(2 * largest - 1, self.source.period)
+        # The word that comes once less is zero, but the largest among complements.
+        return Fraction((largest << (self.source.width - bits)) - int(self.complemented), self.source.period)
+
+    def mean_chance_of_up(self, bits: int) -> Fraction:
+        """`chance_of_up` on average over all fractions; one half would be without bias.
+
+        Parameters
+        ----------
+        bits : int
+            Width of the random word.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the source has no words of so many bits.
+        """
+        steps = self._steps(bits)
+        # The chance is 0 on the first step and rises evenly from the second to the last.
+        ends = self.chance_of_up(Fraction(1, steps), bits) + self.chance_of_up(Fraction(steps - 1, steps), bits)
+        return Fraction(steps - 1, steps) * ends / 2
+
+    def _steps(self, bits: int) -> int:
+        """Fractions that words of ``bits`` bits tell apart."""
+        check_source(self.source, [bits])
+        if bits < 1:
+            raise ValueError(f"a random word has 1 bit or more, not {bits}")
+        return 1 << len(self.bits_of(bits)[1])
+
 
 def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
     """Streams for so many lanes.
@@ -280,6 +343,27 @@ def parse_source(text: str | Source) -> Source:
         f"unknown source {text!r}; the sources are lfsr{MIN_LFSR} to lfsr{MAX_LFSR} and plateau{MIN_PLATEAU} to "
         f"plateau{MAX_PLATEAU}"
     )
+
+
+def check_source(source: Source, words: Iterable[int]) -> Source:
+    """A source, refused unless it can give random words of these numbers of bits, at least one of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no source, there is nothing stochastic, or its words are too narrow (LFSR) or too wide (plateau).
+    """
+    if not isinstance(source, (Lfsr, Plateau)):
+        raise TypeError(f"a source is an Lfsr or a Plateau, not {type(source).__name__}")
+    widths = list(words)
+    if not widths:
+        raise ValueError(f"random {source} does nothing, for no rounding is stochastic; only sr is")
+    for bits in widths:
+        if isinstance(source, Lfsr) and source.width < bits:
+            raise ValueError(f"{source} gives words of {source.width} bits and {bits} are needed; take a wider source")
+        if isinstance(source, Plateau) and source.width > bits:
+            raise ValueError(f"{source} gives words of {source.width} bits, more than the {bits} that are looked at")
+    return source
 
 
 def _check_seed(source: Source, seed: int, width: int) -> int:
