@@ -809,7 +809,7 @@ def test_descriptions_name_their_random_source():
     for text in (
         "e5m2*e5m2+e6m5.sr10@lfsr16",
         "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
-        "posit8*fxp4.4=posit16.sr5+exact7=fp32.rn@plateau4",
+        "posit8*fxp4.4=posit16.sr5+exact7=e8m23.rn@plateau4",
     ):
         assert str(MacSpec.parse(text)) == text
         assert MacSpec.parse(MacSpec.parse(text)) == MacSpec.parse(text)
