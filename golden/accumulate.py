@@ -2,13 +2,13 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Quire, Rounding, Span, SumSpec, parse
+from halfulp.hdl.formats import RN, Format, Rounding, SumSpec, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
 
 from .check import check_call, codes_of, random_of
 from .codec import unpack
 from .raw import Raw
-from .sequence import accumulated, stepped
+from .sequence import Accumulator, accumulated
 
 
 def accumulate(
@@ -56,11 +56,10 @@ def accumulate(
         ``rounding`` is ``exact`` and the result format cannot hold every sum.
     """
     check_call(saturate, x=x, start=start, random=random)
-    a, o, quire, sums, rounding = _described(a, acc, o, carry, rounding)
-    random = random_of("random", random, rounding)
-    term = unpack(codes_of("x", x, a.width), a)
-    base = unpack(codes_of("start", start, o.width), o)
-    return stepped(term, base, quire=quire, sums=sums, o=o, rounding=rounding, saturate=saturate, random=random)
+    spec = _spec(a, acc, o, carry, rounding)
+    random = random_of("random", random, spec.rounding)
+    term = unpack(codes_of("x", x, spec.a.width), spec.a)
+    return Accumulator.of(spec, saturate).stepped(codes_of("start", start, spec.o.width), term, random)
 
 
 def accumulate_sequence(
@@ -103,26 +102,20 @@ def accumulate_sequence(
         As `accumulate`, and if the tensors are not one-dimensional and of one length.
     """
     check_call(saturate)
-    operand, result, quire, sums, rounding = _described(a, acc, o, carry, rounding)
+    spec = _spec(a, acc, o, carry, rounding)
 
     def term(at: Tensor) -> Raw:
-        return unpack(codes_of("x", x[at], operand.width), operand)
+        return unpack(codes_of("x", x[at], spec.a.width), spec.a)
 
     columns = {"x": x, "start": start, "random": random}
-    return accumulated(
-        columns, load, clear, term, quire=quire, sums=sums, o=result, rounding=rounding, saturate=saturate
-    )
+    return accumulated(columns, load, clear, term, Accumulator.of(spec, saturate))
 
 
-def _described(
-    a: Format | str, acc: Format | str, o: Format | str | None, carry: int, rounding: Rounding | str
-) -> tuple[Format, Format, Quire | None, Span, Rounding]:
-    """Formats of operand and result, what holds an exact sum, and what is rounded."""
-    spec = SumSpec(
+def _spec(a: Format | str, acc: Format | str, o: Format | str | None, carry: int, rounding: Rounding | str) -> SumSpec:
+    return SumSpec(
         a=parse(a),
         acc="exact" if acc == "exact" else parse(acc),
         rounding=Rounding.parse(rounding),
         o=None if o is None else parse(o),  # type: ignore[arg-type]
         carry=carry,
     )
-    return spec.a, spec.o, spec.quire, spec.sums, spec.rounding

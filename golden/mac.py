@@ -8,7 +8,7 @@ from halfulp.hdl.formats.quire import CARRY_BITS
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .raw import Raw, multiply
-from .sequence import accumulated, stepped
+from .sequence import Accumulator, accumulated
 
 
 def mac(
@@ -67,17 +67,7 @@ def mac(
     spec = _spec(a, b, acc, o, carry, product, product_rounding, rounding, saturate)
     random = random_of("random", random, spec.rounding)
     term = _term(spec, x, y, random_product)
-    base = unpack(codes_of("start", start, spec.o.width), spec.o)
-    return stepped(
-        term,
-        base,
-        quire=spec.quire,
-        sums=spec.sums,
-        o=spec.o,
-        rounding=spec.rounding,
-        saturate=saturate,
-        random=random,
-    )
+    return Accumulator.of(spec, saturate).stepped(codes_of("start", start, spec.o.width), term, random)
 
 
 def _spec(
@@ -105,9 +95,14 @@ def _spec(
 
 
 def _term(spec: MacSpec, x: Tensor, y: Tensor, random_product: Tensor | None) -> Raw:
-    """What a step adds."""
     word = random_of("random_product", random_product, spec.product_rounding)
-    term = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
+    x, y = codes_of("x", x, spec.a.width), codes_of("y", y, spec.b.width)
+    return term_of(spec, unpack(x, spec.a), unpack(y, spec.b), word)
+
+
+def term_of(spec: MacSpec, x: Raw, y: Raw, word: Tensor | None) -> Raw:
+    """What a step adds: the product, rounded if it is to be."""
+    term = multiply(x, y)
     if spec.product is None:
         return term
     return unpack(round_and_pack(term, spec.product, spec.product_rounding, spec.saturate, word), spec.product)
@@ -164,14 +159,4 @@ def mac_sequence(
         return _term(spec, x[at], y[at], None if random_product is None else random_product[at])
 
     columns = {"x": x, "y": y, "start": start, "random": random, "random_product": random_product}
-    return accumulated(
-        columns,
-        load,
-        clear,
-        term,
-        quire=spec.quire,
-        sums=spec.sums,
-        o=spec.o,
-        rounding=spec.rounding,
-        saturate=saturate,
-    )
+    return accumulated(columns, load, clear, term, Accumulator.of(spec, saturate))

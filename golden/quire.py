@@ -11,7 +11,7 @@ from halfulp.hdl.formats.quire import CARRY_BITS
 from .check import check_call, codes_of, flags_of, random_of
 from .codec import unpack
 from .raw import Raw, multiply
-from .sequence import accumulated, stepped
+from .sequence import Accumulator, accumulated
 
 
 def quire(
@@ -63,19 +63,11 @@ def quire(
     check_call(saturate, x=x, y=y, start=start, subtract=subtract, random=random)
     spec = _spec(a, b, o, carry, rounding, saturate)
     random = random_of("random", random, spec.rounding)
-    base = unpack(codes_of("start", start, spec.o.width), spec.o)
+    start = codes_of("start", start, spec.o.width)
     if isinstance(subtract, int):
-        subtract = torch.tensor(subtract, device=base.sign.device)
-    return stepped(
-        _term(spec, x, y, flags_of("subtract", subtract)),
-        base,
-        quire=spec.quire,
-        sums=spec.sums,
-        o=spec.o,
-        rounding=spec.rounding,
-        saturate=saturate,
-        random=random,
-    )
+        subtract = torch.tensor(subtract, device=start.device)
+    term = _term(spec, x, y, flags_of("subtract", subtract))
+    return Accumulator.of(spec, saturate).stepped(start, term, random)
 
 
 def quire_sequence(
@@ -126,17 +118,7 @@ def quire_sequence(
         return _term(spec, x[at], y[at], flags_of("subtract", subtract)[at])
 
     columns = {"x": x, "y": y, "start": start, "subtract": subtract, "random": random}
-    return accumulated(
-        columns,
-        load,
-        clear,
-        term,
-        quire=spec.quire,
-        sums=spec.sums,
-        o=spec.o,
-        rounding=spec.rounding,
-        saturate=saturate,
-    )
+    return accumulated(columns, load, clear, term, Accumulator.of(spec, saturate))
 
 
 def _spec(

@@ -31,7 +31,7 @@ class Register:
     inf: Tensor
     inf_sign: Tensor
 
-    def take(self, index: Tensor) -> "Register":
+    def __getitem__(self, index: Tensor) -> "Register":
         """Some of the sums."""
         flags = {name: getattr(self, name)[index] for name in ("negative", "nan", "inf", "inf_sign")}
         return replace(self, digits=tuple(digit[index] for digit in self.digits), **flags)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Format, Quire, Rounding, Span
+from halfulp.hdl.formats import Format, MacSpec, Quire, Rounding, SumSpec
 
 from . import register
 from .check import check_call, codes_of, flags_of, random_of
@@ -16,35 +16,59 @@ from .raw import Raw, add, align
 from .register import Register
 from .round import looked_at
 
+Held = Tensor | Register
+"""What accumulators hold: codes of the result format, or exact sums."""
+
 
 @dataclass(frozen=True)
-class _Codes:
-    """Accumulators that hold codes of a format."""
+class Accumulator:
+    """How the accumulators of a description add and are read.
 
-    codes: Tensor
+    Attributes
+    ----------
+    quire : Quire, optional
+        What holds the sums, if they are exact. They are then rounded when they are read, else in every step.
+    keep : int
+        Bits of a sum that its rounding looks at one by one.
+    o, rounding, saturate
+        Of the result.
+    """
 
-    def take(self, index: Tensor) -> "_Codes":
-        return _Codes(self.codes[index])
+    quire: Quire | None
+    keep: int
+    o: Format
+    rounding: Rounding
+    saturate: bool
 
+    @classmethod
+    def of(cls, spec: MacSpec | SumSpec, saturate: bool) -> "Accumulator":
+        """From a description."""
+        return cls(spec.quire, looked_at(spec.o, spec.rounding, spec.sums), spec.o, spec.rounding, saturate)
 
-def stepped(
-    term: Raw,
-    base: Raw,
-    *,
-    quire: Quire | None,
-    sums: Span,
-    o: Format,
-    rounding: Rounding,
-    saturate: bool,
-    random: Tensor | None,
-) -> Tensor:
-    """Codes of base + term: rounded, or held by a quire and then rounded."""
-    if quire is None:
-        total = add(align(term, base, looked_at(o, rounding, sums)), rounding)
-    else:
-        held = register.place(base, quire.quantum, quire.width)
-        total = register.as_raw(register.step(held, term, quire), quire.quantum)
-    return round_and_pack(total, o, rounding, saturate, random)
+    def holding(self, codes: Tensor) -> Held:
+        """Accumulators that begin with these codes."""
+        if self.quire is None:
+            return codes
+        return register.place(unpack(codes, self.o), self.quire.quantum, self.quire.width)
+
+    def step(self, held: Held, term: Raw, random: Tensor | None) -> Held:
+        """What they hold after one more term."""
+        if isinstance(held, Register):
+            assert self.quire is not None
+            return register.step(held, term, self.quire)
+        total = add(align(term, unpack(held, self.o), self.keep), self.rounding)
+        return round_and_pack(total, self.o, self.rounding, self.saturate, random)
+
+    def read(self, held: Held, random: Tensor | None) -> Tensor:
+        """Codes of what they hold, the random words being those of the last step."""
+        if not isinstance(held, Register):
+            return held
+        assert self.quire is not None
+        return round_and_pack(register.as_raw(held, self.quire.quantum), self.o, self.rounding, self.saturate, random)
+
+    def stepped(self, start: Tensor, term: Raw, random: Tensor | None) -> Tensor:
+        """Codes of start + term."""
+        return self.read(self.step(self.holding(start), term, random), random)
 
 
 def accumulated(
@@ -52,12 +76,7 @@ def accumulated(
     load: Tensor,
     clear: Tensor,
     term: Callable[[Tensor], Raw],
-    *,
-    quire: Quire | None,
-    sums: Span,
-    o: Format,
-    rounding: Rounding,
-    saturate: bool,
+    accumulator: Accumulator,
 ) -> Tensor:
     """The accumulator after each step, from reset on.
 
@@ -69,12 +88,7 @@ def accumulated(
         Where a sum begins anew, from ``start`` or from +0, ``load`` going first.
     term : callable
         Makes the terms of the steps of given indices.
-    quire : Quire, optional
-        What holds the sum, if it is exact. It is then rounded when it is read, else in every step.
-    sums : Span
-        What is rounded.
-    o, rounding, saturate
-        Of the result.
+    accumulator : Accumulator
 
     Sums that do not depend on each other take their n-th steps together.
     """
@@ -83,34 +97,23 @@ def accumulated(
     for name, column in given.items():
         if not isinstance(column, Tensor) or column.shape != shape or column.dim() != 1:
             raise ValueError(f"{name} is a one-dimensional tensor with a code for each step, like all operands")
-    check_call(saturate, **given)
+    check_call(accumulator.saturate, **given)
     load, clear = flags_of("load", load), flags_of("clear", clear)
     # In whole, for not every start value reaches a step.
-    start = codes_of("start", columns["start"], o.width)
-    random = random_of("random", columns["random"], rounding)
+    start = codes_of("start", columns["start"], accumulator.o.width)
+    random = random_of("random", columns["random"], accumulator.rounding)
     begins = load | clear
     begins[:1] = True
     first = torch.nonzero(begins).flatten()
     length = torch.diff(first, append=torch.tensor([len(load)], device=first.device))
     result = torch.zeros(len(load), dtype=torch.int64, device=load.device)
-    codes = torch.where(load[first], start[first], 0)
-    held: _Codes | Register = _Codes(codes)
-    if quire is not None:
-        held = register.place(unpack(codes, o), quire.quantum, quire.width)
-    keep = looked_at(o, rounding, sums)
+    held = accumulator.holding(torch.where(load[first], start[first], 0))
     # Even of no steps one is taken, of no sums, so that what a step refuses is refused.
     for n in range(int(length.max()) if len(load) else 1):
         running = length > n
-        first, length, held = first[running], length[running], held.take(running)
+        first, length, held = first[running], length[running], held[running]
         at = first + n
-        if quire is not None:
-            assert isinstance(held, Register)
-            held = register.step(held, term(at), quire)
-            total = register.as_raw(held, quire.quantum)
-        else:
-            assert isinstance(held, _Codes)
-            total = add(align(term(at), unpack(held.codes, o), keep), rounding)
-        result[at] = round_and_pack(total, o, rounding, saturate, None if random is None else random[at])
-        if quire is None:
-            held = _Codes(result[at])
+        word = None if random is None else random[at]
+        held = accumulator.step(held, term(at), word)
+        result[at] = accumulator.read(held, word)
     return result
