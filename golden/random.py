@@ -1,17 +1,24 @@
 """Random words of the hardware's sources, for arrays of units and many steps at once."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, parse_source
 
+from .check import codes_of
+from .raw import int64, mask
+
+Seeds = int | Sequence[Any] | Tensor
+"""States of sources: one, nested sequences of them, or a tensor."""
+
 
 def words(
     source: Source | str,
     steps: int,
-    seeds: int | Sequence[int] = 1,
+    seeds: Seeds = 1,
     *,
     bits: int | None = None,
     device: torch.device | str | None = None,
@@ -24,18 +31,19 @@ def words(
         Such as ``lfsr16`` or ``plateau3``.
     steps : int
         Words of each unit.
-    seeds : int, or sequence of int
-        State of a unit before its first step, whose word is the first one; ``source.seeds(count)`` makes some for an
-        array.
+    seeds : int, sequence of int, or Tensor
+        State of a unit before its first step, whose word is the first one; `seeds`, or ``source.seeds(count)``, makes
+        some for an array.
     bits : int, optional
         Lowest bits of each word that are wanted; all unless told otherwise. A word of 64 bits is the int64 of the same
         bits.
     device : torch.device or str, optional
+        Where the words are to be; that of a tensor of seeds unless told otherwise.
 
     Returns
     -------
     Tensor of int64
-        Of shape (steps,), or (units, steps) for a sequence of seeds.
+        Of shape (steps,), or (units, steps) for a sequence of seeds, or (..., steps) for seeds of shape (...).
 
     Raises
     ------
@@ -49,43 +57,136 @@ def words(
     operations on tensors.
     """
     source = parse_source(source)
-    width = source.width
-    wanted = width if bits is None else bits
+    wanted = source.width if bits is None else bits
     if not isinstance(steps, int) or isinstance(steps, bool):
         raise TypeError(f"steps is an int, not {type(steps).__name__}")
     if steps < 0:
         raise ValueError(f"steps is 0 or more, not {steps}")
-    if not 1 <= wanted <= width:
-        raise ValueError(f"{source} has words of {width} bits, of which 1 to {width} are given, not {wanted}")
-    one_unit = isinstance(seeds, int)
-    units = [seeds] if isinstance(seeds, int) else list(seeds)
-    states = [source.check_seed(seed) for seed in units]
-    history = [[state >> place & 1 for place in reversed(range(width))] for state in states]
-    stream = _stream(torch.tensor(history, dtype=torch.bool, device=device).reshape(-1, width), source, width + steps)
-    # The newest bit is the lowest: after step n the word holds the bits up to place width - 1 + n of the stream.
-    result = torch.zeros(len(units), steps, dtype=torch.int64, device=device)
-    for place in range(wanted):
-        first = width - 1 - place
-        result |= stream[:, first : first + steps].to(torch.int64) << place
-    if isinstance(source, Plateau):
-        result ^= _inversions(stream, states, source, steps).to(torch.int64) * ((1 << wanted) - 1)
-    return result[0] if one_unit else result
+    if not 1 <= wanted <= source.width:
+        raise ValueError(
+            f"{source} has words of {source.width} bits, of which 1 to {source.width} are given, not {wanted}"
+        )
+    return _words(source, states_of(source, seeds, device), steps, 0, range(wanted))
 
 
-def of_stream(stream: Stream, steps: int, bits: int) -> Tensor:
-    """Words of ``bits`` bits, at most 62, as one rounder gets them from a source, which it may share.
+def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = None) -> Tensor:
+    """Words of ``bits`` bits, at most 32, as one rounder gets them from a source, which it may share.
+
+    Parameters
+    ----------
+    stream : Stream
+    steps : int
+    bits : int
+    states : Tensor, optional
+        Of many sources like that of the stream, which then stand in for its seed.
 
     Returns
     -------
     Tensor of int64
-        Of shape (steps,).
+        Of shape (steps,), or (..., steps) for states of shape (...).
     """
-    whole = words(stream.source, steps, stream.seed)
+    if states is None:
+        states = states_of(stream.source, stream.seed)
     zeros, places = stream.bits_of(bits)
-    result = torch.zeros_like(whole)
-    for index, place in enumerate(places):
-        result |= (whole >> place & 1 ^ int(stream.complemented)) << (zeros + index)
+    return _words(stream.source, states, steps, zeros, places, complemented=stream.complemented)
+
+
+def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.device | str | None = None) -> Tensor:
+    """The seeds that ``source.seeds(count, first)`` gives, on tensors.
+
+    Parameters
+    ----------
+    source : Lfsr, Plateau or str
+    count : int
+        Units of an array.
+    first : int, sequence of int, or Tensor
+        Seed of the first of them, or of the first of each of many arrays.
+    device : torch.device or str, optional
+
+    Returns
+    -------
+    Tensor of int64
+        Of shape (count,), or (..., count) for first seeds of shape (...).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the source is none, a seed is no state of it, or ``count`` is no number of units.
+    """
+    source = parse_source(source)
+    apart = source.spacing(count)
+    dealt = states_of(source, first, device).unsqueeze(-1)
+    while (known := dealt.shape[-1]) < count:
+        dealt = torch.cat([dealt, jump(source, dealt[..., : count - known], known * apart)], -1)
+    return dealt
+
+
+def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
+    """States after so many steps, as ``source.jump`` gives them, on tensors.
+
+    Parameters
+    ----------
+    source : Lfsr, Plateau or str
+    states : int, sequence of int, or Tensor
+    steps : int
+
+    Returns
+    -------
+    Tensor of int64
+        Of the shape of the states.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the source is none, or a state is none of it.
+    """
+    source = parse_source(source)
+    states = states_of(source, states)
+    if isinstance(source, Plateau):
+        return _jump_on_orbit(source, states, steps)
+    # A step is linear over GF(2): where each single one of a state goes says where the state does.
+    result = torch.zeros_like(states)
+    for place in range(source.width):
+        result ^= -(states >> place & 1) & int64(source.jump(1 << place, steps))
     return result
+
+
+def states_of(source: Source, seeds: Seeds, device: torch.device | str | None = None) -> Tensor:
+    """Seeds as a tensor of int64, refused unless they are states of the source."""
+    if not isinstance(seeds, Tensor):
+        return torch.tensor(_nested(source, seeds), dtype=torch.int64, device=device)
+    states = codes_of("seeds", seeds, source.state_bits)
+    stuck = states[states & mask(source.width) == 0]
+    if len(stuck):
+        source.check_seed(int(stuck[0]))
+    return states.to(device)
+
+
+def _nested(source: Source, seeds: object) -> Any:
+    if isinstance(seeds, Sequence) and not isinstance(seeds, str):
+        return [_nested(source, entry) for entry in seeds]
+    return int64(source.check_seed(seeds))  # type: ignore[arg-type]  # which is what it checks
+
+
+def _words(
+    source: Source, states: Tensor, steps: int, zeros: int, places: Sequence[int], *, complemented: bool = False
+) -> Tensor:
+    """Words made of zeros below and of these places of the source's."""
+    width = source.width
+    flat = states.reshape(-1, 1)
+    history = flat >> torch.arange(width - 1, -1, -1, device=flat.device) & 1 != 0
+    stream = _stream(history, source, width + steps)
+    # The newest bit is the lowest: after step n the word holds the bits up to place width - 1 + n of the stream.
+    result = torch.zeros(len(flat), steps, dtype=torch.int64, device=flat.device)
+    for index, place in enumerate(places, zeros):
+        begin = width - 1 - place
+        result |= stream[:, begin : begin + steps].to(torch.int64) << index
+    ones = mask(len(places)) << zeros
+    if isinstance(source, Plateau):
+        result ^= _inversions(stream, flat >> width, source, steps).to(torch.int64) * ones
+    if complemented:
+        result ^= ones
+    return result.reshape(*states.shape, steps)
 
 
 def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
@@ -105,7 +206,7 @@ def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
     return known[:, :length]
 
 
-def _inversions(stream: Tensor, states: list[int], source: Plateau, steps: int) -> Tensor:
+def _inversions(stream: Tensor, begins: Tensor, source: Plateau, steps: int) -> Tensor:
     """Where words are complemented: that changes with every step that makes the LFSR's word 1."""
     width = source.width
     is_one = stream[:, width - 1 : width - 1 + steps].clone()
@@ -113,5 +214,15 @@ def _inversions(stream: Tensor, states: list[int], source: Plateau, steps: int) 
         is_one &= ~stream[:, width - 1 - place : width - 1 - place + steps]
     # The seed's own word is no step.
     is_one[:, :1] = False
-    begins = torch.tensor([state >> width for state in states], device=stream.device).unsqueeze(1)
     return ((is_one.cumsum(1) + begins) & 1) != 0
+
+
+def _jump_on_orbit(source: Plateau, states: Tensor, steps: int) -> Tensor:
+    """By the places of words in the period of the LFSR, at whose beginning the words turn to their complements."""
+    width, half = source.width, source.period // 2
+    orbit = words(Lfsr(width), half, device=states.device)
+    places = torch.zeros(half + 1, dtype=torch.int64, device=states.device)
+    places[orbit] = torch.arange(half, device=states.device)
+    place = places[states & half] + steps % source.period
+    turned = (states >> width) + place // half
+    return orbit[place % half] | (turned & 1) << width

@@ -148,6 +148,40 @@ def test_many_units_at_once_are_the_same_as_one_by_one():
     assert words("plateau3", 0, 1).tolist() == []
 
 
+@pytest.mark.parametrize("source", [*LFSRS[::6], LFSRS[-1], *PLATEAUS[::7]], ids=str)
+def test_seeds_and_jumps_on_tensors_are_those_of_the_source(source):
+    first = source.seeds(3)[2]
+    for count in (1, 2, 60):
+        want = source.seeds(count, first)
+        found = golden.random.seeds(source, count, first)
+        assert unsigned_of(found) == want
+        pairs = golden.random.seeds(source, 2, found.reshape(-1, 1))
+        assert pairs.shape == (count, 1, 2)
+        assert unsigned_of(pairs) == [seed for one in want for seed in source.seeds(2, one)]
+        for steps in (0, 1, source.period - 1, 3 * source.period + 5):
+            assert unsigned_of(golden.random.jump(source, found, steps)) == [source.jump(seed, steps) for seed in want]
+
+
+def unsigned_of(states):
+    return [state & (1 << 64) - 1 for state in states.flatten().tolist()]
+
+
+def test_words_are_the_same_after_a_jump():
+    for source in (Lfsr(16), Plateau(3), Plateau(10), Lfsr(64)):
+        seeds = golden.random.seeds(source, 12, 3).reshape(3, 4)
+        whole = words(source, 100, seeds)
+        assert whole.shape == (3, 4, 100)
+        assert torch.equal(whole[..., 37:], words(source, 63, golden.random.jump(source, seeds, 37)))
+        assert torch.equal(
+            whole, words(source, 100, [[seed & (1 << 64) - 1 for seed in row] for row in seeds.tolist()])
+        )
+        stream = Stream(source, 1)
+        aligned = of_stream(stream, 100, 16, seeds)
+        for row in range(3):
+            for column, seed in enumerate(unsigned_of(seeds[row])):
+                assert torch.equal(aligned[row, column], of_stream(Stream(source, seed), 100, 16))
+
+
 @pytest.mark.parametrize(
     ("make", "error", "sentence"),
     [
@@ -165,6 +199,17 @@ def test_many_units_at_once_are_the_same_as_one_by_one():
         (lambda: words("plateau3", 4, 16), ValueError, "seed 0x10 does not fit the 4 bits of a state of plateau3"),
         (lambda: words("lfsr8", -1), ValueError, "steps is 0 or more, not -1"),
         (lambda: words("lfsr8", 4, bits=9), ValueError, "lfsr8 has words of 8 bits, of which 1 to 8 are given, not 9"),
+        (lambda: words("lfsr8", 4, torch.tensor([1, 0])), ValueError, "seed 0x0 would leave lfsr8 at zero for ever"),
+        (lambda: words("plateau3", 4, torch.tensor([[9, 8]])), ValueError, "seed 0x8 would leave plateau3 at zero"),
+        (
+            lambda: words("lfsr8", 4, torch.tensor([256])),
+            ValueError,
+            "seeds holds 256, but codes of 8 bits are 0 to 255",
+        ),
+        (lambda: words("lfsr8", 4, torch.tensor([1.0])), TypeError, "seeds is a tensor of integer codes, not of torch"),
+        (lambda: words("lfsr8", 4, "1"), TypeError, "a seed of lfsr8 is an int, not str"),
+        (lambda: golden.random.seeds("lfsr8", 0), ValueError, "an array has 1 unit or more, not 0"),
+        (lambda: golden.random.jump("lfsr8", 0, 3), ValueError, "seed 0x0 would leave lfsr8 at zero for ever"),
         (lambda: Lfsr(8).seeds(0), ValueError, "an array has 1 unit or more, not 0"),
     ],
 )

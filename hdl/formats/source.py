@@ -132,10 +132,15 @@ class Lfsr:
         self.check_seed(seed)
         return _jump(self.width, seed, steps % self.period)
 
+    def spacing(self, count: int) -> int:
+        """Steps from the seed of one unit of an array to that of the next: as far as can be."""
+        return _spacing(self, count)
+
     def seeds(self, count: int, first: int = 1) -> list[int]:
         """Seeds for an array of units, as far apart in the period as can be.
 
-        Unit i starts where unit 0 is after i * floor(period / count) steps.
+        Unit i starts where unit 0 is after i * floor(period / count) steps; more units than the period has steps share
+        them.
         """
         return _seeds(self, count, first)
 
@@ -197,6 +202,10 @@ class Plateau:
         place = places[seed & ((1 << self.width) - 1)] + (half if seed >> self.width else 0)
         inverted, place = divmod((place + steps) % self.period, half)
         return words[place] | (inverted << self.width)
+
+    def spacing(self, count: int) -> int:
+        """Steps from the seed of one unit of an array to that of the next: as far as can be."""
+        return _spacing(self, count)
 
     def seeds(self, count: int, first: int = 1) -> list[int]:
         """Seeds for an array of units, as far apart in the period as can be.
@@ -387,6 +396,18 @@ def _step(width: int, state: int) -> int:
 
 def _jump(width: int, state: int, steps: int) -> int:
     """State after so many steps: x^steps modulo the characteristic polynomial says which of the next states add up."""
+    factor = _power(width, steps)
+    total = 0
+    for place in range(width):
+        if factor >> place & 1:
+            total ^= state
+        state = _step(width, state)
+    return total
+
+
+@functools.lru_cache
+def _power(width: int, steps: int) -> int:
+    """x^steps modulo the characteristic polynomial; kept, for arrays jump all units by as much."""
     # One step multiplies by x; the place that tap t reads is t - 1, and comes in as 2^(width - t) of the reversed word.
     modulus = (1 << width) | sum(1 << (width - tap) for tap in TAPS[width])
     factor, square = 1, 2
@@ -395,12 +416,7 @@ def _jump(width: int, state: int, steps: int) -> int:
             factor = _product(factor, square, modulus, width)
         square = _product(square, square, modulus, width)
         steps >>= 1
-    total = 0
-    for place in range(width):
-        if factor >> place & 1:
-            total ^= state
-        state = _step(width, state)
-    return total
+    return factor
 
 
 def _product(x: int, y: int, modulus: int, width: int) -> int:
@@ -425,11 +441,15 @@ def _orbit(width: int) -> tuple[list[int], dict[int, int]]:
     return words, {word: place for place, word in enumerate(words)}
 
 
-def _seeds(source: Source, count: int, first: int) -> list[int]:
+def _spacing(source: Source, count: int) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"a number of units is an int, not {type(count).__name__}")
     if count < 1:
         raise ValueError(f"an array has 1 unit or more, not {count}")
+    return max(source.period // count, 1)
+
+
+def _seeds(source: Source, count: int, first: int) -> list[int]:
+    apart = source.spacing(count)
     source.check_seed(first)
-    apart = max(source.period // count, 1)
     return [source.jump(first, unit * apart) for unit in range(count)]
