@@ -13,6 +13,7 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=mac FMT=e5m2 ACC=e5m10 ROUND=sr10 PRODUCT=e5m2.rz PIPELINE=2
   make sim UNIT=convert FMT=bf16 TO=e4m3fn SATURATE=1 WAVE=1
   make sim UNIT=dot FMT=posit8 K=8 ORDER=sequential
+  make sim UNIT=sru FMT=int16 RANDOM=plateau3 LANES=4 INCREMENT=0
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
@@ -24,9 +25,11 @@ endef
 # What can be set, and the option that it becomes.
 values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing RANDOM:--random RANDOM_SEED:--random-seed OUT:-o
 flags := SATURATE:--saturate WAVE:--wave RESTART:--restart
+# What is there unless it is 0.
+parts := INCREMENT:--no-increment
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
-settings := UNIT FMT $(foreach s,$(values) $(flags),$(call name,$(s))) ARGS PYTHON
+settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := fpga golden hdl sim units
 
 .PHONY: help sim sweep emit test bench lint clean FORCE
@@ -37,13 +40,14 @@ rooms := fpga golden hdl sim units
 given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
 $(foreach v,$(filter-out $(settings) -%,$(.VARIABLES)),$(if $(filter command,$(firstword $(origin $(v)))),\
 	$(error $(v) is not a setting; there are $(settings))))
-$(foreach v,$(foreach s,$(flags),$(call name,$(s))),$(if $(filter-out 0 1,$(call given,$(v))),\
+$(foreach v,$(foreach s,$(flags) $(parts),$(call name,$(s))),$(if $(filter-out 0 1,$(call given,$(v))),\
 	$(error $(v) is 0 or 1, not $(call given,$(v)))))
 
 quote = '$(subst ','\'',$(1))'
 unit = $(if $(call given,UNIT),$(call quote,$(call given,UNIT)) $(if $(call given,FMT),$(call quote,$(call given,FMT))))
 options = $(foreach s,$(values),$(if $(call given,$(call name,$(s))),$(call option,$(s)) $(call quote,$(call given,$(call name,$(s)))))) \
-	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(call name,$(s)))),$(call option,$(s))))
+	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(call name,$(s)))),$(call option,$(s)))) \
+	$(foreach s,$(parts),$(if $(filter 0,$(call given,$(call name,$(s)))),$(call option,$(s))))
 
 # The programs call make and simulators of their own, which must not see this make's settings and flags.
 unexport $(settings)

@@ -10,14 +10,16 @@ from .add import add
 from .compare import compare
 from .convert import convert
 from .dot import dot
-from .exact import Comparison
+from .exact import Carried, Comparison
 from .fma import fma
 from .mac import mac, mac_sequence
 from .mul import mul
 from .quire import quire, quire_sequence
+from .stochastic import sru
 from .values import decode, encode
 
 __all__ = [
+    "Carried",
     "Comparison",
     "accumulate",
     "accumulate_sequence",
@@ -34,4 +36,5 @@ __all__ = [
     "quire",
     "quire_sequence",
     "random",
+    "sru",
 ]

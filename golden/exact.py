@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from halfulp.hdl.formats import EXACT, RD, RN, Format, MacSpec, Posit, Rounding, SumSpec
+from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, MacSpec, Posit, Rounding, SumSpec
 from halfulp.hdl.formats.quire import CARRY_BITS
 
 
@@ -241,6 +241,36 @@ def convert(
 ) -> int:
     """Code of x in ``o``."""
     return _encode(_decode(x, a), o, rounding, random, saturate)
+
+
+class Carried(NamedTuple):
+    """What `sru` gives without increment: floors, and what has to be added to each, 0 or 1."""
+
+    floor: Any
+    up: Any
+
+
+def sru(
+    x: Sequence[int],
+    /,
+    *,
+    a: Format,
+    o: Fixed,
+    rounding: Rounding,
+    saturate: bool = False,
+    increment: bool = True,
+    random: Sequence[int],
+) -> list[int] | Carried:
+    """Codes of all x in ``o``, each rounded by its own random word; or floors and carries."""
+    lanes = list(zip(x, random, strict=True))
+    if increment:
+        return [convert(code, a=a, o=o, rounding=rounding, saturate=saturate, random=word) for code, word in lanes]
+    floors, ups = [], []
+    for code, word in lanes:
+        places = Fraction(a.decode(code)) / o.smallest
+        floors.append(math.floor(places) & ((1 << o.width) - 1))
+        ups.append(rounding.round_signed(places, word) - math.floor(places))
+    return Carried(floors, ups)
 
 
 class Comparison(NamedTuple):

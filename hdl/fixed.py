@@ -11,7 +11,7 @@ from .formats import RD, Fixed, Rounding
 from .product import product
 from .raw import Raw
 from .round import places, round_up
-from .wire import extended, saturate, shift_right_sticky, wire
+from .wire import carry_out, extended, saturate, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Point:
 
 
 NEVER = Const(0, 1)
+
+IN_TABLES = 5
+"""Most bits of a random word whose carry is taken by tables: three and three make one bit in a table of six inputs, and
+that and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
 
 
 def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> Point:
@@ -202,21 +206,36 @@ def cut(m: Module, x: Point, o: Fixed) -> Cut:
     )
 
 
+def goes_up(m: Module, x: Cut, rounding: Rounding, random: Value | None) -> Value:
+    """Whether a floor goes up by one, which is all that rounding decides."""
+    seen = min(rounding.bits, len(x.discarded))
+    if random is not None and 0 < seen <= IN_TABLES:
+        # The carry that `round_up` takes from an adder, with no adder.
+        up = carry_out(x.discarded[len(x.discarded) - seen :], random[rounding.bits - seen :])
+    else:
+        up = round_up(
+            rounding,
+            negative=x.floor[-1] if x.floor.shape().signed else NEVER,
+            last=x.floor[0],
+            discarded=x.discarded,
+            sticky=x.sticky,
+            random=random,
+            twos_complement=True,
+        )
+    return wire(m, up, "round_up")
+
+
+def wrapped(integer: Value, o: Fixed) -> Value:
+    """Code of a number of whole units of the last place, whatever is beyond the range dropped."""
+    code: Value = extended(integer, o.width)[: o.width]
+    return code
+
+
 def pack(m: Module, x: Cut, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once."""
-    negative = x.floor[-1] if x.floor.shape().signed else NEVER
-    up = round_up(
-        rounding,
-        negative=negative,
-        last=x.floor[0],
-        discarded=x.discarded,
-        sticky=x.sticky,
-        random=random,
-        twos_complement=True,
-    )
-    rounded = wire(m, x.floor + wire(m, up, "round_up"), "rounded")
+    rounded = wire(m, x.floor + goes_up(m, x, rounding, random), "rounded")
     signed = rounded.shape().signed
-    code: Value = Cat(rounded, (rounded[-1] if signed else NEVER).replicate(o.width))[: o.width]
+    code = wrapped(rounded, o)
     if saturating or o.overflow == "saturate":
         below_zero = rounded[-1] if signed else NEVER
         if o.signed:

@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Module, Signal, Value
 
 from .formats.source import Plateau, Source
+from .wire import wire
 
 
 def source_word(m: Module, source: Source, seed: int, step: Value, name: str) -> Value:
@@ -31,4 +32,5 @@ def source_word(m: Module, source: Source, seed: int, step: Value, name: str) ->
     with m.If(step):
         # The word after this one is 1.
         m.d.sync += inverted.eq(inverted ^ (following == 1))
-    return state ^ inverted.replicate(source.width)
+    # Once for each bit, however many share the word.
+    return wire(m, state ^ inverted.replicate(source.width), f"{name}_word")

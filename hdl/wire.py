@@ -18,6 +18,14 @@ def extended(value: Value, width: int) -> Value:
     return Cat(value, filling.replicate(max(width - len(value), 0)))
 
 
+def carry_out(x: Value, y: Value) -> Value:
+    """What the sum of two values of one width carries out, as logic: no adder, and so no carry chain, is inferred."""
+    carry: Value = Const(0, 1)
+    for one, other in zip(x, y, strict=True):
+        carry = (one & other) | ((one | other) & carry)
+    return carry
+
+
 def leading_zeros(m: Module, value: Value, name: str) -> Value:
     """Number of zeros above the first one; the width of ``value`` where it is zero.
 

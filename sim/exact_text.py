@@ -49,7 +49,8 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     """The real number that a unit had to round, and how it comes about."""
     formats: dict[str, Format] = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
     values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
-    if "less" in unit.outputs:
+    if "less" in unit.outputs or "o0" in unit.outputs:
+        # What is compared, or cropped lane by lane, is told by the lines of the operands.
         return ""
     if len(values) == 1:
         return number(values["a"])

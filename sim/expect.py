@@ -58,12 +58,12 @@ def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> di
     operands = [_stacked(torch, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
     words = {name: _stacked(torch, tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
-    if not isinstance(results, tuple):
-        # A vector of results has one port for each.
-        results = results.unbind(-1) if results.dim() > 1 else (results,)
+    fields = results if isinstance(results, tuple) else (results,)
+    # A vector of results has one port for each.
+    columns = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
     return {
-        port: np.ascontiguousarray(np.broadcast_to(field.to(torch.int64).numpy(), length)).view(np.uint64)
-        for port, field in zip(unit.outputs, results, strict=True)
+        port: np.ascontiguousarray(np.broadcast_to(column.to(torch.int64).numpy(), length)).view(np.uint64)
+        for port, column in zip(unit.outputs, columns, strict=True)
     }
 
 

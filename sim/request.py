@@ -6,7 +6,7 @@ from typing import Any
 
 from .ports import STATE, Ports
 
-OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry", "lanes", "sharing")
+OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry", "lanes", "sharing", "increment")
 """What some units take and others do not."""
 
 
@@ -26,6 +26,7 @@ class Request:
         Of a dot product.
     lanes : int, optional
     sharing : str, optional
+    increment : bool, optional
         Of a stochastic rounder.
     rounding : str, optional
         What the catalogue has for the unit unless named.
@@ -49,6 +50,7 @@ class Request:
     carry: int | None = None
     lanes: int | None = None
     sharing: str | None = None
+    increment: bool | None = None
     rounding: str | None = None
     random: str | None = None
     random_seed: int | None = None
@@ -78,6 +80,7 @@ class Request:
             carry=self.carry,
             lanes=self.lanes,
             sharing=self.sharing,
+            increment=self.increment,
             rounding=self.rounding,
             random="port" if self.random is None else self.random,
             seed=1 if self.random_seed is None else self.random_seed,
@@ -92,8 +95,13 @@ class Request:
         """Command line that asks for the same."""
         words = ["halfulp", verb, self.unit, self.fmt]
         for option in OPTIONS:
-            if (value := getattr(self, option)) is not None:
-                words += [f"--{option}", str(value)]
+            match getattr(self, option):
+                case None:
+                    pass
+                case bool(switch):
+                    words.append(f"--{option}" if switch else f"--no-{option}")
+                case value:
+                    words += [f"--{option}", str(value)]
         if self.rounding is not None:
             words += ["--round", self.rounding]
         if self.random is not None:
@@ -118,7 +126,8 @@ def request_of(unit: Any) -> Request:
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
         if given.get(key) is not None
     }
-    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing")} | {"carry": given.get("carry")}
+    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing")}
+    texts |= {name: given.get(name) for name in ("carry", "increment")}
     if given.get("product") is not None:
         texts["product"] = f"{given['product']}.{given['product_rounding']}"
     request = Request(

@@ -82,6 +82,8 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("sim quire posit8 --carry 0", "a carry guard of 0 bits is out of range; a quire has 1 to 64"),
         ("sim quire posit8 --acc posit16", "quire has no acc; it takes b, to, carry"),
         ("sim quire posit8 --round exact", "rounding exact is refused: posit8 cannot hold every exact sum"),
+        ("sim sru int16 --to int8 --no-increment", "without increment int8 is refused: saturation is of the sum"),
+        ("sim mul e5m2 --no-increment", "mul has no increment; it takes b, to"),
         ("sim", "Missing argument 'UNIT'"),
         ("sim mac e5m2 --colour red", "No such option"),
         ("sweep fma fp32", "2^96 inputs, and a sweep takes at most 2^40; --vectors N takes N of them"),
@@ -123,6 +125,7 @@ def test_lists() -> None:
         ("accumulate", "--acc --to --carry"),
         ("quire ", "--b --to --carry"),
         ("dot ", "--k --b --c --to --order"),
+        ("sru ", "--to --lanes --sharing --increment"),
     ):
         assert [line.endswith(f" {options}") for line in units if line.startswith(row)] == [True]
 

@@ -46,6 +46,8 @@ VECTORS = 1 << 14
         ("mac", "e5m2", {"rounding": "sr10", "random": "lfsr16", "product": "e5m2.sr4", "pipeline": 1}),
         ("sru", "int16", {"random": "plateau3", "lanes": 7, "sharing": "rotated"}),
         ("sru", "fxp8.8", {"to": "fxp4.2-wrap", "rounding": "sr6", "lanes": 2, "pipeline": 1}),
+        ("sru", "int16", {"increment": False, "random": "plateau3", "lanes": 8, "sharing": "rotated"}),
+        ("sru", "fxp2.7", {"to": "ufxp2.2-wrap", "increment": False, "rounding": "sr8", "lanes": 2, "pipeline": 2}),
     ],
     ids=str,
 )
@@ -161,6 +163,7 @@ def test_a_request_is_the_shortest_that_gives_the_unit() -> None:
         "convert e8m23 --to e2m1fn": Request("convert", "e8m23", to="e2m1fn"),
         "dot posit8 --k 3 --order sequential": Request("dot", "posit8", k=3, order="sequential"),
         "mac posit8 --acc exact --to posit16 --carry 5": Request("mac", "posit8", acc="exact", to="posit16", carry=5),
+        "sru int16 --lanes 2 --no-increment": Request("sru", "int16", lanes=2, increment=False),
         "mac e5m2 --round sr4 --random lfsr8 --random-seed 3": Request(
             "mac", "e5m2", rounding="sr4", random="lfsr8", random_seed=3
         ),

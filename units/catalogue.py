@@ -130,14 +130,16 @@ def _dot(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sru(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    """Eight bits unless told otherwise, as many before the point as the wide format has."""
+    """Eight bits unless told otherwise, as many before the point as the wide format has; they wrap where they must."""
     if "to" in given:
         to = given["to"]
     elif isinstance(fmt, Fixed):
         to = replace(fmt, int_bits=min(fmt.int_bits, fmt.width), frac_bits=8 - min(fmt.int_bits, fmt.width))
+        if given.get("increment") is False:
+            to = replace(to, overflow="wrap")
     else:
         to = fmt
-    return {"a": fmt, "o": to} | _some(given, "lanes", "sharing")
+    return {"a": fmt, "o": to} | _some(given, "lanes", "sharing", "increment")
 
 
 def _some(given: dict[str, Any], *options: str) -> dict[str, Any]:
@@ -168,9 +170,9 @@ CATALOGUE: dict[str, Row] = {
         Row(
             name="sru",
             unit=StochasticRounder,
-            golden="convert",
+            golden="sru",
             summary="fixed point, cropped at random",
-            options=("to", "lanes", "sharing"),
+            options=("to", "lanes", "sharing", "increment"),
             parameters=_sru,
             families=(Fixed,),
             rounding="sr3",
@@ -202,6 +204,7 @@ def build(
     carry: int | None = None,
     lanes: int | None = None,
     sharing: str | None = None,
+    increment: bool | None = None,
     rounding: Rounding | str | None = None,
     random: Source | str = "port",
     seed: int = 1,
@@ -235,6 +238,8 @@ def build(
         Of ``sru``, 1 by default.
     sharing : str, optional
         Whether the lanes of ``sru`` have sources of their ``own`` or share one ``rotated``.
+    increment : bool, optional
+        Whether ``sru`` adds its carries, which it does by default.
     rounding : Rounding or str, optional
         Nearest by default, and sr3 for ``sru``.
     random, seed, saturate, pipeline
@@ -257,6 +262,7 @@ def build(
         "carry": carry,
         "lanes": lanes,
         "sharing": sharing,
+        "increment": increment,
     }
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module, Value, unsigned
 
+from halfulp.hdl.fixed import cut, goes_up, pack, unpack, wrapped
 from halfulp.hdl.formats import Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.base import check_int
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.number import cut, pack, unpack
 
 from .base import Unit, check_saturate
 
@@ -37,6 +37,10 @@ class StochasticRounder(Unit):
         State of the source of the first lane after reset.
     saturate : bool
         A wrapping format saturates too.
+    increment : bool
+        Whether the unit adds the carry of the rounding decision. Without, ``o`` is the floor and ``up`` the carry for
+        an adder of the user's own: the sum of both is what the unit gives otherwise. ``o`` has to be a format that
+        wraps, and there is no ``saturate``.
     pipeline : int
         Register cuts; changes ``latency`` and no result bit.
 
@@ -52,6 +56,8 @@ class StochasticRounder(Unit):
         Whether there are operands in this cycle, with a source of random words only.
     o0, o1, ... : Out(o)
         Also as the list ``o``.
+    up0, up1, ... : Out(1)
+        Where the unit has no increment; also as the list ``up``.
 
     Raises
     ------
@@ -76,6 +82,7 @@ class StochasticRounder(Unit):
         sharing: str = "own",
         seed: int = 1,
         saturate: bool = False,
+        increment: bool = True,
         pipeline: int = 0,
     ) -> None:
         check_int("lanes", lanes, "stochastic rounder")
@@ -87,17 +94,30 @@ class StochasticRounder(Unit):
             raise ValueError(f"a stochastic rounder rounds by sr1 to sr32, not by {self.rounding}")
         self.lanes, self.sharing = lanes, sharing
         self.saturate = check_saturate(saturate)
+        if not isinstance(increment, bool):
+            raise TypeError(f"increment is a bool, not {type(increment).__name__}")
+        self.increment = increment
+        if not increment:
+            self.narrow.check_wraps(saturate)
         if sharing != "own" and random == "port":
             raise ValueError(f"sharing {sharing} does nothing, for random words come from ports; name a source")
         super().__init__(
             inputs={f"a{lane}": self.wide for lane in range(lanes)},
             words={f"random{lane}": self.rounding.bits for lane in range(lanes)},
-            outputs={f"o{lane}": self.narrow for lane in range(lanes)},
+            outputs={f"o{lane}": self.narrow for lane in range(lanes)}
+            | {f"up{lane}": unsigned(1) for lane in range(0 if increment else lanes)},
             name=f"sru{lanes}_{self.wide}_{self.narrow}_{self.rounding}"
             + ("_sat" if saturate else "")
+            + ("" if increment else "_carry")
             + ("_rotated" if sharing == "rotated" else ""),
             pipeline=pipeline,
-            parameters={"a": self.wide, "o": self.narrow, "rounding": self.rounding, "saturate": saturate},
+            parameters={
+                "a": self.wide,
+                "o": self.narrow,
+                "rounding": self.rounding,
+                "saturate": saturate,
+                "increment": increment,
+            },
             random=random,
             seed=seed,
             sharing=sharing,
@@ -118,21 +138,28 @@ class StochasticRounder(Unit):
         """The narrow numbers."""
         return [getattr(self, f"o{lane}") for lane in range(self.lanes)]
 
+    @property
+    def up(self) -> list[Any]:
+        """The carries, of a unit without increment."""
+        return [getattr(self, f"up{lane}") for lane in range(0 if self.increment else self.lanes)]
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipe = self.start_pipeline(m)
         words = [self.word(m, f"random{lane}") for lane in range(self.lanes)]
         numbers = [unpack(m, port.as_value(), self.wide, f"a{lane}") for lane, port in enumerate(self.a)]
-        ready = [cut(m, number, self.narrow, self.rounding) for number in numbers]
+        ready = [cut(m, number, self.narrow) for number in numbers]
         # One value alone would come back bare.
         _, *held = pipe.cut("cut", None, *ready, *words)
-        codes = [
-            pack(m, number, self.narrow, self.rounding, self.saturate, word)
-            for number, word in zip(held[: self.lanes], held[self.lanes :], strict=True)
-        ]
-        _, *packed = pipe.cut("packed", None, *codes)
-        for port, code in zip(self.o, packed, strict=True):
-            m.d.comb += Value.cast(port).eq(code)
+        lanes = list(zip(held[: self.lanes], held[self.lanes :], strict=True))
+        if self.increment:
+            results = [pack(m, number, self.narrow, self.rounding, self.saturate, word) for number, word in lanes]
+        else:
+            results = [wrapped(number.floor, self.narrow) for number, _ in lanes]
+            results += [goes_up(m, number, self.rounding, word) for number, word in lanes]
+        _, *packed = pipe.cut("packed", None, *results)
+        for port, result in zip([*self.o, *self.up], packed, strict=True):
+            m.d.comb += Value.cast(port).eq(result)
         return m
 
 

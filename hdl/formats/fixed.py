@@ -105,6 +105,15 @@ class Fixed(Format):
         """Largest number."""
         return self.largest_integer * self.smallest
 
+    def check_wraps(self, saturate: bool) -> None:
+        """Refuse this format for a floor to which somebody else adds the carry, and ``saturate`` with it."""
+        if saturate or self.overflow == "saturate":
+            text = "saturate" if saturate else str(self)
+            raise ValueError(
+                f"without increment {text} is refused: saturation is of the sum, which is not computed; "
+                f"name a format that wraps, such as int8-wrap"
+            )
+
     # Codes -----------------------------------------------------------------------------------------------------
 
     def fields(self) -> dict[str, int]:

@@ -1,0 +1,136 @@
+"""The stochastic rounder with its carry beside the floor, and the decision that both are made of."""
+
+import random
+
+import pytest
+import torch
+from amaranth.hdl import Module, Signal
+from amaranth.sim import Simulator
+
+from halfulp import golden
+from halfulp.golden import exact
+from halfulp.golden.random import of_stream
+from halfulp.hdl.fixed import IN_TABLES
+from halfulp.hdl.formats import parse, stochastic
+from halfulp.hdl.wire import carry_out
+from halfulp.sim.expect import expected
+from halfulp.sim.report import mismatch
+from halfulp.units import StochasticRounder
+from halfulp.units.catalogue import build
+from halfulp.units.verilog import emit
+
+ONE = torch.tensor([1])
+
+
+@pytest.mark.parametrize("width", range(1, 7))
+def test_a_carry_of_logic_is_that_of_the_sum(width):
+    m = Module()
+    x, y, out = Signal(width), Signal(width), Signal()
+    m.d.comb += out.eq(carry_out(x, y))
+    found = {}
+
+    async def drive(context):
+        for first in range(1 << width):
+            for second in range(1 << width):
+                context.set(x, first)
+                context.set(y, second)
+                found[first, second] = context.get(out)
+
+    simulator = Simulator(m)
+    simulator.add_testbench(drive)
+    simulator.run()
+    assert found == {(first, second): first + second >> width for first, second in found}
+    assert len(found) == 1 << 2 * width
+
+
+def test_a_decision_of_few_bits_takes_no_adder():
+    for bits in (1, IN_TABLES, IN_TABLES + 1):
+        unit = StochasticRounder(a="fxp8.8", o="int8-wrap", rounding=f"sr{bits}", increment=False)
+        assert (" + " in emit(unit)) == (bits > IN_TABLES)
+
+
+@pytest.mark.parametrize(
+    ("a", "o", "bits"),
+    [
+        ("fxp4.4", "int4-wrap", 3),
+        ("fxp4.4", "int4-wrap", 6),
+        ("int8", "fxp8.-4-wrap", 4),
+        ("ufxp3.4", "uint5-wrap", 2),
+        ("fxp2.1", "fxp2.4-wrap", 3),
+        ("fxp2.6", "fxp6.-2-wrap", 5),
+    ],
+)
+def test_floor_and_carry_add_up_to_what_is_rounded(a, o, bits):
+    """On every code and every word, with the exact model as the judge of both."""
+    a, o, rounding = parse(a), parse(o), stochastic(bits)
+    codes, words = torch.arange(1 << a.width), torch.arange(1 << bits)
+    codes, words = codes.repeat_interleave(1 << bits), words.repeat(1 << a.width)
+    given = {"a": a, "o": o, "rounding": rounding, "random": words}
+    whole, (floor, up) = golden.sru(codes, **given), golden.sru(codes, **given, increment=False)
+    assert torch.equal((floor + up) % (1 << o.width), whole)
+    assert set(up.tolist()) <= {0, 1}
+    rows = random.Random(bits).sample(range(len(codes)), min(400, len(codes)))
+    given["random"] = words[rows].tolist()
+    assert exact.sru(codes[rows].tolist(), **given) == whole[rows].tolist()
+    assert exact.sru(codes[rows].tolist(), **given, increment=False) == (floor[rows].tolist(), up[rows].tolist())
+
+
+@pytest.mark.parametrize("sharing", ["own", "rotated"])
+def test_lanes_have_the_words_that_they_have_with_increment(sharing):
+    options = {"a": "int16", "o": "fxp16.-8-wrap", "random": "plateau3", "lanes": 7, "sharing": sharing, "seed": 5}
+    whole, split = StochasticRounder(**options), StochasticRounder(**options, increment=False)
+    assert whole.sources == split.sources
+    codes = {f"a{lane}": torch.arange(0, 1 << 16, 37).numpy().astype("uint64") for lane in range(7)}
+    one, two = expected(whole, codes), expected(split, codes)
+    assert list(two) == [f"o{lane}" for lane in range(7)] + [f"up{lane}" for lane in range(7)]
+    for lane in range(7):
+        assert ((two[f"o{lane}"] + two[f"up{lane}"]) % 256 == one[f"o{lane}"]).all()
+        word = of_stream(split.sources[f"random{lane}"], len(codes["a0"]), 3)
+        want = (codes[f"a{lane}"].astype("int64") >> 5) % 8 + word.numpy() >= 8
+        assert (two[f"up{lane}"] == want).all()
+
+
+def test_ports_and_name():
+    unit = StochasticRounder(a="int16", o="int8-wrap", lanes=2, increment=False, random="plateau3")
+    assert unit.name == "sru2_int16_int8_wrap_sr3_carry_plateau3"
+    assert list(unit.outputs) == ["o0", "o1", "up0", "up1"]
+    assert [len(port) for port in unit.up] == [1, 1]
+    assert StochasticRounder(a="int16", o="int8").up == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"o": "int8"}, ValueError, "without increment int8 is refused: saturation is of the sum"),
+        ({"o": "int8-wrap", "saturate": True}, ValueError, "without increment saturate is refused"),
+        ({"o": "int8-wrap", "increment": 0}, TypeError, "increment is a bool, not int"),
+    ],
+)
+def test_what_is_refused(options, error, sentence):
+    with pytest.raises(error, match=sentence):
+        StochasticRounder(a="int16", **({"increment": False} | options))
+    if error is ValueError:
+        with pytest.raises(error, match=sentence):
+            golden.sru(ONE, a="int16", rounding="sr3", random=ONE, increment=False, **options)
+
+
+def test_the_golden_function_is_for_fixed_point():
+    with pytest.raises(TypeError, match="becomes fixed point, such as int8, not e5m2"):
+        golden.sru(ONE, a="int16", o="e5m2", random=ONE)
+
+
+@pytest.mark.parametrize(
+    ("options", "flag", "outputs"),
+    [({}, "", {"o0": 1, "o1": 1}), ({"increment": False}, "--no-increment ", {"o0": 0, "up0": 1})],
+)
+def test_a_wrong_result_is_told_in_full(options, flag, outputs):
+    unit = build("sru", "int16", lanes=2, **options)
+    codes = {"a0": 0x00FF, "a1": 0x0100, "random0": 7, "random1": 7}
+    given = {name: torch.tensor([code]).numpy().astype("uint64") for name, code in codes.items()}
+    want = {name: int(column[0]) for name, column in expected(unit, given).items()}
+    assert outputs.items() <= want.items()
+    text = mismatch(unit, codes, want, want | {"o0": 2}).text
+    assert "a0             0x00ff" in text
+    assert f"again: halfulp sim sru int16 --lanes 2 {flag}--vector 0x00ff,0x0100" in text
+    assert "golden model is wrong" not in text
+    assert "the golden model is wrong here" in mismatch(unit, codes, want | {"o0": 3}, want).text
