@@ -12,6 +12,7 @@ from .convert import convert
 from .dot import dot
 from .exact import Carried, Comparison
 from .fma import fma
+from .gemm import gemm
 from .mac import mac, mac_sequence
 from .mul import mul
 from .quire import quire, quire_sequence
@@ -30,6 +31,7 @@ __all__ = [
     "dot",
     "encode",
     "fma",
+    "gemm",
     "mac",
     "mac_sequence",
     "mul",

@@ -1,0 +1,158 @@
+"""Matrix products of which every sum is one of a multiply-accumulate's."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import MacSpec, Rounding
+from halfulp.hdl.formats.source import Source, Stream
+
+from .check import check_call, codes_of, random_of
+from .codec import unpack
+from .mac import term_of
+from .random import Seeds, jump, of_stream, seeds, states_of
+from .sequence import Accumulator
+
+BLOCK = 32
+"""Steps for which a source's words are made at once: few, so that they take no more memory than the sums."""
+
+
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    mac: MacSpec | str,
+    *,
+    start: Tensor | None = None,
+    seed: Seeds | None = None,
+    random: Tensor | None = None,
+    random_product: Tensor | None = None,
+) -> Tensor:
+    """Matrix product on an array of multiply-accumulates, one for each element of the result.
+
+    Parameters
+    ----------
+    a, b : Tensor
+        Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast.
+    mac : MacSpec or str
+        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
+    start : Tensor, optional
+        Codes in the result format, of a shape that broadcasts to (..., n, m): what the sums start from, +0 without.
+    seed : int, sequence of int, or Tensor, optional
+        Where ``mac`` names a source: its state in the first element, 1 unless told otherwise; or the states in all
+        elements, of shape (..., n, m).
+    random, random_product : Tensor, optional
+        Where ``mac`` names no source: random words of stochastic rounding, of the sum and of the product, of shapes
+        that broadcast to (..., n, m, k).
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in the result format, of shape (..., n, m).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``mac`` is no description, tensors hold no such codes, have other shapes or are on several devices, a seed is
+        no state of the source, or random words or seeds are missing or of no use.
+
+    Notes
+    -----
+    A sum takes its products in ascending k, and each step is the one of `mac`. An exact accumulator is rounded once,
+    when it is read after the last step, whose random word it takes. Sums of no products are their start values.
+
+    Each element has a multiply-accumulate with a source of its own. The elements in row-major order, batches and all,
+    have the seeds ``source.seeds(count, seed)``. Where product and sum are both stochastic, an element whose seed is s
+    takes words of the sum from the first and words of the product from the second of ``source.seeds(2, s)``, as `Mac`
+    does in hardware.
+
+    A sum that is rounded in every step may be split along k: the second part starts from the result of the first, of
+    k' products, and from the seeds ``random.jump(source, seeds, k')``, where ``seeds`` are those that the first part
+    had, ``random.seeds(source, count, seed)`` in the shape of the result.
+
+    Operands are unpacked once, and nothing is held for every product: memory is that of operands and results, and of
+    random words that are given.
+    """
+    spec = MacSpec.parse(mac)
+    check_call(spec.saturate, a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
+    a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
+    shape, k = _shape(a, b), a.shape[-1]
+    begin = torch.zeros(shape, dtype=torch.int64, device=a.device)
+    if start is not None:
+        begin = begin + _broadcast("start", codes_of("start", start, spec.o.width), shape)
+    if spec.random is None:
+        if seed is not None:
+            raise ValueError(f"seed does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
+        words = [
+            _given("random", random, spec.rounding, (*shape, k)),
+            _given("random_product", random_product, spec.product_rounding, (*shape, k)),
+        ]
+    else:
+        for name, column in (("random", random), ("random_product", random_product)):
+            if column is not None:
+                raise ValueError(f"{name} is given, but {spec} has its words from a source; give words or name one")
+        words = _dealt(spec, spec.random, _states(spec.random, seed, shape, a.device), k)
+
+    # Step i takes column i of a and row i of b.
+    x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
+    accumulator = Accumulator.of(spec, spec.saturate)
+    held, word = accumulator.holding(begin), None
+    for step, (word, word_product) in enumerate(zip(*words, strict=True)):
+        held = accumulator.step(held, term_of(spec, x.at(step), y.at(step), word_product), word)
+    return accumulator.read(held, word) if k else begin
+
+
+def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """Shape of a matrix product."""
+    if min(a.dim(), b.dim()) >= 2 and a.shape[-1] == b.shape[-2]:
+        try:
+            return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+        except RuntimeError:
+            pass
+    raise ValueError(
+        f"a is of shape {tuple(a.shape)} and b of {tuple(b.shape)}; a matrix product takes (..., n, k) and (..., k, m)"
+    )
+
+
+def _broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
+    try:
+        return given.expand(shape)
+    except RuntimeError as error:
+        raise ValueError(f"{name} is of shape {tuple(given.shape)}, which does not broadcast to {shape}") from error
+
+
+def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int, ...]) -> Iterable[Tensor | None]:
+    """Random words of each step, from all of them."""
+    words = random_of(name, words, rounding)
+    return [None] * shape[-1] if words is None else _broadcast(name, words, shape).unbind(-1)
+
+
+def _states(source: Source, seed: Seeds | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """States of the sources of all elements before the first step."""
+    if seed is None or isinstance(seed, int):
+        count = torch.Size(shape).numel()
+        # Where there is no element, what the seed is still counts.
+        return seeds(source, max(count, 1), 1 if seed is None else seed, device=device)[:count].reshape(shape)
+    states = states_of(source, seed, device)
+    if states.shape != shape:
+        raise ValueError(f"seeds are of shape {tuple(states.shape)}, and the result of {shape}; give one for each sum")
+    return states
+
+
+def _dealt(spec: MacSpec, source: Source, states: Tensor, k: int) -> list[Iterable[Tensor | None]]:
+    """Random words of each step, of the sum and of the product, from the sources of all elements."""
+    columns = dict(zip(spec.words, seeds(source, len(spec.words), states).unbind(-1), strict=True))
+    return [
+        _stepping(source, columns[name], spec.words[name], k) if name in columns else itertools.repeat(None, k)
+        for name in ("random", "random_product")
+    ]
+
+
+def _stepping(source: Source, states: Tensor, bits: int, k: int) -> Iterator[Tensor]:
+    """Words of ``bits`` bits, step by step, made in blocks."""
+    stream = Stream(source, 1)
+    for first in range(0, k, BLOCK):
+        steps = min(BLOCK, k - first)
+        yield from of_stream(stream, steps, bits, states).unbind(-1)
+        states = jump(source, states, steps)
