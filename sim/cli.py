@@ -191,6 +191,54 @@ def stats() -> None:
     """Statistics of rounding, as a table and plots."""
 
 
+@stats.command()
+@click.option(
+    "--random",
+    "texts",
+    metavar="SOURCE",
+    multiple=True,
+    help="lfsrN, naiveN (the same), plateauN, or with fewer bits lfsrN.srM; several times for several sources",
+)
+@click.option("--rounds", metavar="N", type=click.IntRange(1), help="of each fraction; a period or 2^17 by default")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where the files go; reports/ of the build folder by default",
+)
+def sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
+    """How often stochastic rounding goes up, for each random source: measured, by the source's law, and ideally.
+
+    The tables are printed as Markdown and left, with a plot, as Markdown, CSV, LaTeX, PNG and SVG.
+    """
+    from .paths import build_root, machine_errors
+    from .progress import Bar
+    from .stats import SOURCES, Rounder, fractions_table, measure, sources_table
+
+    with requests():
+        rounders = [Rounder.parse(text) for text in dict.fromkeys(texts or SOURCES)]
+    folder = output or build_root() / "reports"
+    # What is no place for files is told before the work.
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    with Bar("stats sru") as bar:
+        measurements = [measure(rounder, rounds, bar) for rounder in rounders]
+    # matplotlib takes long to load.
+    from .plots import chances, write
+
+    files = []
+    for stem, table in (
+        ("stats-sru-fractions", fractions_table(measurements)),
+        ("stats-sru", sources_table(measurements)),
+    ):
+        click.echo(table.markdown())
+        files += table.write(folder, stem)
+    files += write(chances([measurement.count for measurement in measurements]), folder, "stats-sru")
+    for file in files:
+        click.echo(f"halfulp: wrote {file}", err=True)
+
+
 @cli.command()
 def bench() -> None:
     """Measure how fast golden model, compiled loop and cocotb are, against each other in this run."""

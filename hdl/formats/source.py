@@ -253,6 +253,19 @@ class Stream:
             return bits - width, places
         return 0, places[:bits]
 
+    def steps(self, bits: int) -> int:
+        """Discarded fractions that random words of ``bits`` bits tell apart: 0, 1/n, 2/n ... of which there are n.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the source has no words of so many bits.
+        """
+        check_source(self.source, [bits])
+        if bits < 1:
+            raise ValueError(f"a random word has 1 bit or more, not {bits}")
+        return 1 << len(self.bits_of(bits)[1])
+
     def chance_of_up(self, fraction: Fraction | float, bits: int) -> Fraction:
         """How often stochastic rounding goes up with words of this stream, over a whole period of the source.
 
@@ -277,7 +290,7 @@ class Stream:
         TypeError, ValueError
             If the fraction is out of range, or the source has no words of so many bits.
         """
-        steps = self._steps(bits)
+        steps = self.steps(bits)
         if not 0 <= fraction < 1:
             raise ValueError(f"a discarded fraction is 0 or more and less than 1, not {fraction}")
         # Up go the largest words: so many of all that the places in use can hold.
@@ -302,17 +315,10 @@ class Stream:
         TypeError, ValueError
             If the source has no words of so many bits.
         """
-        steps = self._steps(bits)
+        steps = self.steps(bits)
         # The chance is 0 on the first step and rises evenly from the second to the last.
         ends = self.chance_of_up(Fraction(1, steps), bits) + self.chance_of_up(Fraction(steps - 1, steps), bits)
         return Fraction(steps - 1, steps) * ends / 2
-
-    def _steps(self, bits: int) -> int:
-        """Fractions that words of ``bits`` bits tell apart."""
-        check_source(self.source, [bits])
-        if bits < 1:
-            raise ValueError(f"a random word has 1 bit or more, not {bits}")
-        return 1 << len(self.bits_of(bits)[1])
 
 
 def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:

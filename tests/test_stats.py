@@ -1,0 +1,304 @@
+"""Statistics of stochastic rounding: laws of the sources, what is counted, and the tables and plots of it."""
+
+import csv
+import math
+import signal
+import sys
+import xml.etree.ElementTree as ET
+from fractions import Fraction
+
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.golden.random import of_stream
+from halfulp.hdl.formats.source import Lfsr, Plateau, Stream
+from halfulp.sim import stats
+from halfulp.sim.cli import main
+from halfulp.sim.plots import chances, write
+from halfulp.sim.stats import Count, Measurement, Rounder, count_ups, fractions_table, mean_bias, measure, sources_table
+
+# The law ---------------------------------------------------------------------------------------------------------
+
+LAWS = [
+    *((Lfsr(width), bits) for width in range(2, 11) for bits in range(1, width + 1)),
+    *((Plateau(width), bits) for width in range(2, 7) for bits in (width, width + 1, width + 4)),
+]
+
+
+@pytest.mark.parametrize(("source", "bits"), LAWS, ids=str)
+def test_the_law_is_what_a_period_gives(source, bits):
+    """For every fraction that ends one bit below those which the rounder looks at."""
+    for stream in (Stream(source, 1), Stream(source, 1, 1), Stream(source, 1, source.width - 1, complemented=True)):
+        words = of_stream(stream, source.period, bits)
+        codes = torch.arange(1 << (bits + 1))
+        ups = ((codes >> 1).unsqueeze(1) + words >= 1 << bits).sum(1).tolist()
+        laws = [stream.chance_of_up(Fraction(code, len(codes)), bits) for code in codes.tolist()]
+        assert laws == [Fraction(up, source.period) for up in ups]
+        assert stream.mean_chance_of_up(bits) == sum(laws) / len(laws)
+        # The rounder tells apart what its steps are. Of complements as wide as the LFSR none is large enough for the
+        # first of them, so that it is like zero.
+        alike = isinstance(source, Lfsr) and stream.complemented and bits == source.width
+        assert len(set(laws)) == stream.steps(bits) - alike
+
+
+def test_laws_in_closed_form():
+    eighths = [Fraction(k, 8) for k in range(8)]
+    plateau, naive, wide = Stream(Plateau(3), 1), Stream(Lfsr(3), 1), Stream(Lfsr(24), 1)
+    assert [plateau.chance_of_up(f, 3) for f in eighths] == [0, *(Fraction(2 * k - 1, 14) for k in range(1, 8))]
+    assert [naive.chance_of_up(f, 3) for f in eighths] == [Fraction(k, 7) for k in range(8)]
+    assert [wide.chance_of_up(f, 8) for f in eighths] == [Fraction(k * 32 << 16, 2**24 - 1) for k in range(8)]
+    # A float is the number that it is, and what is below the bits looked at is dropped.
+    assert plateau.chance_of_up(0.49, 3) == plateau.chance_of_up(0.375, 8) == Fraction(5, 14)
+    # Without anything dropped a plateau is unbiased; dropping takes half of its last place.
+    assert plateau.mean_chance_of_up(3) == Fraction(7, 16)
+    assert naive.mean_chance_of_up(3) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda: Stream(Lfsr(8), 1).chance_of_up(1, 8), "a discarded fraction is 0 or more and less than 1, not 1"),
+        (lambda: Stream(Lfsr(8), 1).chance_of_up(-0.5, 8), "a discarded fraction is 0 or more and less than 1"),
+        (lambda: Stream(Lfsr(8), 1).chance_of_up(math.nan, 8), "a discarded fraction is 0 or more and less than 1"),
+        (lambda: Stream(Lfsr(8), 1).chance_of_up(0.5, 9), "lfsr8 gives words of 8 bits and 9 are needed"),
+        (lambda: Stream(Lfsr(8), 1).mean_chance_of_up(0), "a random word has 1 bit or more, not 0"),
+        (lambda: Stream(Plateau(8), 1).steps(7), "plateau8 gives words of 8 bits, more than the 7 that are looked at"),
+        (lambda: Rounder.parse("lfsr8.rn"), "lfsr8 is for stochastic rounding by sr1 to sr32, not rn"),
+        (lambda: Rounder.parse("lfsr8."), "unknown rounding mode ''"),
+        (lambda: Rounder.parse("lfsr8.sr9"), "lfsr8 gives words of 8 bits and 9 are needed"),
+        (lambda: Rounder.parse("naive"), "unknown source"),
+    ],
+)
+def test_what_is_refused(ask, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        ask()
+
+
+def test_texts_of_rounders():
+    for text, source, bits in (
+        ("naive3", Lfsr(3), 3),
+        ("plateau3", Plateau(3), 3),
+        ("plateau3.sr8", Plateau(3), 8),
+        ("lfsr24.sr8", Lfsr(24), 8),
+        ("lfsr40", Lfsr(40), 32),
+    ):
+        rounder = Rounder.parse(text)
+        assert (rounder.stream, rounder.rounding.bits) == (Stream(source, 1), bits)
+        assert rounder.name == text.split(".", maxsplit=1)[0]
+
+
+# Counts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["naive3", "plateau3", "plateau3.sr6", "lfsr7", "lfsr7.sr4"])
+def test_counts_of_whole_periods_are_those_of_a_plain_loop(text):
+    rounder = Rounder.parse(text)
+    period, bits = rounder.stream.source.period, rounder.rounding.bits
+    for rounds in (period, 3 * period):
+        count = count_ups(rounder, rounds, fraction_bits=4)
+        words = of_stream(rounder.stream, rounds, bits).tolist()
+        ups = [sum((code << bits >> 4) + word >= 1 << bits for word in words) for code in range(16)]
+        assert count.ups == ups
+        assert count.measured == count.law
+        assert (count.chi_square()[0], count.p_value()) == (0, 1)
+
+
+def test_on_a_part_of_a_period_each_fraction_takes_words_of_its_own(monkeypatch):
+    """Each word is used once, and the counts differ from the law by no more than chance."""
+    taken = []
+    plain = golden.convert
+
+    def watched(codes, *, random, **options):
+        taken.extend(random.flatten().tolist())
+        return plain(codes, random=random, **options)
+
+    monkeypatch.setattr(golden, "convert", watched)
+    monkeypatch.setattr(stats, "CHUNK", 1000)
+    rounder = Rounder.parse("lfsr24")
+    count = count_ups(rounder, 2000, fraction_bits=3)
+    assert sorted(taken) == sorted(of_stream(rounder.stream, 16_000, 24).tolist())
+    assert not count.whole
+    assert 0.001 < count.p_value() < 0.999
+    for up, chance in zip(count.ups, count.law, strict=True):
+        assert abs(up - 2000 * chance) <= 5 * math.sqrt(2000 * chance * (1 - chance))
+
+
+def test_mean_bias_is_that_of_the_law():
+    for text in ("plateau3", "naive3", "lfsr24.sr4"):
+        rounder = Rounder.parse(text)
+        bias, error = mean_bias(rounder)
+        assert 1e-4 < error < 1e-3
+        assert abs(bias - (rounder.mean_law - Fraction(1, 2))) < 4 * error
+
+
+def count_of(text, rounds, ups):
+    return Count(Rounder.parse(text), rounds, ups)
+
+
+def test_chi_square_by_hand():
+    """Of plateau3 at 0, 1/4, 1/2, 3/4: 3, 7 and 11 of 14 go up, and none at 0."""
+    total, freedom = count_of("plateau3", 140, [0, 36, 70, 104]).chi_square()
+    # Six off where 30 and 110 are expected, and where 110 and 30 are.
+    assert total == pytest.approx(2 * (36 / 30 + 36 / 110))
+    assert freedom == 3
+    # Of two degrees of freedom the tail is exp(-x / 2). naive3 at quarters has three; at 0 and 1/2 there is one.
+    one = count_of("naive3", 70, [0, 46])
+    assert one.chi_square() == (pytest.approx(36 / 40 + 36 / 30), 1)
+    assert one.p_value() == pytest.approx(math.erfc(math.sqrt(2.1 / 2)))
+    three = count_of("naive3", 70, [0, 26, 40, 60])
+    x = three.chi_square()[0]
+    tail = math.erfc(math.sqrt(x / 2)) + math.sqrt(2 * x / math.pi) * math.exp(-x / 2)
+    assert three.p_value() == pytest.approx(tail)
+
+
+def test_what_cannot_be_by_the_law_is_infinitely_far_from_it():
+    possible = [0, 1, 2, 3, 4, 5, 6, 7]
+    assert count_of("naive3", 7, possible).chi_square() == (0, 6)
+    for index, up in ((0, 1), (7, 6)):
+        count = count_of("naive3", 7, [*possible[:index], up, *possible[index + 1 :]])
+        assert count.chi_square() == (math.inf, 6)
+        assert count.p_value() == 0
+    # Nothing is left to chance, and nothing differs.
+    assert (count_of("naive3", 7, [0]).chi_square(), count_of("naive3", 7, [0]).p_value()) == ((0, 0), 1)
+
+
+@pytest.mark.parametrize("text", ["lfsr16", "lfsr24"])
+def test_words_of_another_law_are_seen(monkeypatch, text):
+    """One word in fifty is replaced by zero."""
+
+    def biased(stream, steps, bits):
+        words = of_stream(stream, steps, bits)
+        words[::50] = 0
+        return words
+
+    monkeypatch.setattr(golden.random, "of_stream", biased)
+    count = count_ups(Rounder.parse(text), 20_000, fraction_bits=3)
+    assert count.p_value() < 1e-9
+
+
+# Tables and plots ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measurements():
+    return [measure(Rounder.parse("plateau3")), measure(Rounder.parse("lfsr24.sr3"), 500)]
+
+
+def test_tables_have_what_was_counted(measurements):
+    frame = fractions_table(measurements).frame
+    assert frame["fraction"].tolist() == [k / 8 for k in range(8)] * 2
+    assert frame["up"].tolist()[:8] == [0, 1, 3, 5, 7, 9, 11, 13]
+    assert frame["law, exact"].tolist()[:8] == ["0", "1/14", "3/14", "5/14", "1/2", "9/14", "11/14", "13/14"]
+    assert frame["bias"].tolist()[:8] == [0] * 8
+    assert frame["error"].tolist()[:8] == pytest.approx([0, *((k - 4) / 56 for k in range(1, 8))])
+    for _, row in frame.iterrows():
+        assert row["P(up)"] == row["up"] / row["rounds"]
+        assert row["bias"] == pytest.approx(row["P(up)"] - row["law"])
+        assert row["error"] == pytest.approx(row["P(up)"] - row["fraction"])
+    table = sources_table(measurements)
+    whole, part = table.frame.to_dict("records")
+    assert (whole["chi-square"], whole["freedom"], whole["p"]) == (0, 224, 1)
+    assert (whole["law, no drop"], whole["law"]) == (0, -1 / 16)
+    # Just below a quarter, one in 14 goes up.
+    assert (whole["largest error"], whole["at"]) == (pytest.approx(1 / 14 - 63 / 256), 63 / 256)
+    assert part["chi-square"] > 0
+    assert part["p"] < 1
+    assert "whole periods of plateau3; 500 of lfsr24, whose period has 16,777,215." in table.notes[-1]
+    assert any("chi-square is 0 and p is 1" in note for note in table.notes)
+    assert any("follows its distribution only nearly" in note for note in table.notes)
+    assert not any("nearly" in note for note in sources_table(measurements[:1]).notes)
+
+
+def test_an_infinite_distance_is_printed():
+    measurement = Measurement(count_of("naive3", 7, [1, 1, 2, 3, 4, 5, 6, 7]), 0.0, 0.1)
+    assert " inf " in sources_table([measurement]).markdown()
+    assert ",inf," in sources_table([measurement]).csv()
+
+
+def test_plots_are_the_same_bytes_for_the_same_counts(measurements, tmp_path):
+    drawn = []
+    for name in ("one", "two"):
+        files = write(chances([measurements[0].count]), tmp_path / name, "plot")
+        assert [file.name for file in files] == ["plot.png", "plot.svg"]
+        drawn.append([file.read_bytes() for file in files])
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("sources", [1, 5, 7])
+def test_plots_have_two_panels_for_each_source(measurements, sources):
+    counts = [measurements[index % 2].count for index in range(sources)]
+    figure = chances(counts)
+    assert len(figure.axes) == 2 * sources
+    titles = [panel.get_title() for panel in figure.axes if panel.get_title()]
+    assert titles == [f"{count.rounder.name}, sr3" for count in counts]
+    # All of a kind have the same axes.
+    assert len({panel.get_ylim() for panel in figure.axes}) == 2
+
+
+# The command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def halfulp(monkeypatch, capsys):
+    """The program, in this process: exit code and what it prints."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["halfulp", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_leaves_tables_and_plots(halfulp, monkeypatch, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    options = ("--random", "plateau3", "--random", "lfsr12.sr8", "--rounds", "140", "-o", str(folder))
+    code, out, err = halfulp("stats", "sru", *options)
+    assert code == 0
+    names = [f"stats-sru-fractions.{ending}" for ending in ("md", "csv", "tex")]
+    names += [f"stats-sru.{ending}" for ending in ("md", "csv", "tex", "png", "svg")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert err == "".join(f"halfulp: wrote {folder / name}\n" for name in names)
+    tables = [(folder / f"{stem}.md").read_text() for stem in ("stats-sru-fractions", "stats-sru")]
+    assert out == "".join(f"{table}\n" for table in tables)
+    assert all("\\toprule" in path.read_text() for path in folder.glob("*.tex"))
+    with (folder / "stats-sru-fractions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["up"]) for row in rows[:8]] == [0, 10, 30, 50, 70, 90, 110, 130]
+    assert [row["source"] for row in rows] == ["plateau3"] * 8 + ["lfsr12"] * 8
+    assert (folder / "stats-sru.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    picture = ET.parse(folder / "stats-sru.svg").getroot()
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "date" not in (folder / "stats-sru.svg").read_text()
+    # Again, to where the build folder is told to be.
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
+    code, _, err = halfulp("stats", "sru", *options[:-2])
+    assert code == 0
+    assert err == "".join(f"halfulp: wrote {tmp_path / 'reports' / name}\n" for name in names)
+    for path in folder.iterdir():
+        assert (tmp_path / "reports" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("sru --random noise", 2, "unknown source 'noise'; the sources are lfsr2 to lfsr64 and plateau2 to plateau16"),
+        ("sru --random lfsr8.rn", 2, "lfsr8 is for stochastic rounding by sr1 to sr32, not rn"),
+        ("sru --random lfsr8.sr9", 2, "lfsr8 gives words of 8 bits and 9 are needed; take a wider source"),
+        ("sru --rounds 0", 2, "Invalid value for '--rounds'"),
+        ("sru --random lfsr8 -o README.md", 2, "Directory 'README.md' is a file"),
+        ("sru --random lfsr8 -o README.md/folder", 3, "could not be written"),
+        ("sru lfsr8", 2, "unexpected extra argument"),
+        ("mac", 2, "No such command 'mac'"),
+    ],
+)
+def test_what_the_command_refuses(halfulp, monkeypatch, request, words, code, sentence):
+    monkeypatch.chdir(request.config.rootpath)
+    found, out, err = halfulp("stats", *words.split())
+    assert (found, out) == (code, "")
+    (line,) = err.splitlines()
+    assert line.startswith("halfulp: ")
+    assert sentence in line
