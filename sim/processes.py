@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,8 +90,19 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
+def run_all(
+    commands: Iterable[Command], jobs: int | None = None, ended: Callable[[Command], None] | None = None
+) -> None:
     """Run tools side by side, as many at a time as there are processors.
+
+    Parameters
+    ----------
+    commands : iterable of Command
+        Asked for the next one when there is a processor for it.
+    jobs : int, optional
+        As many at a time instead.
+    ended : callable, optional
+        Told of each that ended well, as soon as it did.
 
     Raises
     ------
@@ -99,14 +110,15 @@ def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
         If one fails; the others are ended first.
     """
     limit = jobs or processors()
-    waiting = list(commands)
+    waiting = iter(commands)
     running: list[tuple[subprocess.Popen[bytes], Command]] = []
     try:
-        while waiting or running:
-            while waiting and len(running) < limit:
-                command = waiting.pop(0)
+        while True:
+            while len(running) < limit and (command := next(waiting, None)) is not None:
                 with uninterrupted():
                     running.append((start(command), command))
+            if not running:
+                return
             still = []
             for process, command in running:
                 code = process.poll()
@@ -114,6 +126,8 @@ def run_all(commands: Sequence[Command], jobs: int | None = None) -> None:
                     still.append((process, command))
                 elif code != 0:
                     raise ToolError(failure(command, code))
+                elif ended is not None:
+                    ended(command)
             running = still
             time.sleep(0.003)
     finally:
@@ -135,7 +149,8 @@ def complaint(what: str, ended: str, lines: Sequence[str]) -> str:
     said = [line.strip() for line in lines if line.strip()]
     if full := [line for line in said if any(sign in line for sign in _FULL)]:
         return f"the disk is full: {what} said: {full[0][:300]}"
-    telling = [line for line in said if "rror" in line] or said[-1:]
+    # Yosys writes of many things before it writes of its error.
+    telling = next(filter(None, ([line for line in said if sign in line] for sign in ("ERROR:", "rror"))), said[-1:])
     return f"{what} {ended}: {telling[0][:300] if telling else 'it said nothing'}"
 
 

@@ -1,0 +1,199 @@
+"""What a component costs on a device: out-of-context synthesis by Yosys, remembered by content."""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from halfulp.sim.build import emitter, sources, verilog
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import build_root, machine_errors, write_whole
+from halfulp.sim.processes import Command, run_all
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.request import Request
+from halfulp.sim.toolchain import digest, version
+
+from .targets import Target
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cells that Yosys makes of a component.
+
+    Attributes
+    ----------
+    lut : int
+        LUT1 to LUT6, each as one. Two small ones that would share the two outputs of a table on the device (LUT6_2) are
+        two, an inverter that the device has no cell for is none, and neither are the tables that a bit passes on its
+        way into a carry chain.
+    ff : int
+        Flip-flops.
+    carry : int
+        CARRY8, of which two CARRY4 make one.
+    muxf : int
+        MUXF7, MUXF8 and MUXF9.
+    dsp, bram : int
+        DSP48 and DSP58; block memories.
+    memory : int
+        Tables used as shift registers or memories.
+    path : int
+        Cells on the longest path between ports and flip-flops.
+    """
+
+    lut: int
+    ff: int
+    carry: int
+    muxf: int
+    dsp: int
+    bram: int
+    memory: int
+    path: int
+
+    @classmethod
+    def of(cls, cells: Mapping[str, int], path: int) -> "Cost":
+        """From how many cells there are of which type."""
+
+        def count(pattern: str) -> int:
+            return sum(number for cell, number in cells.items() if re.fullmatch(pattern, cell))
+
+        return cls(
+            lut=count("LUT[1-6]"),
+            ff=count("FD.*"),
+            # Half of one is not to be had.
+            carry=count("CARRY8") + -(-count("CARRY4") // 2),
+            muxf=count("MUXF[789]"),
+            dsp=count("DSP.*"),
+            bram=count("RAMB.*|URAM.*"),
+            memory=count("SRL.*|RAM[0-9].*"),
+            path=path,
+        )
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module to be synthesised, as Verilog.
+
+    Parameters
+    ----------
+    verilog : str
+        Text of it, and of what it is made of.
+    top : str
+        Its name.
+    tied : mapping of str to int
+        Inputs of one bit that are constant, and so may cost nothing.
+    """
+
+    verilog: str
+    top: str
+    tied: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ties(self) -> list[str]:
+        """The constant inputs, as `halfulp.fpga.yosys` takes them."""
+        return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
+
+    def key(self, target: Target) -> str:
+        """Differs whenever the cost may: for other Verilog, another family, another recipe or another Yosys."""
+        return digest(self.verilog, self.top, *self.ties, target.family, _recipe(), version("pyosys"))
+
+
+def measure(component: Any, target: Target, *, name: str | None = None, tied: Mapping[str, int] | None = None) -> Cost:
+    """Cost of a component alone, without buffers at its ports.
+
+    The recipe is ``synth_xilinx -flatten -noiopad -noclkbuf -nodsp`` for the family of the device. Yosys maps with ABC9
+    whether it is told ``-abc9`` or not, so there is no better of the two to be taken.
+
+    Parameters
+    ----------
+    component : wiring.Component
+        Anything that has Verilog.
+    target : Target
+    name : str, optional
+        Name of the top module; by default the component's ``name``.
+    tied : mapping of str to int, optional
+        Inputs of one bit that are constant around it.
+
+    Returns
+    -------
+    Cost
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails.
+    """
+    top = component.name if name is None else name
+    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {})], target)
+    return cost
+
+
+def module_of(request: Request, tied: Mapping[str, int] | None = None) -> Module:
+    """A unit as Verilog, which is kept: to ask for it again takes no Amaranth."""
+    path = build_root() / "synth" / f"{request.unit}-{digest(request, sources(), emitter())}.json"
+    if not path.is_file():
+        unit = request.build()
+        write_whole(path, json.dumps({"top": unit.name, "verilog": verilog(unit)}))
+    return Module(**json.loads(path.read_text()), tied=tied or {})
+
+
+def measure_modules(modules: Iterable[Module], target: Target, progress: Progress = silent) -> list[Cost]:
+    """Costs of several modules, of which those that are not known are synthesised side by side.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+        Asked for the next one when there is a processor for it.
+    target : Target
+    progress : Progress
+        Told of each module that is done.
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails. What was found until then is kept.
+    """
+    paths: list[Path] = []
+    results: dict[Path, Path] = {}
+
+    def commands(scratch: Path) -> Iterator[Command]:
+        for number, module in enumerate(modules):
+            path = build_root() / "synth" / f"{module.top}-{module.key(target)}.json"
+            paths.append(path)
+            if path.is_file() or path in results.values():
+                progress.advance(1)
+                continue
+            folder = scratch / str(number)
+            results[folder] = path
+            folder.mkdir()
+            (folder / "design.v").write_text(module.verilog)
+            argv = [sys.executable, "-m", "halfulp.fpga.yosys", module.top, target.family, *module.ties]
+            yield Command(f"Yosys on {module.top}", argv, folder / "yosys.log", cwd=folder)
+
+    def ended(command: Command) -> None:
+        folder = command.log.parent
+        write_whole(results[folder], json.dumps(_left(folder)))
+        progress.advance(1)
+
+    with machine_errors("the files of the synthesis"):
+        root = build_root() / "runs"
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="synth-", dir=root) as scratch:
+            run_all(commands(Path(scratch)), ended=ended)
+    return [Cost.of(**json.loads(path.read_text())) for path in paths]
+
+
+def _left(folder: Path) -> dict[str, Any]:
+    """What Yosys left in a folder: cells by type, and the longest path, which without cells has a length of -1."""
+    statistics = json.loads((folder / "cells.json").read_text())
+    found = re.search(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
+    if found is None:
+        raise ToolError("Yosys does not say how long the longest path is")
+    return {"cells": statistics["design"]["num_cells_by_type"], "path": max(int(found[1]), 0)}
+
+
+def _recipe() -> str:
+    return (Path(__file__).resolve().parent / "yosys.py").read_text()
