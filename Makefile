@@ -5,6 +5,7 @@ make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
 make emit    write one unit as Verilog
 make stats   measure how stochastic rounding rounds
+make report  measure what units cost, beside published figures
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
 make bench   measure how fast the tools are
 make lint    check style and types
@@ -19,6 +20,7 @@ make clean   remove what was built          (.venv stays)
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
+  make report UNIT=sru [OUT=folder]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
 .venv/bin/halfulp sim --help tells what each means. PYTHON=python3.12 makes .venv with that interpreter.
@@ -34,7 +36,7 @@ option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := fpga golden hdl sim units
 
-.PHONY: help sim sweep emit stats test bench lint clean FORCE
+.PHONY: help sim sweep emit stats report test bench lint clean FORCE
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -58,7 +60,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep emit stats: .venv/ready
+sim sweep emit stats report: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 bench: .venv/ready

@@ -6,6 +6,7 @@ after Ctrl-C. What is heavy is imported where it is used, so that help and refus
 
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -305,6 +306,8 @@ def main() -> None:
         click.echo(f"halfulp: {error}", err=True)
         code = 3
     except (KeyboardInterrupt, click.Abort):
+        # Amaranth would warn of a unit that was just being made.
+        warnings.simplefilter("ignore")
         click.echo("halfulp: stopped", err=True)
         code = 130
     except BrokenPipeError:

@@ -269,6 +269,19 @@ def test_a_failing_tool_ends_the_others(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
 
 
+def test_tools_are_started_when_there_is_room_and_told_of_when_they_ended(tmp_path: Path) -> None:
+    asked, ended = [], []
+
+    def commands() -> Iterator[Command]:
+        for number in range(3):
+            asked.append((number, len(ended)))
+            yield Command("it", ["true"], tmp_path / f"{number}.log")
+
+    run_all(commands(), jobs=1, ended=lambda command: ended.append(command.log.name))
+    assert asked == [(0, 0), (1, 1), (2, 2)]
+    assert ended == ["0.log", "1.log", "2.log"]
+
+
 def test_folders_are_whole_or_absent(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     with pytest.raises(ZeroDivisionError), building(folder, "it") as scratch:

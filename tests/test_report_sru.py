@@ -1,0 +1,195 @@
+"""The table of stochastic rounding units: what is claimed of it is measured, and it is complete."""
+
+import io
+import re
+import shutil
+import subprocess
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from pandas.testing import assert_frame_equal
+
+from halfulp.fpga import cli, sru
+from halfulp.fpga.sru import CROPPED, LANES, ROWS, UNITS, Measured, Study, tables
+from halfulp.fpga.synth import Cost, measure_modules
+from halfulp.fpga.targets import TARGETS
+from halfulp.sim.ports import verilog_ports
+
+VU9P = TARGETS["vu9p"]
+
+PUBLISHED = """
+| 32-bit LFSR | 217,088 | 270,336 | 53 | 66 |
+| 24-bit LFSR | 159,744 | 204,800 | 39 | 50 |
+| 16-bit LFSR | 110,592 | 139,264 | 27 | 34 |
+| 8-bit LFSR | 61,440 | 73,728 | 15 | 18 |
+| 8-bit plateau | 61,440 | 73,728 | 15 | 18 |
+| 3-bit plateau | 16,384 | 32,768 | 4 | 8 |
+"""
+"""Chang et al., DATE 2023, Table IV, where the two sources of 8 bits are one row."""
+
+
+def published():
+    """Rows of the published table: LUT and FF of 4096 units, and of one."""
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in PUBLISHED.strip().splitlines()]
+    return {label: [int(cell.replace(",", "")) for cell in figures] for label, *figures in cells}
+
+
+def cost(lut, ff=0, carry=0):
+    return Cost(lut=lut, ff=ff, carry=carry, muxf=0, dsp=0, bram=0, memory=0, path=1)
+
+
+@pytest.fixture
+def found():
+    """A study whose figures were chosen instead of measured."""
+    units = {row: Measured(cost(10 + n, n, 2), cost(20 + n, n, 3)) for n, row in enumerate((*ROWS, *CROPPED))}
+    banks = {row: cost(64 * n + 65, n + 1) for n, row in enumerate(ROWS)}
+    return Study(VU9P, units, banks, whole_bank=cost(192), saturating=cost(14, 4, 2))
+
+
+# What is claimed ---------------------------------------------------------------------------------------------------
+
+
+def row(source, rows=ROWS):
+    (only,) = (row for row in rows if row.source == source)
+    return only
+
+
+def test_a_unit_of_a_3_bit_plateau_has_4_tables_and_4_flip_flops():
+    (unit,) = measure_modules([row("plateau3").unit(increment=False)], VU9P)
+    assert unit.lut <= 4
+    assert unit.ff <= 4
+    assert (unit.carry, unit.muxf, unit.dsp, unit.bram, unit.memory) == (0, 0, 0, 0, 0)
+
+
+def test_a_bank_has_a_table_and_a_half_per_unit_and_a_24_bit_unit_almost_ten_times_that():
+    modules = [row("plateau3").unit(increment=False, lanes=LANES), row("lfsr24").unit(increment=False)]
+    bank, long = measure_modules(modules, VU9P)
+    assert bank.lut / LANES <= 1.5
+    assert bank.ff <= 4
+    assert (bank.carry, bank.muxf, bank.memory) == (0, 0, 0)
+    assert long.lut / (bank.lut / LANES) >= 9.75
+    # Of what is measured nothing is left out.
+    assert long.ff == 24
+    assert long.carry > 0
+
+
+def test_units_are_those_that_the_table_names():
+    for a_row in (*ROWS, *CROPPED):
+        for increment in (False, True):
+            module = a_row.unit(increment=increment)
+            assert verilog_ports(module.verilog, module.top) == {
+                **dict.fromkeys(("clk", "rst", "en", "valid"), 1),
+                "a0": 8 + a_row.discarded,
+                "o0": 8,
+                **({} if increment else {"up0": 1}),
+            }
+            word = re.search("[0-9]+", a_row.source)[0]
+            assert re.search(rf"reg \[{int(word) - 1}:0\] random0_lfsr ", module.verilog)
+
+
+# The tables --------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_have_every_published_row_and_figure(found):
+    own, many, cropped = (table.frame for table in tables(found).values())
+    assert list(own["source"]) == list(many["source"]) == list(published())
+    assert set(cropped["source"]) == {"32-bit LFSR", "24-bit LFSR", "16-bit LFSR"}
+    for frame, columns in ((own, slice(2, 4)), (many, slice(0, 2)), (cropped, slice(2, 4))):
+        for _, line in frame.iterrows():
+            assert [line["published LUT"], line["published FF"]] == published()[line["source"]][columns]
+    assert list(own["discarded"]) == [32, 24, 16, 8, 8, 8]
+    assert set(cropped["discarded"]) == {8}
+    for frame in (own, many, cropped):
+        assert not frame.isna().any().any()
+
+
+def test_the_figures_are_those_measured(found):
+    own, many, cropped = (table.frame for table in tables(found).values())
+    assert list(own["LUT"]) == [10, 11, 12, 13, 14, 15]
+    assert list(own["LUT with +1"]) == [20, 21, 22, 23, 24, 25]
+    assert list(own["LUT in a bank"]) == [n + 65 / 64 for n in range(6)]
+    assert list(own["FF in a bank"]) == [(n + 1) / 64 for n in range(6)]
+    assert list(cropped["LUT"]) == [16, 17, 18]
+    assert list(cropped["CARRY8 with +1"]) == [3, 3, 3]
+    for name in ("LUT", "FF", "LUT with +1"):
+        assert list(many[name]) == [UNITS * figure for figure in own[name]]
+    assert list(many["LUT in banks"]) == [UNITS * figure for figure in own["LUT in a bank"]]
+    assert list(many["FF in banks"]) == [UNITS * figure for figure in own["FF in a bank"]]
+
+
+def test_ratios_are_told_whether_they_flatter_or_not(found):
+    notes = "\n".join(tables(found)["sru"].notes)
+    # 24 bits: 11, with the increment 21; cropped 17 and 27. Plateau: 15 and 25, in the bank 385 / 64 and 192 / 64.
+    for text in (
+        "published 39 / 4 = 9.75; own, over a unit of the bank 11 / 6.016 = 1.829, over a unit with a source of its "
+        "own 11 / 15 = 0.7333.",
+        "With +1: over a unit of the bank 21 / 3 = 7, over one with a source of its own 21 / 25 = 0.84.",
+        "over a unit of the bank 17 / 6.016 = 2.826, over one with a source of its own 17 / 15 = 1.133; with +1 "
+        "27 / 3 = 9 and 27 / 25 = 1.08.",
+        "Where the result saturates, a unit of a 3-bit plateau with +1 has 14 LUT and 2 CARRY8.",
+    ):
+        assert text in notes
+
+
+def test_markdown_has_the_figures_as_people_read_them(found):
+    text = tables(found)["sru-4096"].markdown()
+    cells = [cell.strip() for cell in text.splitlines()[4].strip("|").split("|")]
+    assert cells == ["32-bit LFSR", "32", "217,088", "270,336", "40,960", "0", "81,920", "4,160", "64"]
+
+
+def test_csv_reads_back_to_the_same_figures(found):
+    for table in tables(found).values():
+        assert_frame_equal(pd.read_csv(io.StringIO(table.csv())), table.frame, check_exact=True)
+
+
+def test_latex_compiles(found, tmp_path):
+    for stem, table in tables(found).items():
+        text = table.latex()
+        assert text.count("{") == text.count("}")
+        for environment in ("table", "tabular"):
+            assert text.count(rf"\begin{{{environment}}}") == text.count(rf"\end{{{environment}}}") == 1
+        top, body = text.split(r"\toprule")
+        head, lines = body.split(r"\bottomrule")[0].split(r"\midrule")
+        columns = len(table.frame.columns)
+        assert re.search(r"\\begin\{tabular\}\{([lr]+)\}", top)[1] == "l" + "r" * (columns - 1)
+        rows = [line for line in (head + lines).strip().splitlines() if line.strip()]
+        assert len(rows) == len(table.frame) + 1
+        assert all(row.count("&") == columns - 1 and row.endswith(r"\\") for row in rows)
+        assert not re.search(r"(?<!\\)[%#]", text.partition("\n")[2])
+        if shutil.which("pdflatex"):
+            (tmp_path / f"{stem}.tex").write_text(
+                "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + text + "\\end{document}\n"
+            )
+            command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{stem}.tex"]
+            assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+
+
+# The command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_and_writes(found, tmp_path, monkeypatch):
+    monkeypatch.setattr(sru, "study", lambda progress: found)
+    answer = CliRunner().invoke(cli.report, ["sru", "-o", str(tmp_path / "new")])
+    assert answer.exit_code == 0
+    assert answer.stdout == "".join(table.markdown() + "\n" for table in tables(found).values())
+    files = [tmp_path / "new" / f"{stem}.{ending}" for stem in tables(found) for ending in ("md", "csv", "tex")]
+    assert answer.stderr.splitlines() == [f"halfulp: wrote {path}" for path in files]
+    assert sorted((tmp_path / "new").iterdir()) == sorted(files)
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    assert CliRunner().invoke(cli.report, ["sru"]).exit_code == 0
+    assert (tmp_path / "build" / "reports" / "sru.md").read_text() == tables(found)["sru"].markdown()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["sru", "-o", __file__], f"Directory '{__file__}' is a file."),
+        (["sru", "e5m2"], "Got unexpected extra argument (e5m2)"),
+        (["area"], "No such command 'area'"),
+    ],
+)
+def test_what_is_refused(words, sentence):
+    answer = CliRunner().invoke(cli.report, words)
+    assert answer.exit_code == 2
+    assert sentence in answer.stderr
