@@ -166,7 +166,7 @@ def tables(found: Study) -> dict[str, Table]:
         "sru": Table(
             "Stochastic rounding units",
             own,
-            {"LUT in a bank": ".2f", "FF in a bank": ".3f"},
+            {"bank LUT": ".2f", "bank FF": ".4f"},
             [*_counted(found), *_ratios(found)],
         ),
         "sru-4096": Table(
@@ -193,13 +193,13 @@ def _unit(row: Row, cost: Measured) -> dict[str, Any]:
         "LUT": cost.decision.lut,
         "FF": cost.decision.ff,
         "CARRY8": cost.decision.carry,
-        "LUT with +1": cost.whole.lut,
-        "CARRY8 with +1": cost.whole.carry,
+        "LUT +1": cost.whole.lut,
+        "CARRY8 +1": cost.whole.carry,
     }
 
 
 def _bank(found: Study, row: Row) -> dict[str, float]:
-    return {"LUT in a bank": found.banks[row].lut / LANES, "FF in a bank": found.banks[row].ff / LANES}
+    return {"bank LUT": found.banks[row].lut / LANES, "bank FF": found.banks[row].ff / LANES}
 
 
 def _array(found: Study, row: Row) -> dict[str, Any]:
@@ -207,9 +207,9 @@ def _array(found: Study, row: Row) -> dict[str, Any]:
     return _head(row, UNITS) | {
         "LUT": cost.decision.lut * UNITS,
         "FF": cost.decision.ff * UNITS,
-        "LUT with +1": cost.whole.lut * UNITS,
-        "LUT in banks": bank.lut * (UNITS // LANES),
-        "FF in banks": bank.ff * (UNITS // LANES),
+        "LUT +1": cost.whole.lut * UNITS,
+        "bank LUT": bank.lut * (UNITS // LANES),
+        "bank FF": bank.ff * (UNITS // LANES),
     }
 
 
@@ -228,7 +228,7 @@ def _counted(found: Study) -> list[str]:
         "increment of the 8 bits, which wrap; FF are the same.",
         "FF are the state of the source; operands and results are not registered. The source's clock enable is a "
         "port, valid, and en is 1.",
-        f"In a bank: source and carry decision per unit of {LANES} that share one source by rotations, and those of a "
+        f"Bank: source and carry decision per unit of {LANES} that share one source by rotations, and those of a "
         f"plateau source by complements too. Of a 3-bit plateau there are {2 * plateau.width} forms, so more units "
         "than that round by the same words.",
         "Discarded: of 16 bits cropped to 8, as published, it is 8, and 8 bits of a longer word decide. Here a longer "
@@ -265,7 +265,7 @@ def _shares(found: Study) -> list[str]:
         return f"{100 * lut / target.lut:.2g} %"
 
     return [
-        f"LUT, FF and LUT with +1: {UNITS} times those of one unit. In banks: {UNITS // LANES} times those of a bank "
+        f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
         f"of {LANES}. What is counted is said with the table for one unit.",
         f"Of the {target.lut:,} LUT of the {target.name.upper()} ({target.part}; {target.source}), 24-bit LFSR units "
         f"take {share(found.units[long].decision.lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "

@@ -107,15 +107,15 @@ def test_the_tables_have_every_published_row_and_figure(found):
 def test_the_figures_are_those_measured(found):
     own, many, cropped = (table.frame for table in tables(found).values())
     assert list(own["LUT"]) == [10, 11, 12, 13, 14, 15]
-    assert list(own["LUT with +1"]) == [20, 21, 22, 23, 24, 25]
-    assert list(own["LUT in a bank"]) == [n + 65 / 64 for n in range(6)]
-    assert list(own["FF in a bank"]) == [(n + 1) / 64 for n in range(6)]
+    assert list(own["LUT +1"]) == [20, 21, 22, 23, 24, 25]
+    assert list(own["bank LUT"]) == [n + 65 / 64 for n in range(6)]
+    assert list(own["bank FF"]) == [(n + 1) / 64 for n in range(6)]
     assert list(cropped["LUT"]) == [16, 17, 18]
-    assert list(cropped["CARRY8 with +1"]) == [3, 3, 3]
-    for name in ("LUT", "FF", "LUT with +1"):
+    assert list(cropped["CARRY8 +1"]) == [3, 3, 3]
+    for name in ("LUT", "FF", "LUT +1"):
         assert list(many[name]) == [UNITS * figure for figure in own[name]]
-    assert list(many["LUT in banks"]) == [UNITS * figure for figure in own["LUT in a bank"]]
-    assert list(many["FF in banks"]) == [UNITS * figure for figure in own["FF in a bank"]]
+    assert list(many["bank LUT"]) == [UNITS * figure for figure in own["bank LUT"]]
+    assert list(many["bank FF"]) == [UNITS * figure for figure in own["bank FF"]]
 
 
 def test_ratios_are_told_whether_they_flatter_or_not(found):
