@@ -76,16 +76,14 @@ def test_a_bank_has_a_table_and_a_half_per_unit_and_a_24_bit_unit_almost_ten_tim
 
 def test_units_are_those_that_the_table_names():
     for a_row in (*ROWS, *CROPPED):
-        for increment in (False, True):
-            module = a_row.unit(increment=increment)
-            assert verilog_ports(module.verilog, module.top) == {
-                **dict.fromkeys(("clk", "rst", "en", "valid"), 1),
-                "a0": 8 + a_row.discarded,
-                "o0": 8,
-                **({} if increment else {"up0": 1}),
-            }
-            word = re.search("[0-9]+", a_row.source)[0]
-            assert re.search(rf"reg \[{int(word) - 1}:0\] random0_lfsr ", module.verilog)
+        module = a_row.unit(increment=False)
+        assert verilog_ports(module.verilog, module.top) == {
+            **dict.fromkeys(("clk", "rst", "en", "valid", "up0"), 1),
+            "a0": 8 + a_row.discarded,
+            "o0": 8,
+        }
+        word = re.search("[0-9]+", a_row.source)[0]
+        assert re.search(rf"reg \[{int(word) - 1}:0\] random0_lfsr ", module.verilog)
 
 
 # The tables --------------------------------------------------------------------------------------------------------
