@@ -20,7 +20,7 @@ class Table:
     frame : DataFrame
         Rows of texts and numbers; a missing one is NaN or None. Its index is not shown.
     formats : dict of str to str
-        For columns of numbers how they are shown in Markdown and LaTeX, such as ``,.0f`` or ``.3g``. CSV has them whole.
+        For columns of numbers how they are shown in Markdown and LaTeX, as ``,.0f`` or ``.3g``. CSV has all of them.
     notes : sequence of str
         What has to be known to read the table: what was counted, where figures are from. A sentence each.
     """
