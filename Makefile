@@ -27,7 +27,7 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds OUT:-o
+values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds OUT:-o
 flags := SATURATE:--saturate WAVE:--wave RESTART:--restart
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment

@@ -11,7 +11,7 @@ from .formats import RD, Fixed, Rounding
 from .product import product
 from .raw import Raw
 from .round import places, round_up
-from .wire import carry_out, extended, saturate, shift_right_sticky, wire
+from .wire import extended, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,6 @@ class Point:
 
 
 NEVER = Const(0, 1)
-
-IN_TABLES = 5
-"""Most bits of a random word whose carry is taken by tables: three and three make one bit in a table of six inputs, and
-that and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
 
 
 def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> Point:
@@ -131,7 +127,6 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
     width = top - quantum + 1
     grid = max(width, len(x.significand))
     down = wire(m, Mux(down < 0, 0, down)[: max((top - x.emin).bit_length(), 1)], f"{name}_places_down")
-    down = saturate(down, grid.bit_length())
     at_top = Cat(Const(0, grid - len(x.significand)), x.significand)
     shifted, lost = shift_right_sticky(m, at_top, down, f"{name}_placed")
     below = NEVER if exact else wire(m, lost | shifted[: grid - width].any() | x.sticky, f"{name}_below")
@@ -208,20 +203,15 @@ def cut(m: Module, x: Point, o: Fixed) -> Cut:
 
 def goes_up(m: Module, x: Cut, rounding: Rounding, random: Value | None) -> Value:
     """Whether a floor goes up by one, which is all that rounding decides."""
-    seen = min(rounding.bits, len(x.discarded))
-    if random is not None and 0 < seen <= IN_TABLES:
-        # The carry that `round_up` takes from an adder, with no adder.
-        up = carry_out(x.discarded[len(x.discarded) - seen :], random[rounding.bits - seen :])
-    else:
-        up = round_up(
-            rounding,
-            negative=x.floor[-1] if x.floor.shape().signed else NEVER,
-            last=x.floor[0],
-            discarded=x.discarded,
-            sticky=x.sticky,
-            random=random,
-            twos_complement=True,
-        )
+    up = round_up(
+        rounding,
+        negative=x.floor[-1] if x.floor.shape().signed else NEVER,
+        last=x.floor[0],
+        discarded=x.discarded,
+        sticky=x.sticky,
+        random=random,
+        twos_complement=True,
+    )
     return wire(m, up, "round_up")
 
 

@@ -8,7 +8,7 @@ from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import places, round_up
 from .shape import is_special
-from .wire import saturate, shift_left, shift_right_sticky, wire
+from .wire import shift_left, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
@@ -53,6 +53,7 @@ class Cut:
     inf: Value
     zero: Value
     highest: int
+    up: Value | None
 
 
 def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
@@ -76,13 +77,13 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
         field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
 
     # Missing places below are zeros, and the shift down needs them.
-    missing = max(o.precision + places(rounding) - len(x.significand), 0)
+    seen = places(rounding) if x.up is None else 0
+    missing = max(o.precision + seen - len(x.significand), 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
     if x.leading != "one":
-        shifted = shift_left(m, shifted, up, "shifted_up")
+        shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
     if o.subnormals and x.emin < o.emin:
         down = wire(m, Mux(room < 0, -room, 0)[: (o.emin - x.base).bit_length()], "places_down")
-        down = wire(m, saturate(down, len(shifted).bit_length()), "shift_down")
         shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
         sticky = sticky | lost
     discarded = len(shifted) - o.precision
@@ -96,13 +97,16 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
         inf=x.inf,
         zero=x.zero,
         highest=x.emax,
+        up=x.up,
     )
 
 
 def pack(m: Module, x: Cut, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once."""
-    up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
-    up = wire(m, up, "round_up")
+    up = x.up
+    if up is None:
+        up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
+        up = wire(m, up, "round_up")
     # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too. Below the smallest
     # normal number of a format without subnormals the field is negative.
     truncated = Cat(Const(0, o.man), x.field)

@@ -9,7 +9,7 @@ from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from . import fixed, floating, posit, posit_linear, raw
+from . import eager, fixed, floating, posit, posit_linear, raw
 from .fixed import Point
 from .formats import Fixed, Float, Format, Posit, Rounding
 from .posit_linear import Faced
@@ -68,17 +68,30 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
         return PointPair(x, y)
     if isinstance(x, Faced) and isinstance(y, Faced) and posit_linear.adds(x, y, o, rounding):
         return posit_linear.Pair(x.point, y.point)
-    keep = o.precision + places(rounding)
-    return raw.align(m, as_raw(m, x, "x"), as_raw(m, y, "y"), keep)
+    x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
+    return raw.align(m, x, y, o.precision + places(rounding))
 
 
-def add(m: Module, z: Aligned, rounding: Rounding) -> Number:
-    """Second half of a sum."""
+def add(
+    m: Module, z: Aligned, o: Format, rounding: Rounding, random: Value | None, stochastic: str
+) -> tuple[Number, Value | None]:
+    """Second half of a sum, and its random word if that is still to be used.
+
+    Raises
+    ------
+    ValueError
+        If stochastic rounding is to be ``eager``, and the sum is none that can be.
+    """
+    if stochastic == "eager":
+        if not isinstance(z, raw.Aligned) or not isinstance(o, Float):
+            raise ValueError(f"a sum in {o} has no eager stochastic rounding; only that of a floating-point adder has")
+        assert random is not None
+        return eager.add(m, z, o, rounding, random), None
     if isinstance(z, PointPair):
-        return fixed.add(m, z.x, z.y, rounding)
+        return fixed.add(m, z.x, z.y, rounding), random
     if isinstance(z, posit_linear.Pair):
-        return posit_linear.add(m, z, rounding)
-    return raw.add(m, z, rounding)
+        return posit_linear.add(m, z, rounding), random
+    return raw.add(m, z, rounding), random
 
 
 def cut(m: Module, x: Number, o: Format, rounding: Rounding) -> Cut:

@@ -64,7 +64,7 @@ class Cut:
 def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
     """Write the code of a number as a string without end, and cut it where the code ends."""
     count = leading_zeros_of(m, x, "leading_zeros")
-    significand = shift_left(m, x.significand, count, "normal") if len(count) else x.significand
+    significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
     smallest = x.emin if x.leading == "one" else x.quantum
     width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
     scale = x.exponent + x.base - count

@@ -5,13 +5,13 @@ before the hardware exists (ranges of exponents, whether there can be leading ze
 integers, so that the next stage leaves out what cannot happen.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
 from .product import product
-from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
+from .wire import leading_zeros, lookup, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Raw:
         one is in the first two places; ``floor``: only at the exponent ``emin``; ``any``: anywhere.
     zero_at_floor : bool
         Whether zero has the exponent ``emin`` or less, rather than any.
+    tail : int
+        Last bits of the significand that are zero where it has three leading zeros or more.
+    up : Value, optional
+        Whether it goes up when it is rounded, if that is decided.
     """
 
     sign: Value
@@ -51,6 +55,8 @@ class Raw:
     emax: int
     leading: str
     zero_at_floor: bool
+    tail: int = field(default=0, kw_only=True)
+    up: Value | None = field(default=None, kw_only=True)
 
     @property
     def quantum(self) -> int:
@@ -91,40 +97,47 @@ def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
         return Const(0, 0)
     if x.leading == "two":
         return ~x.significand[-1]
-    return leading_zeros(m, x.significand, name)
+    # The count of a zero does not matter.
+    return leading_zeros(m, x.significand[x.tail :], name)
 
 
-def normalise(m: Module, x: Raw, name: str) -> Raw:
-    """The same number without leading zeros; zero keeps some exponent."""
-    if x.leading == "one":
+def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
+    """The same number with no leading zeros but at the exponent ``floor``, which no number is below.
+
+    Its exponent counts from ``base`` if no number is below that.
+    """
+    if x.leading == "one" or (x.leading == "floor" and x.emin == floor):
         return x
     count = leading_zeros_of(m, x, f"{name}_leading_zeros")
     most = 1 if x.leading == "two" else len(x.significand) - 1
-    exponent = x.exponent + most - count
+    emin = max(x.emin - most, floor)
+    base = min(base, emin)
+    # What the exponent changes by is a table and no adder of its own.
+    change = lookup(count, [x.base - base - places for places in range(1 << len(count))])
+    exponent = wire(m, (x.exponent + change)[: (x.emax - base).bit_length() + 1], f"{name}_moved_exponent")
+    if x.emin - most < floor:
+        room = x.exponent + (x.base - floor)
+        at_floor = wire(m, room < count, f"{name}_at_floor")
+        count = Mux(at_floor, room[: len(count)], count)
+        exponent = wire(m, Mux(at_floor, floor - base, exponent), f"{name}_normal_exponent")
     return replace(
         x,
-        exponent=wire(m, exponent[: (x.emax - x.base + most).bit_length() + 1], f"{name}_normal_exponent"),
-        significand=shift_left(m, x.significand, count, f"{name}_shifted_up"),
-        base=x.base - most,
-        emin=x.emin - most,
-        leading="one",
+        exponent=exponent[: (x.emax - base).bit_length()],
+        significand=shift_left(m, x.significand, count, f"{name}_shifted_up", x.tail),
+        base=base,
+        emin=emin,
+        leading="floor" if x.emin - most < floor else "one",
         zero_at_floor=False,
     )
 
 
 def normalise_pair(m: Module, x: Raw, y: Raw) -> tuple[Raw, Raw]:
-    """Two numbers of which the one with the larger exponent has no leading zeros, unless the exponents are equal.
+    """Two numbers that have leading zeros at the lower one's floor only.
 
-    Then exponents order the magnitudes of numbers of different formats. A number that has leading zeros at its floor
-    only may keep them where the other one does not go below that floor.
+    Then exponents order the magnitudes of numbers of different formats, unless they are equal.
     """
-    while True:
-        if x.leading in ("any", "two") or (x.leading == "floor" and x.emin > y.emin):
-            x = normalise(m, x, "x")
-        elif y.leading in ("any", "two") or (y.leading == "floor" and y.emin > x.emin):
-            y = normalise(m, y, "y")
-        else:
-            return x, y
+    floor = min(x.emin, y.emin)
+    return normalise(m, x, "x", floor, y.base), normalise(m, y, "y", floor, x.base)
 
 
 @dataclass(frozen=True)
@@ -173,7 +186,7 @@ def order(m: Module, x: Raw, y: Raw) -> Ordered:
 class Aligned:
     """Larger and smaller magnitude on one grid, ready to be added.
 
-    ``sticky`` says that the smaller one lost ones below the window. It does so only where exponents differ by two or
+    ``width`` is that of the operands' significands; below it ``big`` is zero. ``sticky`` says that the smaller one lost ones below the window. It does so only where exponents differ by two or
     more, so that a difference keeps its first bit in the upper two places of ``big``.
     """
 
@@ -190,6 +203,8 @@ class Aligned:
     base: int
     emin: int
     emax: int
+    width: int
+    tail: int
 
 
 def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
@@ -208,9 +223,8 @@ def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
     exponent = wire(m, Mux(x_less, o.y_exponent, o.x_exponent), "big_exponent")
     distance = exponent - Mux(x_less, o.x_exponent, o.y_exponent)
     distance = wire(m, distance[: len(exponent)], "distance")
-    small = wire(m, Cat(pad, Mux(x_less, o.x_significand, o.y_significand)), "small_unaligned")
-    distance = wire(m, saturate(distance, window.bit_length()), "shift")
-    small, sticky = shift_right_sticky(m, small, distance, "small_shifted")
+    small = wire(m, Mux(x_less, o.x_significand, o.y_significand), "small_unaligned")
+    small, sticky = shift_right_sticky(m, small, distance, "small_shifted", below=window - width)
     subtract = wire(m, x.sign ^ y.sign, "subtract_magnitudes")
     return Aligned(
         sign=wire(m, Mux(x_less, y.sign, x.sign), "big_sign"),
@@ -226,6 +240,9 @@ def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
         base=o.base,
         emin=min(x.emin, y.emin),
         emax=max(x.emax, y.emax),
+        width=width,
+        # Only where exponents differ by one at most does a difference lose more than a place, and then it is exact.
+        tail=max(window - width - 1, 0),
     )
 
 
@@ -238,7 +255,8 @@ def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
     small = Cat(z.small, Const(0, 1)) ^ z.subtract.replicate(width)
     carry_in = z.subtract & ~z.sticky
     total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry_in, small))[1 : width + 1], "sum_significand")
-    zero = wire(m, ~total.any(), "sum_zero")
+    # Where there is nothing above the tail there is nothing in it.
+    zero = wire(m, ~total[z.tail :].any(), "sum_zero")
     cancelled_sign = z.sign | z.other_sign if rounding == RD else z.sign & z.other_sign
     return Raw(
         sign=wire(m, Mux(z.inf, z.inf_sign, Mux(zero, cancelled_sign, z.sign)), "sum_sign"),
@@ -253,4 +271,5 @@ def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
         emax=z.emax + 1,
         leading="any",
         zero_at_floor=False,
+        tail=z.tail,
     )

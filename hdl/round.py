@@ -3,6 +3,7 @@
 from amaranth.hdl import Const, Value
 
 from .formats import Rounding
+from .wire import carry_out
 
 
 def places(rounding: Rounding) -> int:
@@ -45,7 +46,7 @@ def round_up(
         # Only the upper bits of the word can carry where fewer bits than it has are discarded.
         if seen == 0:
             return Const(0, 1)
-        return (discarded[len(discarded) - seen :] + random[rounding.bits - seen :])[seen]
+        return carry_out(discarded[len(discarded) - seen :], random[rounding.bits - seen :])
     inexact = discarded.any() | sticky
     first = discarded[-1] if len(discarded) else Const(0, 1)
     below_first = discarded[:-1].any() | sticky if len(discarded) else sticky

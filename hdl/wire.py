@@ -1,6 +1,11 @@
 """Small circuits that every unit is made of."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.utils import bits_for
+
+LONGEST_CARRY_IN_TABLES = 5
+"""Most bits of two words whose carry is taken by tables: three and three make one bit in a table of six inputs, and that
+and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
 
 
 def wire(m: Module, value: Value, name: str) -> Value:
@@ -19,7 +24,12 @@ def extended(value: Value, width: int) -> Value:
 
 
 def carry_out(x: Value, y: Value) -> Value:
-    """What the sum of two values of one width carries out, as logic: no adder, and so no carry chain, is inferred."""
+    """What the sum of two values of one width carries out.
+
+    Of few bits it is plain logic, of which fewer tables are made than of an adder.
+    """
+    if len(x) > LONGEST_CARRY_IN_TABLES:
+        return (x + y)[len(x)]
     carry: Value = Const(0, 1)
     for one, other in zip(x, y, strict=True):
         carry = (one & other) | ((one | other) & carry)
@@ -49,11 +59,18 @@ def _leading_zeros(m: Module, value: Value, name: str) -> tuple[Value, Value]:
     return wire(m, low_zero & high_zero, f"{name}_none"), wire(m, count, f"{name}_count")
 
 
-def shift_left(m: Module, value: Value, amount: Value, name: str) -> Value:
+def shift_left(m: Module, value: Value, amount: Value, name: str, tail: int = 0) -> Value:
     """``value << amount`` within the width of ``value``.
 
     The widest step comes first: it leaves the fewest bits to choose, and a count of zeros has its upper bits first.
+    So many bits as ``tail`` says, the lowest ones, are zero where the amount is 3 or more: they choose of three.
     """
+    if tail > 2 and len(amount) > 1:
+        low = value[:tail]
+        head = shift_left(m, value[tail - 2 :], amount, name)[2:]
+        by_two = Cat(Const(0, 2), low[:-2])
+        by_one = Cat(Const(0, 1), low[:-1])
+        return Cat(wire(m, Mux(amount[1], by_two, Mux(amount[0], by_one, low)), f"{name}_tail"), head)
     for level in reversed(range(len(amount))):
         step = min(1 << level, len(value))
         shifted = Cat(Const(0, step), value[: len(value) - step])
@@ -62,20 +79,54 @@ def shift_left(m: Module, value: Value, amount: Value, name: str) -> Value:
 
 
 def shift_right_sticky(
-    m: Module, value: Value, amount: Value, name: str, fill: Value | None = None
+    m: Module, value: Value, amount: Value, name: str, fill: Value | None = None, below: int = 0
 ) -> tuple[Value, Value]:
-    """``value >> amount`` within the width of ``value``, and whether a one was shifted out.
+    """``value >> amount`` within the value's places and so many more ``below``, and whether a one was shifted out.
 
     ``fill`` is what comes in at the top, zeros unless told otherwise.
+
+    The widest step comes first. But where there are as many places below as in the value, the two narrowest do, and
+    leave the wide ones few bits to choose from; the last one, by four, shares its tables with an adder behind it.
     """
     lost: Value = Const(0, 1)
     fill = Const(0, 1) if fill is None else fill
-    for level in reversed(range(len(amount))):
-        step = min(1 << level, len(value))
+    width = len(value) + below
+    amount = _enough(amount, width)
+    levels = list(reversed(range(len(amount))))
+    if below >= len(value):
+        levels = [0, 1, *range(3, len(amount)), 2][: len(amount)]
+    for level in levels:
+        step = 1 << level
+        room = min(step, width - len(value))
+        step = min(step, len(value) + room)
+        value = Cat(Const(0, room), value)
         lost = lost | (amount[level] & value[:step].any())
         shifted = Cat(value[step:], fill.replicate(step))
         value = wire(m, Mux(amount[level], shifted, value), f"{name}_by_{1 << level}")
-    return value, wire(m, lost, f"{name}_lost")
+    missing = width - len(value)
+    return Cat(Const(0, missing), value), wire(m, lost, f"{name}_lost")
+
+
+def _enough(amount: Value, width: int) -> Value:
+    """An amount to shift by, in as few bits as move ``width`` places out.
+
+    Where it needs more, its first bits are set, as many as are enough.
+    """
+    bits = width.bit_length()
+    if len(amount) <= bits:
+        return amount
+    far = amount[bits:].any()
+    forced, moved = 0, 0
+    while moved < width:
+        forced += 1
+        moved += 1 << (bits - forced)
+    return Cat(amount[: bits - forced], amount[bits - forced : bits] | far.replicate(forced))
+
+
+def lookup(index: Value, values: list[int]) -> Value:
+    """The value at an index, as a table of as many lookup tables as the values have bits."""
+    width = max(max(bits_for(value, require_sign_bit=min(values) < 0) for value in values), 1)
+    return Array(Const(value, signed(width) if min(values) < 0 else width) for value in values)[index]
 
 
 def saturate(value: Value, width: int) -> Value:

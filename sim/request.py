@@ -6,7 +6,7 @@ from typing import Any
 
 from .ports import STATE, Ports
 
-OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry", "lanes", "sharing", "increment")
+OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry", "lanes", "sharing", "increment", "stochastic")
 """What some units take and others do not."""
 
 
@@ -28,6 +28,8 @@ class Request:
     sharing : str, optional
     increment : bool, optional
         Of a stochastic rounder.
+    stochastic : str, optional
+        Structure of stochastic rounding in a floating-point adder.
     rounding : str, optional
         What the catalogue has for the unit unless named.
     random : str, optional
@@ -51,6 +53,7 @@ class Request:
     lanes: int | None = None
     sharing: str | None = None
     increment: bool | None = None
+    stochastic: str | None = None
     rounding: str | None = None
     random: str | None = None
     random_seed: int | None = None
@@ -81,6 +84,7 @@ class Request:
             lanes=self.lanes,
             sharing=self.sharing,
             increment=self.increment,
+            stochastic=self.stochastic,
             rounding=self.rounding,
             random="port" if self.random is None else self.random,
             seed=1 if self.random_seed is None else self.random_seed,
@@ -126,7 +130,7 @@ def request_of(unit: Any) -> Request:
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
         if given.get(key) is not None
     }
-    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing")}
+    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing", "stochastic")}
     texts |= {name: given.get(name) for name in ("carry", "increment")}
     if given.get("product") is not None:
         texts["product"] = f"{given['product']}.{given['product_rounding']}"

@@ -12,7 +12,7 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
-from .base import Unit, check_saturate
+from .base import LAZY, Unit, check_adder, check_saturate
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
 """What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
@@ -45,7 +45,9 @@ class Accumulating(Unit):
         parameters: dict[str, Any],
         random: Source | str,
         seed: int,
+        stochastic: str = LAZY,
     ) -> None:
+        check_adder(stochastic, rounding, rounds_sums=spec.quire is None)
         self.spec = spec
         self.rounding = rounding
         self.saturate = check_saturate(saturate)
@@ -66,6 +68,7 @@ class Accumulating(Unit):
             parameters=parameters,
             random=random,
             seed=seed,
+            stochastic=stochastic,
         )
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
@@ -92,7 +95,8 @@ class Accumulating(Unit):
         base = Signal(fmt.width)
         m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
         aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
-        ready = cut(m, add(m, aligned, self.rounding), fmt, self.rounding)
+        total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
+        ready = cut(m, total, fmt, self.rounding)
         with m.If(self.en & valid):
             m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
         return accumulator

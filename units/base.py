@@ -1,10 +1,13 @@
 """What all units have in common."""
 
+import gc
 import re
+import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Fragment, Module, Signal, UnusedElaboratable, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,6 +19,10 @@ from halfulp.hdl.pipeline import Pipeline
 
 Computed = tuple[Number, Value | None]
 """An exact result, with the random word that rounds it."""
+
+LAZY, EAGER = "lazy", "eager"
+"""Structures of stochastic rounding in a floating-point adder: the random word is added after or before the sum is
+normalised. Lazy is the default, for it is the smaller one in every format that was measured."""
 
 MAX_PIPELINE = 64
 """Most register cuts of a unit; more only costs registers."""
@@ -38,6 +45,8 @@ class Unit(wiring.Component):
         State of that source after reset.
     pipeline : int
         Register cuts, 0 to 64; they change `latency` and no result bit.
+    stochastic : str
+        Structure of stochastic rounding in a floating-point adder, ``lazy`` or ``eager``; changes no result bit.
     stateful : bool
         Whether results depend on earlier operands.
 
@@ -74,6 +83,7 @@ class Unit(wiring.Component):
         random: Source | str = "port",
         seed: int = 1,
         sharing: str = "own",
+        stochastic: str = LAZY,
     ) -> None:
         if not isinstance(pipeline, int) or isinstance(pipeline, bool):
             raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
@@ -90,6 +100,8 @@ class Unit(wiring.Component):
         self.outputs = outputs
         self.pipeline = pipeline
         self.parameters = parameters
+        self.stochastic = check_stochastic(stochastic)
+        name += f"_{EAGER}" if stochastic == EAGER else ""
         self.name = re.sub(r"\W", "_", name) + (f"_p{pipeline}" if pipeline else "")
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in outputs.items()}
@@ -98,6 +110,22 @@ class Unit(wiring.Component):
         if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
+        if stochastic == EAGER:
+            self._try_to_elaborate()
+
+    def _try_to_elaborate(self) -> None:
+        """Have the hardware refused now that some stage of it would refuse when it is made."""
+        try:
+            Fragment.get(self, None)
+        except ValueError as refusal:
+            sentence = str(refusal)
+            with warnings.catch_warnings():
+                # What was begun goes unused, of which Amaranth would warn.
+                warnings.simplefilter("ignore", UnusedElaboratable)
+                traceback.clear_frames(refusal.__traceback__)
+                gc.collect()
+            raise ValueError(sentence) from None
+        self._built.clear()
 
     @property
     def has_valid(self) -> bool:
@@ -163,6 +191,25 @@ def random_input(rounding: Rounding) -> dict[str, int]:
     return {"random": rounding.bits} if rounding.bits else {}
 
 
+def check_stochastic(stochastic: str) -> str:
+    """``stochastic`` of a unit, refused unless it is one of the two structures."""
+    if not isinstance(stochastic, str):
+        raise TypeError(f"stochastic is 'lazy' or 'eager', not of {type(stochastic).__name__}")
+    if stochastic not in (LAZY, EAGER):
+        raise ValueError(f"unknown structure {stochastic!r} of stochastic rounding; there are lazy and eager")
+    return stochastic
+
+
+def check_adder(stochastic: str, rounding: Rounding, *, rounds_sums: bool = True) -> None:
+    """Refuse an eager structure where no stochastic rounding is behind an adder."""
+    if check_stochastic(stochastic) != EAGER:
+        return
+    if rounding.mode != "sr":
+        raise ValueError(f"stochastic eager does nothing, for rounding {rounding} is not stochastic; only sr is")
+    if not rounds_sums:
+        raise ValueError("stochastic eager does nothing, for exact sums are rounded when they are read; make it lazy")
+
+
 def check_saturate(saturate: bool) -> bool:
     """``saturate`` of a unit, refused unless it is a bool."""
     if not isinstance(saturate, bool):
@@ -188,7 +235,9 @@ class Arithmetic(Unit):
         random: Source | str,
         seed: int,
         controls: Sequence[str] = (),
+        stochastic: str = LAZY,
     ) -> None:
+        check_adder(stochastic, rounding)
         self.operands = operands
         self.result = o
         self.rounding = rounding
@@ -202,6 +251,7 @@ class Arithmetic(Unit):
             parameters={**operands, "o": o, "rounding": rounding, "saturate": saturate},
             random=random,
             seed=seed,
+            stochastic=stochastic,
         )
 
     def compute(

@@ -88,12 +88,12 @@ class Row:
 
 
 def _binary(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return {"a": fmt, "b": given.get("b", fmt), "o": given.get("to", fmt)}
+    return {"a": fmt, "b": given.get("b", fmt), "o": given.get("to", fmt)} | _some(given, "stochastic")
 
 
 def _fma(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
     c = given.get("c", fmt)
-    return {"a": fmt, "b": given.get("b", fmt), "c": c, "o": given.get("to", c)}
+    return {"a": fmt, "b": given.get("b", fmt), "c": c, "o": given.get("to", c)} | _some(given, "stochastic")
 
 
 def _mac(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _accumulator(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
         for option in ("to", "carry"):
             if option in given:
                 raise ValueError(f"an accumulator in {acc} has no {option}; only the accumulator exact has one")
-        return {"acc": acc}
-    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry")}
+        return {"acc": acc, **_some(given, "stochastic")}
+    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry", "stochastic")}
 
 
 def _quire(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _quire(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dot(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return _binary(fmt, given) | {"k": given.get("k", DEFAULT_K)} | _some(given, "c", "order")
+    return _binary(fmt, given) | {"k": given.get("k", DEFAULT_K)} | _some(given, "c", "order", "stochastic")
 
 
 def _sru(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -154,19 +154,26 @@ CATALOGUE: dict[str, Row] = {
     row.name: row
     for row in (
         Row("mul", Mul, "mul", "a * b", ("b", "to"), _binary),
-        Row("add", Add, "add", "a + b, a - b", ("b", "to"), _binary),
-        Row("fma", Fma, "fma", "a * b + c, rounded once", ("b", "c", "to"), _fma),
-        Row("mac", Mac, "mac", "accumulator <- accumulator + a * b", ("b", "acc", "product", "to", "carry"), _mac),
+        Row("add", Add, "add", "a + b, a - b", ("b", "to", "stochastic"), _binary),
+        Row("fma", Fma, "fma", "a * b + c, rounded once", ("b", "c", "to", "stochastic"), _fma),
+        Row(
+            "mac",
+            Mac,
+            "mac",
+            "accumulator <- accumulator + a * b",
+            ("b", "acc", "product", "to", "carry", "stochastic"),
+            _mac,
+        ),
         Row(
             "accumulate",
             Accumulate,
             "accumulate",
             "accumulator <- accumulator + a",
-            ("acc", "to", "carry"),
+            ("acc", "to", "carry", "stochastic"),
             _sum,
         ),
         Row("quire", Quire, "quire", "exact sum of products", ("b", "to", "carry"), _quire),
-        Row("dot", Dot, "dot", "c + a0 * b0 + a1 * b1 + ...", ("k", "b", "c", "to", "order"), _dot),
+        Row("dot", Dot, "dot", "c + a0 * b0 + a1 * b1 + ...", ("k", "b", "c", "to", "order", "stochastic"), _dot),
         Row(
             name="sru",
             unit=StochasticRounder,
@@ -205,6 +212,7 @@ def build(
     lanes: int | None = None,
     sharing: str | None = None,
     increment: bool | None = None,
+    stochastic: str | None = None,
     rounding: Rounding | str | None = None,
     random: Source | str = "port",
     seed: int = 1,
@@ -240,6 +248,8 @@ def build(
         Whether the lanes of ``sru`` have sources of their ``own`` or share one ``rotated``.
     increment : bool, optional
         Whether ``sru`` adds its carries, which it does by default.
+    stochastic : str, optional
+        Whether stochastic rounding behind a floating-point adder is ``lazy``, as it is by default, or ``eager``.
     rounding : Rounding or str, optional
         Nearest by default, and sr3 for ``sru``.
     random, seed, saturate, pipeline
@@ -263,6 +273,7 @@ def build(
         "lanes": lanes,
         "sharing": sharing,
         "increment": increment,
+        "stochastic": stochastic,
     }
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:

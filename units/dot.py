@@ -11,7 +11,7 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
-from .base import Unit, check_saturate, random_input
+from .base import LAZY, Unit, check_adder, check_saturate, random_input
 
 
 class Dot(Unit):
@@ -37,6 +37,9 @@ class Dot(Unit):
         ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
         State of that source after reset.
+    stochastic : str
+        Structure of stochastic rounding: ``lazy``, which adds the random word to the normalised sum, or ``eager``, which
+        adds it before, on a shorter path and in more lookup tables; sequential order only. Changes no result bit.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -81,6 +84,7 @@ class Dot(Unit):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
+        stochastic: str = LAZY,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -95,6 +99,7 @@ class Dot(Unit):
         )
         self.saturate = check_saturate(saturate)
         sequential = spec.order == "sequential"
+        check_adder(stochastic, spec.rounding, rounds_sums=sequential)
         self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
         words: dict[str, int] = {}
         if not sequential:
@@ -127,6 +132,7 @@ class Dot(Unit):
             },
             random=random,
             seed=seed,
+            stochastic=stochastic,
         )
 
     @property
@@ -189,7 +195,8 @@ class Dot(Unit):
             x, y, word = rest[0], rest[left], rest[2 * left]
             base = unpack(m, code, fmt, f"sum{index}")
             aligned = align(m, multiply(m, x, y), base, spec.o, spec.rounding)
-            ready = cut(m, add(m, aligned, spec.rounding), spec.o, spec.rounding)
+            total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
+            ready = cut(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)
             later = [*rest[1:left], *rest[left + 1 : 2 * left], *rest[2 * left + 1 :]]
             # The start value's format comes along, for it is that of the result from here on.

@@ -7,7 +7,7 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 
-from .base import Arithmetic
+from .base import LAZY, Arithmetic
 
 
 class Fma(Arithmetic):
@@ -26,6 +26,9 @@ class Fma(Arithmetic):
         ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
         State of that source after reset.
+    stochastic : str
+        Structure of stochastic rounding: ``lazy``, which adds the random word to the normalised sum, or ``eager``, which
+        adds it before, on a shorter path and in more lookup tables. Changes no result bit.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -67,6 +70,7 @@ class Fma(Arithmetic):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
+        stochastic: str = LAZY,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:
@@ -84,6 +88,7 @@ class Fma(Arithmetic):
             pipeline=pipeline,
             random=random,
             seed=seed,
+            stochastic=stochastic,
         )
 
     def compute(
@@ -94,4 +99,4 @@ class Fma(Arithmetic):
         a, b, c, random = pipe.cut("unpacked", a, b, c, random)
         product, c, random = pipe.cut("product", multiply(m, a, b), c, random)
         aligned, random = pipe.cut("aligned", align(m, product, c, self.result, self.rounding), random)
-        return pipe.cut("sum", add(m, aligned, self.rounding), random)
+        return pipe.cut("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))
