@@ -1,9 +1,9 @@
 """Eager stochastic rounding: the random word is added to a sum before that is normalised.
 
-Source: S. Ben Ali, S.-I. Filip and O. Sentieys, "A Stochastic Rounding-Enabled Low-Precision Floating-Point MAC for DNN
-Training", DATE 2024. There the upper two random bits wait for the normalisation; here the whole word is added at both
-of the alignments that are left when the signs are known, and the normalisation chooses, so that the result is to the bit
-that of a word added after it. It is the larger of the two structures, and the one with the shorter longest path.
+Source: S. Ben Ali, S.-I. Filip and O. Sentieys, "A Stochastic Rounding-Enabled Low-Precision Floating-Point MAC for
+DNN Training", DATE 2024. There the upper two random bits wait for the normalisation. Here the whole word is added at
+both of the alignments that are left when the signs are known, and the normalisation chooses; so the result is to the
+bit that of a word added after it. It is the larger of the two structures, and the one with the shorter longest path.
 """
 
 from dataclasses import replace

@@ -186,8 +186,10 @@ def order(m: Module, x: Raw, y: Raw) -> Ordered:
 class Aligned:
     """Larger and smaller magnitude on one grid, ready to be added.
 
-    ``width`` is that of the operands' significands; below it ``big`` is zero. ``sticky`` says that the smaller one lost ones below the window. It does so only where exponents differ by two or
-    more, so that a difference keeps its first bit in the upper two places of ``big``.
+    ``width`` is that of the operands' significands; below it ``big`` is zero. The last ``tail`` bits of a sum are zero
+    if that has three leading zeros or more. ``sticky`` says that the smaller one lost ones below the window. It does so
+    only where exponents differ by two or more, so that a difference keeps its first bit in the upper two places of
+    ``big``.
     """
 
     sign: Value

@@ -4,8 +4,8 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.utils import bits_for
 
 LONGEST_CARRY_IN_TABLES = 5
-"""Most bits of two words whose carry is taken by tables: three and three make one bit in a table of six inputs, and that
-and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
+"""Most bits of two words whose carry is taken by tables: three and three make one bit in a table of six inputs, and
+that and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
 
 
 def wire(m: Module, value: Value, name: str) -> Value:
@@ -125,8 +125,9 @@ def _enough(amount: Value, width: int) -> Value:
 
 def lookup(index: Value, values: list[int]) -> Value:
     """The value at an index, as a table of as many lookup tables as the values have bits."""
-    width = max(max(bits_for(value, require_sign_bit=min(values) < 0) for value in values), 1)
-    return Array(Const(value, signed(width) if min(values) < 0 else width) for value in values)[index]
+    negative = min(values) < 0
+    width = max(bits_for(value, require_sign_bit=negative) for value in values)
+    return Array(Const(value, signed(width) if negative else width) for value in values)[index]
 
 
 def saturate(value: Value, width: int) -> Value:

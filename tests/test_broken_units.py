@@ -8,6 +8,7 @@ import pytest
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from halfulp.golden import exact
+from halfulp.hdl import eager
 from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, parse, stochastic
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import pack
@@ -331,3 +332,15 @@ def test_a_stream_that_ignores_back_pressure(monkeypatch: pytest.MonkeyPatch) ->
     assert not result.passed
     assert {"payload", "count"} & result.kinds
     assert {check.name for check in result.checks if check.failed} == {"stream"}
+
+
+class WordOnePlaceLow(Mac):
+    pass
+
+
+def test_a_random_word_that_is_added_one_place_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an eager structure, where the alignment of the word is chosen before the sum is normalised."""
+    right = eager._discarded
+    monkeypatch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))
+    unit = WordOnePlaceLow(a=E5M2, b=E5M2, acc=E6M5, rounding="sr10", stochastic="eager")
+    all_such(run(unit, limit=VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)

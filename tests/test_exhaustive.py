@@ -203,6 +203,33 @@ def test_mixed_formats_and_saturation(name, fmt, options):
     assert checks > 0
 
 
+@pytest.mark.parametrize("stochastic", ["lazy", "eager"])
+@pytest.mark.parametrize(
+    ("name", "fmt", "targets", "mode", "options"),
+    [
+        ("add", "e2m2", ["e2m2", "e2m3", "e3m2", "e4m4", "e3m2-ftz"], "sr5", {}),
+        ("add", "e3m2-ftz", ["e3m2-ftz", "e2m3-ftz", "e4m2"], "sr4", {}),
+        ("add", "e3m0fn", ["e3m0fn", "e3m1", "e5m5fn"], "sr8", {"saturate": True}),
+        ("add", "e2m1fn", ["e3m2fnuz", "e3m1"], "sr7", {"b": "e3m1"}),
+        ("fma", "e2m1", ["e3m3", "e4m5-ftz"], "sr5", {"b": "e2m0fn", "c": "e3m2"}),
+        ("fma", "e2m1-ftz", ["e3m3"], "sr4", {"c": "e3m3"}),
+    ],
+)
+def test_both_structures_of_stochastic_rounding(name, fmt, targets, mode, options, stochastic):
+    """Every operand and every random word; eager only where it is not refused."""
+    taken = []
+    for target in targets:
+        try:
+            build(name, fmt, rounding=mode, to=target, stochastic=stochastic, **options)
+            taken.append(target)
+        except ValueError:
+            assert stochastic == "eager"
+    assert taken
+    checks, failed = mismatches(name, fmt, taken, (mode,), stochastic=stochastic, **options)
+    assert not failed
+    assert checks >= 1 << 15
+
+
 def test_the_comparison_can_fail(monkeypatch):
     """One wrong bit of the golden model, in one mode, is seen."""
     right = golden.mul

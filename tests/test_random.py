@@ -261,11 +261,12 @@ def test_lanes_that_share_a_source_get_different_words_in_every_step():
         assert all(count == counts[0] for count in counts)
 
 
+@pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(("rounding", "source"), [("sr10", "lfsr16"), ("sr3", "plateau3"), ("sr10", "plateau10")])
-def test_long_sums_are_the_same_in_hardware_and_in_the_golden_model(rounding, source):
+def test_long_sums_are_the_same_in_hardware_and_in_the_golden_model(rounding, source, stochastic):
     steps = 10_000
     rng = np.random.default_rng(7)
-    unit = Mac(a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5)
+    unit = Mac(a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5, stochastic=stochastic)
     # Of middling size, so that the sum wanders and is rounded in every step.
     a, b = (rng.integers(0x30, 0x44, steps) | (rng.integers(0, 2, steps) << 7) for _ in range(2))
     zeros = np.zeros(steps)

@@ -237,6 +237,45 @@ def test_a_description_makes_its_multiply_accumulate(text):
             "the product is exact, so its rounding rz does nothing; name a product format or leave the rounding out",
         ),
         (lambda: mac(product=E5M2), ValueError, "e5m2 cannot hold every product of e5m2 and e5m2"),
+        (
+            lambda: mac(stochastic="eager"),
+            ValueError,
+            "stochastic eager does nothing, for rounding rn is not stochastic",
+        ),
+        (
+            lambda: mac(rounding="sr3", acc="exact", stochastic="eager"),
+            ValueError,
+            "stochastic eager does nothing, for exact sums are rounded when they are read; make it lazy",
+        ),
+        (
+            lambda: build("dot", "e5m2", rounding="sr3", stochastic="eager"),
+            ValueError,
+            "stochastic eager does nothing, for exact sums are rounded when they are read; make it lazy",
+        ),
+        (
+            lambda: mac(a="e4m3", b="e4m3", rounding="sr3", stochastic="eager"),
+            ValueError,
+            "eager stochastic rounding to e6m5, whose significand has 6 bits, is for operands of no more bits, and "
+            "there are 8; make it lazy",
+        ),
+        (
+            lambda: Fma(a="e5m2", b="e5m2", c="fp16", o="fp16", rounding="sr3", stochastic="eager"),
+            ValueError,
+            "eager stochastic rounding to e5m10 is for operands of no smaller exponent than its own, which is -14, and "
+            "there is -27; make it lazy",
+        ),
+        (
+            lambda: Add(a="posit8", b="posit8", o="posit8", rounding="sr3", stochastic="eager"),
+            ValueError,
+            "a sum in posit8 has no eager stochastic rounding; only that of a floating-point adder has",
+        ),
+        (lambda: mac(rounding="sr3", stochastic="soon"), ValueError, "unknown structure 'soon' of stochastic rounding"),
+        (lambda: mac(rounding="sr3", stochastic=1), TypeError, "stochastic is 'lazy' or 'eager', not of int"),
+        (
+            lambda: build("mul", "e5m2", stochastic="lazy"),
+            ValueError,
+            "mul has no stochastic; it takes b, to",
+        ),
         (lambda: Streamed("mul"), TypeError, "Streamed takes a Unit, not str"),
         (
             lambda: build("div", "e5m2"),

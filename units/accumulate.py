@@ -9,7 +9,6 @@ from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.pipeline import Pipeline
 
 from .accumulating import Accumulating, Travelling, accumulator_format
-from .base import LAZY
 
 
 class Accumulate(Accumulating):
@@ -33,9 +32,9 @@ class Accumulate(Accumulating):
         ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
         State of that source after reset.
-    stochastic : str
-        Structure of stochastic rounding: ``lazy``, which adds the random word to the normalised sum, or ``eager``, which
-        adds it before, on a shorter path and in more lookup tables. Changes no result bit.
+    stochastic : str, optional
+        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
+        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. Changes no result bit.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -84,7 +83,7 @@ class Accumulate(Accumulating):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str = LAZY,
+        stochastic: str | None = None,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:

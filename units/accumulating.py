@@ -12,7 +12,7 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
 
-from .base import LAZY, Unit, check_adder, check_saturate
+from .base import Unit, check_adder, check_saturate
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
 """What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
@@ -45,7 +45,7 @@ class Accumulating(Unit):
         parameters: dict[str, Any],
         random: Source | str,
         seed: int,
-        stochastic: str = LAZY,
+        stochastic: str | None = None,
     ) -> None:
         check_adder(stochastic, rounding, rounds_sums=spec.quire is None)
         self.spec = spec

@@ -22,7 +22,22 @@ Computed = tuple[Number, Value | None]
 
 LAZY, EAGER = "lazy", "eager"
 """Structures of stochastic rounding in a floating-point adder: the random word is added after or before the sum is
-normalised. Lazy is the default, for it is the smaller one in every format that was measured."""
+normalised."""
+
+EAGER_IS_SMALLER = frozenset(
+    {
+        "accumulate_e5m2_e6m5_sr4",
+        "accumulate_e5m2_e6m5_sr8",
+        "add_e4m3_e4m3_e4m3_sr4",
+        "add_e5m10_e5m10_e5m10_sr4",
+        "add_e8m7_e8m7_e8m7_sr4",
+        "mac_e3m2fn_e3m2fn_e6m5_sr4",
+        "mac_e4m3fn_e4m3fn_e8m7_sr8",
+        "mac_e5m2_e5m2_e8m7_sr4",
+    }
+)
+"""Units of fewer lookup tables with the eager structure, which is their default. All others that `halfulp report
+adders` measures have as many or more."""
 
 MAX_PIPELINE = 64
 """Most register cuts of a unit; more only costs registers."""
@@ -46,7 +61,8 @@ class Unit(wiring.Component):
     pipeline : int
         Register cuts, 0 to 64; they change `latency` and no result bit.
     stochastic : str
-        Structure of stochastic rounding in a floating-point adder, ``lazy`` or ``eager``; changes no result bit.
+        Structure of stochastic rounding in a floating-point adder, ``lazy`` or ``eager``; by default the smaller one.
+        Changes no result bit.
     stateful : bool
         Whether results depend on earlier operands.
 
@@ -83,12 +99,15 @@ class Unit(wiring.Component):
         random: Source | str = "port",
         seed: int = 1,
         sharing: str = "own",
-        stochastic: str = LAZY,
+        stochastic: str | None = None,
     ) -> None:
         if not isinstance(pipeline, int) or isinstance(pipeline, bool):
             raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
         if not 0 <= pipeline <= MAX_PIPELINE:
             raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register cuts")
+        smaller = EAGER if name in EAGER_IS_SMALLER else LAZY
+        self.stochastic = smaller if stochastic is None else check_stochastic(stochastic)
+        name += f"_{self.stochastic}" if self.stochastic != smaller else ""
         self.words = words
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self.source, self.seed = _source(random, seed, words)
@@ -100,8 +119,6 @@ class Unit(wiring.Component):
         self.outputs = outputs
         self.pipeline = pipeline
         self.parameters = parameters
-        self.stochastic = check_stochastic(stochastic)
-        name += f"_{EAGER}" if stochastic == EAGER else ""
         self.name = re.sub(r"\W", "_", name) + (f"_p{pipeline}" if pipeline else "")
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in outputs.items()}
@@ -110,7 +127,7 @@ class Unit(wiring.Component):
         if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
-        if stochastic == EAGER:
+        if self.stochastic == EAGER:
             self._try_to_elaborate()
 
     def _try_to_elaborate(self) -> None:
@@ -200,9 +217,9 @@ def check_stochastic(stochastic: str) -> str:
     return stochastic
 
 
-def check_adder(stochastic: str, rounding: Rounding, *, rounds_sums: bool = True) -> None:
+def check_adder(stochastic: str | None, rounding: Rounding, *, rounds_sums: bool = True) -> None:
     """Refuse an eager structure where no stochastic rounding is behind an adder."""
-    if check_stochastic(stochastic) != EAGER:
+    if stochastic is None or check_stochastic(stochastic) == LAZY:
         return
     if rounding.mode != "sr":
         raise ValueError(f"stochastic eager does nothing, for rounding {rounding} is not stochastic; only sr is")
@@ -235,7 +252,7 @@ class Arithmetic(Unit):
         random: Source | str,
         seed: int,
         controls: Sequence[str] = (),
-        stochastic: str = LAZY,
+        stochastic: str | None = None,
     ) -> None:
         check_adder(stochastic, rounding)
         self.operands = operands

@@ -249,7 +249,7 @@ def build(
     increment : bool, optional
         Whether ``sru`` adds its carries, which it does by default.
     stochastic : str, optional
-        Whether stochastic rounding behind a floating-point adder is ``lazy``, as it is by default, or ``eager``.
+        Whether stochastic rounding behind a floating-point adder is ``lazy`` or ``eager``; the smaller one by default.
     rounding : Rounding or str, optional
         Nearest by default, and sr3 for ``sru``.
     random, seed, saturate, pipeline

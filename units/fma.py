@@ -7,7 +7,7 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 
-from .base import LAZY, Arithmetic
+from .base import Arithmetic
 
 
 class Fma(Arithmetic):
@@ -26,9 +26,9 @@ class Fma(Arithmetic):
         ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
         State of that source after reset.
-    stochastic : str
-        Structure of stochastic rounding: ``lazy``, which adds the random word to the normalised sum, or ``eager``, which
-        adds it before, on a shorter path and in more lookup tables. Changes no result bit.
+    stochastic : str, optional
+        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
+        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. Changes no result bit.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
@@ -70,7 +70,7 @@ class Fma(Arithmetic):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str = LAZY,
+        stochastic: str | None = None,
         saturate: bool = False,
         pipeline: int = 0,
     ) -> None:

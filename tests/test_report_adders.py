@@ -1,0 +1,47 @@
+"""What stochastic rounding adds to adders: what is claimed is measured, and the default is the smaller structure."""
+
+import pytest
+
+from halfulp.fpga.adders import CASES, study, table
+from halfulp.fpga.synth import measure_modules, module_of
+from halfulp.fpga.targets import TARGETS
+from halfulp.sim.request import Request
+from halfulp.units.base import EAGER_IS_SMALLER
+
+VU9P = TARGETS["vu9p"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Of the accumulator that trains networks, and of units that are smaller eager."""
+    chosen = {"mac_e5m2_e5m2_e6m5_sr10", "add_e4m3_e4m3_e4m3_sr4"}
+    return study(tuple(unit for unit in CASES if unit.build().name in chosen))
+
+
+def test_a_stochastic_accumulator_costs_an_eighth_more_than_one_that_rounds_to_nearest(found):
+    (cost,) = (cost for unit, cost in found.items() if unit.unit == "mac")
+    assert cost.lazy.lut <= 1.12 * cost.nearest.lut
+    assert cost.with_source.ff == cost.lazy.ff + 16
+
+
+def test_the_default_is_the_smaller_structure(found):
+    frame = table(found).frame
+    assert set(frame["default"]) == {"lazy", "eager"}
+    for _, row in frame.iterrows():
+        assert row[row["default"]] == min(row["lazy"], row["eager"])
+        assert row["default / rn"] == row[row["default"]] / row["rn"]
+        # The eager structure is there for this.
+        assert row["eager path"] < row["lazy path"]
+
+
+def test_every_default_that_is_eager_was_measured():
+    assert {unit.build().name for unit in CASES} >= EAGER_IS_SMALLER
+
+
+def test_a_default_does_not_show_in_the_name():
+    eager = Request("add", "e4m3", rounding="sr4")
+    assert module_of(eager).top == "add_e4m3_e4m3_e4m3_sr4"
+    lazy = Request("add", "e4m3", rounding="sr4", stochastic="lazy")
+    assert module_of(lazy).top == "add_e4m3_e4m3_e4m3_sr4_lazy"
+    costs = measure_modules([module_of(eager), module_of(lazy)], VU9P)
+    assert costs[0].lut < costs[1].lut
