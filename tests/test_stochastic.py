@@ -10,9 +10,8 @@ from amaranth.sim import Simulator
 from halfulp import golden
 from halfulp.golden import exact
 from halfulp.golden.random import of_stream
-from halfulp.hdl.fixed import IN_TABLES
 from halfulp.hdl.formats import parse, stochastic
-from halfulp.hdl.wire import carry_out
+from halfulp.hdl.wire import LONGEST_CARRY_IN_TABLES, carry_out
 from halfulp.sim.expect import expected
 from halfulp.sim.report import mismatch
 from halfulp.units import StochasticRounder
@@ -44,9 +43,9 @@ def test_a_carry_of_logic_is_that_of_the_sum(width):
 
 
 def test_a_decision_of_few_bits_takes_no_adder():
-    for bits in (1, IN_TABLES, IN_TABLES + 1):
+    for bits in (1, LONGEST_CARRY_IN_TABLES, LONGEST_CARRY_IN_TABLES + 1):
         unit = StochasticRounder(a="fxp8.8", o="int8-wrap", rounding=f"sr{bits}", increment=False)
-        assert (" + " in emit(unit)) == (bits > IN_TABLES)
+        assert (" + " in emit(unit)) == (bits > LONGEST_CARRY_IN_TABLES)
 
 
 @pytest.mark.parametrize(
