@@ -3,7 +3,7 @@
 define HELP
 make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
-make emit    write one unit as Verilog
+make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make stats   measure how stochastic rounding rounds
 make report  measure what units cost, beside published figures
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
@@ -19,6 +19,7 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
+  make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 DSP=0 OUT=folder
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder]
 
@@ -27,10 +28,10 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds OUT:-o
+values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock OUT:-o
 flags := SATURATE:--saturate WAVE:--wave RESTART:--restart
 # What is there unless it is 0.
-parts := INCREMENT:--no-increment
+parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON

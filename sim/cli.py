@@ -155,30 +155,6 @@ def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, **
     sys.exit(0 if result.passed else 1)
 
 
-@cli.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
-@unit_options
-@click.option("-o", "--output", metavar="FILE", help="where to; standard output by default")
-def emit(unit: str, fmt: str, output: str | None, **options: Any) -> None:
-    """Write UNIT in FMT as plain Verilog."""
-    from .build import verilog
-    from .paths import write_whole
-
-    with requests():
-        built = Request(unit, fmt, **options).build()
-    text = verilog(built)
-    if output is None or output == "-":
-        click.echo(text, nl=False)
-        return
-    path = Path(output)
-    if path.is_dir():
-        raise Refused(f"{output} is a folder; -o takes the name of a file")
-    if not path.parent.is_dir():
-        raise Refused(f"there is no folder {path.parent} to write {path.name} to")
-    write_whole(path, text)
-
-
 @cli.command(name="list")
 @click.argument("what", type=click.Choice(["formats", "units"]))
 def list_(what: str) -> None:

@@ -1,0 +1,438 @@
+"""The vendor's flow without its tool: scripts run in Tcl against a recorder that refuses what it does not know.
+
+The recorder and the reports that it leaves are in tests/vivado; the figures are made up, the layout is the vendor's.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from click.testing import CliRunner
+
+from halfulp.fpga import vivado
+from halfulp.fpga.emit import emit
+from halfulp.fpga.synth import Cost
+from halfulp.fpga.targets import TARGETS
+from halfulp.fpga.vivado import Power, Routed, Timing, power, run, scripts, timing, utilization
+from halfulp.hdl.formats import Float
+from halfulp.sim.errors import ToolError
+from halfulp.sim.request import Request
+from halfulp.units.catalogue import CATALOGUE
+
+HERE = Path(__file__).resolve().parent / "vivado"
+VU9P = TARGETS["vu9p"]
+
+MUL = Request("mul", "e2m1fn")
+
+REPORTED = Routed(
+    cost=Cost(lut=222, ff=28, carry=5, muxf=7, dsp=2, bram=2, memory=3, path=12),
+    timing=Timing(period=2.0, slack=-0.5, path=12),
+    power=Power(total=2.461, dynamic=0.013, static=2.448),
+)
+
+FLOW = (
+    *("read_verilog", "read_xdc", "synth_design", "opt_design", "place_design", "phys_opt_design", "route_design"),
+    *("report_utilization", "report_timing_summary", "report_power", "write_checkpoint"),
+)
+
+
+IN_PYTHON = """
+import os, sys, tkinter
+
+tcl = tkinter.Tcl()
+tcl.call("set", "argv", tuple(sys.argv[1:]))
+# tkinter takes this command away.
+tcl.createcommand("leave", lambda code: os._exit(int(code)))
+tcl.eval("proc exit {{code 0}} {flush stdout; flush stderr; leave $code}")
+tcl.call("source", recorder)
+"""
+
+
+class Counter(wiring.Component):
+    """A component that is none of the library's and has no input."""
+
+    count: Out(8)
+
+    def elaborate(self, platform):
+        m = Module()
+        state = Signal(8, reset_less=True)
+        m.d.sync += state.eq(state + 1)
+        m.d.comb += self.count.eq(state)
+        return m
+
+
+class Wire(wiring.Component):
+    """A component of one gate."""
+
+    bit: In(1)
+    inverse: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.inverse.eq(~self.bit)
+        return m
+
+
+def program(folder, text):
+    """A program of the name vivado, alone on PATH with what a shell needs."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "vivado"
+    path.write_text(text)
+    path.chmod(0o755)
+    return f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"
+
+
+@pytest.fixture
+def recorder(tmp_path, monkeypatch):
+    """Vivado is the recorder, in whatever Tcl there is; what it did is in the file that this gives."""
+    recorder = HERE / "recorder.tcl"
+    if importlib.util.find_spec("_tkinter"):
+        text = f"#!{sys.executable}\nrecorder = {str(recorder)!r}\n{IN_PYTHON}"
+    elif tclsh := shutil.which("tclsh"):
+        text = f'#!/bin/sh\nexec {tclsh} {recorder} "$@"\n'
+    else:
+        pytest.skip("this Python has no tkinter, and there is no tclsh: nothing here speaks Tcl")
+    monkeypatch.setenv("PATH", program(tmp_path / "bin", text))
+    monkeypatch.setenv("RECORD", str(tmp_path / "record"))
+    return tmp_path / "record"
+
+
+def written(folder, texts):
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def scripted(folder, request=MUL, **options):
+    return written(folder, scripts(request.build(), VU9P, **{"clock_mhz": 500} | options))
+
+
+# Scripts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pipeline", [0, 1])
+@pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
+def test_the_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
+    fmt = "e2m1fn" if Float in row.families else "fxp4.3"
+    folder = scripted(tmp_path / "out", Request(row.name, fmt, pipeline=pipeline))
+    assert run(folder) == REPORTED
+    commands = [line.split()[0] for line in recorder.read_text().splitlines()]
+    assert [command for command in commands if command in FLOW] == list(FLOW)
+    clocked = bool(pipeline or row.stateful)
+    assert commands.count("create_clock") == 1
+    assert commands.count("set_max_delay") == 1 + clocked
+    assert ("[get_ports clk]" in next(folder.glob("*.xdc")).read_text()) == clocked
+    assert {path.suffix for path in folder.iterdir()} == {".dcp", ".log", ".rpt", ".tcl", ".v", ".xdc"}
+
+
+def test_every_port_is_timed_and_nothing_else(tmp_path):
+    texts = scripts(Request("mac", "e5m2").build(), VU9P, clock_mhz=300)
+    assert texts["mac_e5m2_e5m2_e6m5_rn.xdc"] == (
+        "create_clock -name clk -period 3.333 [get_ports clk]\n"
+        "set_max_delay -datapath_only -from [get_ports {a[*] b[*] c[*] clear en load rst valid}] 3.333\n"
+        "set_max_delay -datapath_only -from [get_clocks clk] -to [get_ports {o[*]}] 3.333\n"
+    )
+    texts = scripts(Wire(), VU9P, clock_mhz=1000, name="inverter")
+    assert texts["inverter.xdc"] == (
+        "create_clock -name virtual -period 1.000\n"
+        "set_max_delay -from [get_ports {bit}] -to [get_ports {inverse}] 1.000\n"
+    )
+
+
+def test_dsp_blocks_can_be_forbidden(tmp_path, recorder):
+    run(scripted(tmp_path / "with"))
+    assert "-max_dsp" not in recorder.read_text()
+    run(scripted(tmp_path / "without", dsp=False))
+    (synth,) = [line for line in recorder.read_text().splitlines() if "-max_dsp" in line]
+    assert synth == (
+        "synth_design -top mul_e2m1fn_e2m1fn_e2m1fn_rn -part xcvu9p-flga2104-2L-e -mode out_of_context "
+        "-flatten_hierarchy rebuilt -max_dsp 0"
+    )
+
+
+def test_names_are_no_tcl(tmp_path, recorder):
+    folder = tmp_path / 'a [b] $c {d; "e'
+    written(folder, scripts(Counter(), VU9P, clock_mhz=250, name="count$8[exit]"))
+    assert sorted(path.name for path in folder.iterdir()) == ["count_8_exit_.v", "count_8_exit_.xdc", "flow.tcl"]
+    assert run(folder) == REPORTED
+    assert "synth_design -top {count$8[exit]} " in recorder.read_text()
+
+
+def test_a_part_is_a_word(tmp_path, recorder):
+    unit = Request("mul", "e2m1fn").build()
+    run(written(tmp_path / "out", scripts(unit, replace(VU9P, part="xc7 [x]\\ $y {z"), clock_mhz=500)))
+    assert "-part xc7\\ \\[x\\]\\\\\\ \\$y\\ \\{z -mode" in recorder.read_text()
+
+
+@pytest.mark.parametrize("clock", [0, -1, 0.5, 2001, float("nan"), float("inf")])
+def test_a_clock_that_cannot_be(clock):
+    with pytest.raises(ValueError, match=r"a clock of .* MHz is out of range; it has 1 to 2000"):
+        scripts(Wire(), VU9P, clock_mhz=clock, name="wire")
+
+
+def test_a_device_of_another_vendor():
+    other = replace(VU9P, name="ecp5", part="LFE5U-85F-6BG381C")
+    with pytest.raises(ValueError, match="ecp5 is no device of AMD's, and Vivado knows no others"):
+        scripts(Wire(), other, clock_mhz=100, name="wire")
+
+
+# The program -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "sentence"),
+    [
+        ("flow.tcl", "place_design\n", "palce_design\n", 'invalid command name "palce_design"'),
+        ("flow.tcl", "-flatten_hierarchy", "-flatten", "synth_design has no option '-flatten'"),
+        ("flow.tcl", "rebuilt", "rebuild", "synth_design -flatten_hierarchy cannot be 'rebuild'"),
+        ("flow.tcl", "write_checkpoint -force", "write_checkpoint -froce", "write_checkpoint has no option '-froce'"),
+        ("flow.tcl", "    place_design\n", "", "phys_opt_design comes after place_design"),
+        ("flow.tcl", "-top mul", "-top mule", "there is no module 'mule_e2m1fn"),
+        ("flow.tcl", "rn.xdc", "ra.xdc", "does not exist"),
+        ("mul_e2m1fn_e2m1fn_e2m1fn_rn.xdc", "create_clock", "creat_clock", 'invalid command name "creat_clock"'),
+        ("mul_e2m1fn_e2m1fn_e2m1fn_rn.xdc", "a[*]", "z[*]", "no ports matched 'z[*]'; there are"),
+        ("mul_e2m1fn_e2m1fn_e2m1fn_rn.xdc", "-period", "-frequency", "create_clock has no option '-frequency'"),
+        ("mul_e2m1fn_e2m1fn_e2m1fn_rn.v", None, None, "mul_e2m1fn_e2m1fn_e2m1fn_rn.v' does not exist"),
+    ],
+)
+def test_a_broken_script_fails(file, right, wrong, sentence, tmp_path, recorder):
+    folder = scripted(tmp_path / "out")
+    path = folder / file
+    if right is None:
+        path.unlink()
+    else:
+        assert right in path.read_text()
+        path.write_text(path.read_text().replace(right, wrong))
+    with pytest.raises(ToolError) as caught:
+        run(folder)
+    said = str(caught.value).splitlines()
+    assert said[0].startswith("Vivado failed with exit code 1: ERROR: ")
+    assert said[0].endswith(f"; the end of {folder / 'vivado.log'}:")
+    assert sentence in said[0]
+    log = (folder / "vivado.log").read_text().splitlines()
+    assert said[1:] == [f"  {line}" for line in log[-12:]]
+    assert any(sentence in line for line in log)
+
+
+def test_a_script_without_vivado(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = scripted(tmp_path / "out")
+    with pytest.raises(ToolError) as caught:
+        run(folder)
+    assert str(caught.value) == (
+        "there is no vivado on PATH: install AMD's Vivado and source its settings64.sh, or use --flow yosys"
+    )
+    with pytest.raises(ValueError, match=r"there is no flow.tcl in .*; halfulp emit --flow vivado writes one"):
+        run(tmp_path)
+
+
+def test_reports_of_an_earlier_run_are_not_read(tmp_path, monkeypatch):
+    folder = scripted(tmp_path / "out")
+    for report in vivado.REPORTS:
+        shutil.copy(HERE / report, folder)
+    assert vivado.read(folder) == REPORTED
+    monkeypatch.setenv("PATH", program(tmp_path / "bin", "#!/bin/sh\necho done\n"))
+    with pytest.raises(ToolError, match=r"there is no utilization.rpt in .*; Vivado writes it when it runs flow.tcl"):
+        run(folder)
+    assert (folder / "vivado.log").read_text() == "done\n"
+
+
+def test_ctrl_c_ends_vivado(tmp_path, monkeypatch):
+    folder = scripted(tmp_path / "out")
+    # The vendor's program is a script that starts another.
+    monkeypatch.setenv("PATH", program(tmp_path / "bin", "#!/bin/sh\nsleep 600 &\necho $! >sleeper\nwait\n"))
+    code = f"from pathlib import Path\nfrom halfulp.fpga.vivado import run\nrun(Path({str(folder)!r}))"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    sleeper = folder / "sleeper"
+    try:
+        deadline = time.monotonic() + 60
+        while not (sleeper.is_file() and sleeper.read_text().strip()):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert not running(int(sleeper.read_text()))
+
+
+def running(number):
+    """Whether a process is there and not only waited for."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+# Reports -----------------------------------------------------------------------------------------------------------
+
+
+def report(name):
+    return (HERE / name).read_text()
+
+
+def test_what_the_reports_say():
+    assert utilization(report("utilization.rpt")) | {"path": 12} == vars(REPORTED.cost)
+    assert timing(report("timing.rpt")) == REPORTED.timing
+    assert power(report("power.rpt")) == REPORTED.power
+    assert REPORTED.fmax == 400
+    assert Timing(period=2.0, slack=0.4, path=3).fmax == pytest.approx(625)
+    assert power(report("power.rpt").replace("| 0.013 ", "| <0.001")).dynamic == 0.001
+
+
+def test_the_lines_of_older_families_and_steps():
+    unplaced = report("utilization.rpt").replace("| CLB LUTs                   |", "| CLB LUTs*                  |")
+    assert utilization(unplaced) == utilization(report("utilization.rpt"))
+    # Without the column of prohibited sites.
+    older = re.sub(r"(?m)^(\|[^|]*\|[^|]*\|[^|]*)\|[^|]*(\|[^|]*\|[^|]*\|)$", r"\1\2", unplaced)
+    assert "Prohibited" not in older
+    assert utilization(older) == utilization(unplaced)
+    assert utilization(report("utilization_7.rpt")) == {
+        "lut": 240, "ff": 28, "carry": 5, "muxf": 6, "dsp": 0, "bram": 1, "memory": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("read", "file", "line"),
+    [
+        *[
+            (utilization, "utilization.rpt", line)
+            for line in (
+                "CLB LUTs", "LUT as Logic", "LUT as Memory", "CLB Registers", "CARRY8", "F7 Muxes", "F8 Muxes",
+                "F9 Muxes", "DSPs", "Block RAM Tile", "URAM",
+            )
+        ],
+        *[
+            (utilization, "utilization_7.rpt", line)
+            for line in ("LUT as Logic", "LUT as Memory", "Slice Registers", "F7 Muxes", "DSPs", "Block RAM Tile")
+        ],
+        *[(timing, "timing.rpt", line) for line in ("WNS(ns)", "Clock  Waveform(ns)", "Slack", "Logic Levels")],
+        *[
+            (power, "power.rpt", line)
+            for line in ("Total On-Chip Power (W)", "Dynamic (W)", "Device Static (W)")
+        ],
+    ],
+)  # fmt: skip
+def test_a_line_that_is_not_there(read, file, line):
+    lines = [text for text in report(file).splitlines() if not text.strip("| ").startswith(line)]
+    assert len(lines) < len(report(file).splitlines())
+    with pytest.raises(ToolError) as caught:
+        read("\n".join(lines), file)
+    assert str(caught.value).startswith(f"{file} has no line {line!r}")
+
+
+@pytest.mark.parametrize(
+    ("read", "file", "right", "wrong", "sentence"),
+    [
+        (
+            utilization,
+            "utilization.rpt",
+            "| URAM              |    1 ",
+            "| URAM |  ",
+            "has '' where the number of 'URAM'",
+        ),
+        (
+            utilization,
+            "utilization_7.rpt",
+            "Ref Name",
+            "Name",
+            "has no table of primitives, which 'CARRY4' would be in",
+        ),
+        (timing, "timing.rpt", "     -0.500  ", "         NA  ", "has 'NA' where the number of 'WNS(ns)' should be"),
+        (timing, "timing.rpt", "     -0.500  ", "      2.000  ", "has a slack of 2.0 ns below 'WNS(ns)'"),
+        (timing, "timing.rpt", "clk    {0", "clk {0.0 1.0} 2.0 1\ntwo  {0", "has 2 lines of clocks"),
+        (power, "power.rpt", "2.461", "     ", "has '' where the number of 'Total On-Chip Power (W)' should be"),
+    ],
+)
+def test_a_number_that_is_not_there(read, file, right, wrong, sentence):
+    assert right in report(file)
+    with pytest.raises(ToolError, match=re.escape(f"{file} {sentence}")):
+        read(report(file).replace(right, wrong), file)
+
+
+@pytest.mark.parametrize("read", [utilization, timing, power])
+def test_an_empty_report(read):
+    with pytest.raises(ToolError, match=r"\.rpt has no line"):
+        read("")
+
+
+# The command -------------------------------------------------------------------------------------------------------
+
+
+def emitted(*words):
+    answer = CliRunner().invoke(emit, [*map(str, words)])
+    return answer.exit_code, answer.output
+
+
+def test_a_flow_is_a_folder_that_runs(tmp_path, recorder):
+    out = tmp_path / "deep" / "out"
+    words = ("mac", "e5m2", "--target", "vu9p", "--flow", "vivado", "--clock", 400, "--no-dsp", "-o", out)
+    assert emitted(*words) == (0, "")
+    assert sorted(path.name for path in out.iterdir()) == [
+        "flow.tcl", "mac_e5m2_e5m2_e6m5_rn.v", "mac_e5m2_e5m2_e6m5_rn.xdc",
+    ]  # fmt: skip
+    assert (out / "mac_e5m2_e5m2_e6m5_rn.v").read_text() == emitted("mac", "e5m2")[1]
+    assert "-max_dsp 0" in (out / "flow.tcl").read_text()
+    assert "-period 2.500 " in (out / "mac_e5m2_e5m2_e6m5_rn.xdc").read_text()
+    # As its first lines say, from wherever one is.
+    subprocess.run(
+        ["vivado", "-mode", "batch", "-source", out / "flow.tcl"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL
+    )
+    assert vivado.read(out) == REPORTED
+    (out / "flow.tcl").unlink()
+    assert emitted(*words) == (2, f"halfulp: {out} is a folder in use; -o takes the name of a new or an empty one\n")
+    assert not (out / "flow.tcl").exists()
+
+
+def test_an_empty_folder_is_filled(tmp_path):
+    assert emitted("mul", "e2m1fn", "--target", "vu9p", "--flow", "vivado", "-o", tmp_path) == (0, "")
+    assert len(list(tmp_path.iterdir())) == 3
+    assert "-period 2.000\n" in next(tmp_path.glob("*.xdc")).read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--target vu9p", "--target means something to a flow only; add --flow vivado"),
+        ("--clock 100", "--clock means something to a flow only; add --flow vivado"),
+        ("--no-dsp", "--dsp means something to a flow only; add --flow vivado"),
+        ("--flow vivado -o new", f"--flow takes a --target, one of {', '.join(TARGETS)}"),
+        ("--flow vivado -o new --target vu0", f"--flow takes a --target, one of {', '.join(TARGETS)}, not vu0"),
+        ("--flow vivado --target vu9p", "--flow writes a folder; name it with -o"),
+        ("--flow vivado --target vu9p -o file", "file is a file; --flow writes a folder"),
+        ("--flow vivado --target vu9p -o .", ". is a folder in use; -o takes the name of a new or an empty one"),
+        ("--flow vivado --target vu9p -o new --clock 0", "a clock of 0 MHz is out of range; it has 1 to 2000"),
+        ("--flow vivado --target vu9p -o new --k 3", "mul has no k; it takes b, to"),
+    ],
+)
+def test_what_cannot_be_emitted(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("kept")
+    assert emitted("mul", "e2m1fn", *words.split()) == (2, f"halfulp: {sentence}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_half_a_folder_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(vivado, "scripts", lambda *_, **__: {"flow.tcl": "", "no/folder": ""})
+    with pytest.raises(ToolError, match="could not be written: No such file"):
+        CliRunner().invoke(
+            emit,
+            ["mul", "e2m1fn", "--target", "vu9p", "--flow", "vivado", "-o", str(tmp_path / "out")],
+            catch_exceptions=False,
+        )
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,258 @@
+# Stands in for Vivado: knows the commands that a flow and its constraints may have, with the options that UG835 (2024.1)
+# documents for each, does what can be checked without the tool, and writes reports in the vendor's layout. Whatever it
+# does not know it refuses. $RECORD, if set, names a file that takes the commands.
+
+set here [file dirname [file normalize [info script]]]
+
+# Options, 1 for those with a value; then the fewest and the most other words.
+set commands {
+    read_verilog {{-library 1 -sv 0} 1 1000}
+    read_xdc {{-cells 1 -ref 1 -quiet_diff_pairs 0 -mode 1 -unmanaged 0 -no_add 0} 1 1}
+    synth_design {{
+        -name 1 -part 1 -constrset 1 -top 1 -include_dirs 1 -generic 1 -define 1 -verilog_define 1 -vhdl_define 1
+        -flatten_hierarchy 1 -gated_clock_conversion 1 -directive 1 -rtl 0 -lint 0 -file 1 -bufg 1 -no_lc 0
+        -lut_cascade 0 -shreg_min_size 1 -mode 1 -fsm_extraction 1 -rtl_skip_mlo 0 -rtl_skip_ip 0
+        -rtl_skip_constraints 0 -srl_style 1 -keep_equivalent_registers 0 -resource_sharing 1 -cascade_dsp 1
+        -control_set_opt_threshold 1 -incremental_mode 1 -max_bram 1 -max_uram 1 -max_dsp 1
+        -max_bram_cascade_height 1 -max_uram_cascade_height 1 -global_retiming 1 -no_srlextract 0 -assert 0
+        -no_timing_driven 0 -sfcu 0 -debug_log 0} 0 0}
+    opt_design {{
+        -retarget 0 -propconst 0 -sweep 0 -bram_power_opt 0 -remap 0 -aggressive_remap 0 -resynth_area 0
+        -resynth_seq_area 0 -directive 1 -muxf_remap 0 -hier_fanout_limit 1 -bufg_opt 0 -shift_register_opt 0
+        -dsp_register_opt 0 -srl_remap_modes 1 -control_set_merge 0 -merge_equivalent_drivers 0 -carry_remap 0
+        -debug_log 0 -property_opt_only 0} 0 0}
+    place_design {{
+        -directive 1 -no_timing_driven 0 -timing_summary 0 -unplace 0 -post_place_opt 0 -no_psip 0 -no_bufg_opt 0} 0 0}
+    phys_opt_design {{
+        -fanout_opt 0 -placement_opt 0 -routing_opt 0 -slr_crossing_opt 0 -rewire 0 -insert_negative_edge_ffs 0
+        -critical_cell_opt 0 -dsp_register_opt 0 -bram_register_opt 0 -uram_register_opt 0 -bram_enable_opt 0
+        -shift_register_opt 0 -hold_fix 0 -aggressive_hold_fix 0 -retime 0 -force_replication_on_nets 1 -directive 1
+        -critical_pin_opt 0 -clock_opt 0 -path_groups 1 -tns_cleanup 0 -sll_reg_hold_fix 0} 0 0}
+    route_design {{
+        -unroute 0 -release_memory 0 -nets 1 -physical_nets 0 -pins 1 -directive 1 -tns_cleanup 0 -no_timing_driven 0
+        -preserve 0 -delay 0 -auto_delay 0 -max_delay 1 -min_delay 1 -timing_summary 0 -finalize 0 -ultrathreads 0
+        -eco 0} 0 0}
+    report_utilization {{
+        -file 1 -append 0 -pblocks 1 -evaluate_pblock 0 -exclude_child_pblocks 0 -exclude_non_assigned 0 -cells 1
+        -return_string 0 -slr 0 -packthru 0 -name 1 -no_primitives 0 -omit_locs 0 -hierarchical 0 -spreadsheet_file 1
+        -spreadsheet_table 1 -spreadsheet_depth 1 -hierarchical_depth 1 -hierarchical_percentages 0} 0 0}
+    report_timing_summary {{
+        -check_timing_verbose 0 -delay_type 1 -no_detailed_paths 0 -setup 0 -hold 0 -max_paths 1 -nworst 1
+        -unique_pins 0 -path_type 1 -no_reused_label 0 -input_pins 0 -no_pblock 0 -routable_nets 0
+        -slack_lesser_than 1 -report_unconstrained 0 -significant_digits 1 -no_header 0 -file 1 -append 0 -name 1
+        -return_string 0 -warn_on_violation 0 -datasheet 0 -cells 1 -rpx 1} 0 0}
+    report_power {{
+        -no_propagation 0 -hier 1 -hierarchical_depth 1 -vid 0 -advisory 0 -file 1 -name 1 -format 1 -xpe 1 -l 1
+        -return_string 0 -append 0 -rpx 1} 0 0}
+    write_checkpoint {{-force 0 -cell 1 -logic_function_stripped 0 -encrypt 0 -key 1 -incremental_synth 0} 0 1}
+}
+set constraints {
+    create_clock {{-period 1 -name 1 -waveform 1 -add 0} 0 1}
+    get_ports {{
+        -regexp 0 -nocase 0 -filter 1 -of_objects 1 -match_style 1 -scoped_to_current_instance 0 -no_traverse 0
+        -prop_thru_buffers 0} 0 1}
+    get_clocks {{-regexp 0 -nocase 0 -filter 1 -of_objects 1 -match_style 1 -include_generated_clocks 0} 0 1}
+    set_max_delay {{
+        -rise 0 -fall 0 -reset_path 0 -from 1 -rise_from 1 -fall_from 1 -to 1 -rise_to 1 -fall_to 1 -through 1
+        -rise_through 1 -fall_through 1 -datapath_only 0} 1 1}
+}
+set values {
+    -flatten_hierarchy {full none rebuilt}
+    -mode {default out_of_context}
+}
+# What a command needs to have gone before it.
+set after {
+    synth_design read_verilog opt_design synth_design place_design opt_design phys_opt_design place_design
+    route_design place_design report_utilization synth_design report_timing_summary synth_design
+    report_power synth_design write_checkpoint synth_design
+}
+set done {}
+set sources {}
+set rules {}
+set clocks {}
+
+proc refuse {message} {
+    puts stderr "ERROR: \[Recorder 1-1\] $message"
+    error $message
+}
+
+# Options and other words of a call.
+proc understood {table command words} {
+    lassign [dict get $table $command] known fewest most
+    dict set known -quiet 0
+    dict set known -verbose 0
+    set options {}
+    set rest {}
+    while {[llength $words]} {
+        set words [lassign $words word]
+        if {![string match -* $word] || [string is double -strict $word]} {
+            lappend rest $word
+        } elseif {![dict exists $known $word]} {
+            refuse "$command has no option '$word'"
+        } elseif {![dict get $known $word]} {
+            dict set options $word 1
+        } elseif {![llength $words]} {
+            refuse "$command $word has no value"
+        } else {
+            set words [lassign $words value]
+            if {[dict exists $::values $word] && $value ni [dict get $::values $word]} {
+                refuse "$command $word cannot be '$value'"
+            }
+            dict set options $word $value
+        }
+    }
+    if {[llength $rest] < $fewest || [llength $rest] > $most} {
+        refuse "$command does not take [llength $rest] words: $rest"
+    }
+    return [list $options $rest]
+}
+
+proc record {words} {
+    if {[info exists ::env(RECORD)]} {
+        set file [open $::env(RECORD) a]
+        puts $file $words
+        close $file
+    }
+}
+
+proc text {path} {
+    set file [open $path]
+    set text [read $file]
+    close $file
+    return $text
+}
+
+# Each command of the flow, then what some of them do.
+foreach command [dict keys $commands] {
+    proc $command {args} [format {
+        lassign [understood $::commands %1$s $args] options rest
+        record [list %1$s {*}$args]
+        puts "Command: %1$s $args"
+        if {[dict exists $::after %1$s] && [dict get $::after %1$s] ni $::done} {
+            refuse "%1$s comes after [dict get $::after %1$s]"
+        }
+        if {[info commands do_%1$s] ne ""} {do_%1$s $options $rest}
+        lappend ::done %1$s
+        return
+    } $command]
+}
+
+proc do_read_verilog {options rest} {
+    foreach file [concat {*}$rest] {
+        if {![file isfile $file]} {refuse "File '$file' does not exist"}
+        lappend ::sources $file
+    }
+}
+
+proc do_read_xdc {options rest} {
+    foreach file [concat {*}$rest] {
+        if {![file isfile $file]} {refuse "File '$file' does not exist"}
+        lappend ::rules $file
+    }
+}
+
+# Constraints are read when there is a design for them.
+proc do_synth_design {options rest} {
+    foreach option {-top -part} {
+        if {![dict exists $options $option]} {refuse "synth_design has no $option"}
+    }
+    if {![string match xc?* [dict get $options -part]]} {refuse "no part '[dict get $options -part]'"}
+    if {[dict exists $options -max_dsp] && ![string is integer -strict [dict get $options -max_dsp]]} {
+        refuse "-max_dsp is no number"
+    }
+    set ::ports [ports [dict get $options -top]]
+    foreach file $::rules {
+        set child [interp create -safe]
+        foreach command [dict keys $::constraints] {
+            interp alias $child $command {} constrain $command
+        }
+        interp eval $child [text $file]
+        interp delete $child
+    }
+}
+
+# Names of a module's ports; of a bus, all bits of it.
+proc ports {top} {
+    set names {}
+    set inside 0
+    foreach file $::sources {
+        foreach line [split [text $file] \n] {
+            if {[string match "module *" $line]} {
+                set inside [expr {[string trimleft [lindex [split [string range $line 7 end] "( "] 0] \\] eq $top}]
+                set found [expr {[info exists found] || $inside ? 1 : 0}]
+            } elseif {$inside && [regexp {^\s*(?:input|output)\s+(\[\d+:\d+\]\s+)?\\?([^\s;]+)\s*;} $line -> bus name]} {
+                lappend names [expr {$bus eq "" ? $name : "$name\[*\]"}]
+            }
+        }
+    }
+    if {![llength $names]} {refuse "there is no module '$top' with ports"}
+    return $names
+}
+
+proc constrain {command args} {
+    lassign [understood $::constraints $command $args] options rest
+    record [list $command {*}$args]
+    switch $command {
+        get_ports {
+            foreach name [lindex $rest 0] {
+                if {$name ni $::ports} {refuse "no ports matched '$name'; there are $::ports"}
+            }
+            return [lindex $rest 0]
+        }
+        get_clocks {
+            foreach name [lindex $rest 0] {
+                if {$name ni $::clocks} {refuse "no clocks matched '$name'; there are $::clocks"}
+            }
+            return [lindex $rest 0]
+        }
+        create_clock {
+            if {![string is double -strict [dict get $options -period]]} {refuse "-period is no number"}
+            lappend ::clocks [dict get $options -name]
+        }
+        set_max_delay {
+            if {![string is double -strict [lindex $rest 0]]} {refuse "'[lindex $rest 0]' is no delay"}
+            if {[dict exists $options -datapath_only] && ![dict exists $options -from]} {
+                refuse "set_max_delay -datapath_only needs -from"
+            }
+        }
+    }
+    return
+}
+
+foreach {command report} {
+    report_utilization utilization.rpt
+    report_timing_summary timing.rpt
+    report_power power.rpt
+} {
+    proc do_$command {options rest} [format {
+        file copy -force [file join $::here %s] [dict get $options -file]
+    } $report]
+}
+
+proc do_write_checkpoint {options rest} {
+    if {[file exists [lindex $rest 0]] && ![dict exists $options -force]} {refuse "there is a checkpoint already"}
+    close [open [lindex $rest 0] w]
+}
+
+# The program's own options.
+set words $argv
+set script ""
+while {[llength $words]} {
+    set words [lassign $words word]
+    switch -- $word {
+        -mode {
+            set words [lassign $words mode]
+            if {$mode ne "batch"} {refuse "this is for -mode batch, not $mode"}
+        }
+        -source {set words [lassign $words script]}
+        -nolog - -nojournal {}
+        default {refuse "vivado has no option '$word'"}
+    }
+}
+puts "****** Vivado, as the tests know it ******"
+# As Vivado in batch mode, which ends with 1 after an error in the script.
+if {[catch {uplevel #0 [list source $script]} message]} {
+    puts stderr "ERROR: $message"
+    exit 1
+}
+exit 0
