@@ -36,7 +36,7 @@ def emit(
     if flow is not None:
         _flow(request, output, target, DEFAULT_CLOCK if clock is None else clock, dsp is not False)
         return
-    for option, value in (("--target", target), ("--clock", clock), ("--dsp", dsp)):
+    for option, value in (("--target", target), ("--clock", clock), ("--no-dsp" if dsp is False else "--dsp", dsp)):
         if value is not None:
             raise Refused(f"{option} means something to a flow only; add --flow vivado")
     _verilog(request, output)
@@ -61,20 +61,23 @@ def _verilog(request: Request, output: str | None) -> None:
 
 
 def _flow(request: Request, output: str | None, target: str | None, clock: float, dsp: bool) -> None:
-    from halfulp.sim.paths import building
+    from halfulp.sim.paths import building, machine_errors
 
     from .targets import TARGETS
-    from .vivado import scripts
+    from .vivado import knows, scripts
 
-    if target not in TARGETS:
-        raise Refused(f"--flow takes a --target, one of {', '.join(TARGETS)}" + (f", not {target}" if target else ""))
+    devices = [name for name, device in TARGETS.items() if knows(device)]
+    if target not in devices:
+        raise Refused(f"--flow takes a --target, one of {', '.join(devices)}" + (f", not {target}" if target else ""))
     if output is None or output == "-":
         raise Refused("--flow writes a folder; name it with -o")
     folder = Path(output).resolve()
-    if folder.exists() and not folder.is_dir():
-        raise Refused(f"{output} is a file; --flow writes a folder")
-    if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
-        raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
+    # What is no place for files is told before the work.
+    with machine_errors(str(folder)):
+        if folder.exists() and not folder.is_dir():
+            raise Refused(f"{output} is a file; --flow writes a folder")
+        if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
+            raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
     with requests():
         texts = scripts(request.build(), TARGETS[target], clock_mhz=clock, dsp=dsp)
     with building(folder, str(folder)) as scratch:

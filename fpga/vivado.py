@@ -89,6 +89,11 @@ class Routed:
 # Scripts -----------------------------------------------------------------------------------------------------------
 
 
+def knows(target: Target) -> bool:
+    """Whether a device is one of the vendor's."""
+    return target.part.startswith("xc")
+
+
 def scripts(
     component: Any, target: Target, *, clock_mhz: float, dsp: bool = True, name: str | None = None
 ) -> dict[str, str]:
@@ -112,7 +117,7 @@ def scripts(
     ValueError
         If the device is none of the vendor's, or there is no such frequency.
     """
-    if not target.part.startswith("xc"):
+    if not knows(target):
         raise ValueError(f"{target.name} is no device of AMD's, and Vivado knows no others")
     if not 1 <= clock_mhz <= FASTEST:
         raise ValueError(f"a clock of {clock_mhz:g} MHz is out of range; it has 1 to {FASTEST}")

@@ -25,7 +25,7 @@ from halfulp.fpga import vivado
 from halfulp.fpga.emit import emit
 from halfulp.fpga.synth import Cost
 from halfulp.fpga.targets import TARGETS
-from halfulp.fpga.vivado import Power, Routed, Timing, power, run, scripts, timing, utilization
+from halfulp.fpga.vivado import Power, Routed, Timing, knows, power, run, scripts, timing, utilization
 from halfulp.hdl.formats import Float
 from halfulp.sim.errors import ToolError
 from halfulp.sim.request import Request
@@ -35,6 +35,8 @@ HERE = Path(__file__).resolve().parent / "vivado"
 VU9P = TARGETS["vu9p"]
 
 MUL = Request("mul", "e2m1fn")
+
+DEVICES = ", ".join(name for name, target in TARGETS.items() if knows(target))
 
 REPORTED = Routed(
     cost=Cost(lut=222, ff=28, carry=5, muxf=7, dsp=2, bram=2, memory=3, path=12),
@@ -292,6 +294,9 @@ def test_what_the_reports_say():
     assert power(report("power.rpt")) == REPORTED.power
     assert REPORTED.fmax == 400
     assert Timing(period=2.0, slack=0.4, path=3).fmax == pytest.approx(625)
+    # Between ports, as of a unit without a clock.
+    between = report("timing.rpt").replace("Setup (Max at Slow Process Corner)", "Max at Slow Process Corner")
+    assert timing(between) == REPORTED.timing
     assert power(report("power.rpt").replace("| 0.013 ", "| <0.001")).dynamic == 0.001
 
 
@@ -410,9 +415,9 @@ def test_an_empty_folder_is_filled(tmp_path):
     [
         ("--target vu9p", "--target means something to a flow only; add --flow vivado"),
         ("--clock 100", "--clock means something to a flow only; add --flow vivado"),
-        ("--no-dsp", "--dsp means something to a flow only; add --flow vivado"),
-        ("--flow vivado -o new", f"--flow takes a --target, one of {', '.join(TARGETS)}"),
-        ("--flow vivado -o new --target vu0", f"--flow takes a --target, one of {', '.join(TARGETS)}, not vu0"),
+        ("--no-dsp", "--no-dsp means something to a flow only; add --flow vivado"),
+        ("--flow vivado -o new", f"--flow takes a --target, one of {DEVICES}"),
+        ("--flow vivado -o new --target vu0", f"--flow takes a --target, one of {DEVICES}, not vu0"),
         ("--flow vivado --target vu9p", "--flow writes a folder; name it with -o"),
         ("--flow vivado --target vu9p -o file", "file is a file; --flow writes a folder"),
         ("--flow vivado --target vu9p -o .", ". is a folder in use; -o takes the name of a new or an empty one"),
