@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import signal
 import sys
 import xml.etree.ElementTree as ET
@@ -53,6 +54,21 @@ def test_laws_in_closed_form():
     # Without anything dropped a plateau is unbiased; dropping takes half of its last place.
     assert plateau.mean_chance_of_up(3) == Fraction(7, 16)
     assert naive.mean_chance_of_up(3) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda: Stream(Lfsr(8), 1).chance_of_up("1/2", 4), "a discarded fraction is a Fraction or a float, not str"),
+        (lambda: Stream(Lfsr(8), 1).chance_of_up(True, 4), "a discarded fraction is a Fraction or a float, not bool"),
+        (lambda: Stream(Lfsr(8), 1).chance_of_up(0.5, 2.0), "width of a random word is an int, not float"),
+        (lambda: Stream(Plateau(2), 1).mean_chance_of_up("3"), "width of a random word is an int, not str"),
+        (lambda: Stream(Plateau(2), 1).steps(True), "width of a random word is an int, not bool"),
+    ],
+)
+def test_what_is_of_the_wrong_kind(ask, sentence):
+    with pytest.raises(TypeError, match=re.escape(sentence)):
+        ask()
 
 
 @pytest.mark.parametrize(

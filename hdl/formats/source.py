@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .base import check_int
+
 MIN_LFSR, MAX_LFSR = 2, 64
 MIN_PLATEAU, MAX_PLATEAU = 2, 16
 
@@ -261,6 +263,7 @@ class Stream:
         TypeError, ValueError
             If the source has no words of so many bits.
         """
+        check_int("width", bits, "random word")
         check_source(self.source, [bits])
         if bits < 1:
             raise ValueError(f"a random word has 1 bit or more, not {bits}")
@@ -291,6 +294,8 @@ class Stream:
             If the fraction is out of range, or the source has no words of so many bits.
         """
         steps = self.steps(bits)
+        if not isinstance(fraction, (Fraction, float, int)) or isinstance(fraction, bool):
+            raise TypeError(f"a discarded fraction is a Fraction or a float, not {type(fraction).__name__}")
         if not 0 <= fraction < 1:
             raise ValueError(f"a discarded fraction is 0 or more and less than 1, not {fraction}")
         # Up go the largest words: so many of all that the places in use can hold.
