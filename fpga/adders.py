@@ -83,7 +83,7 @@ def table(found: dict[Request, Measured], target: Target = TARGETS["vu9p"]) -> T
         pd.DataFrame(rows),
         {"default / rn": ".3f"},
         [
-            f"Yosys {version('pyosys')}, synth_xilinx -family {target.family} -flatten -noiopad -noclkbuf -nodsp, each "
+            f"Yosys {version('pyosys')}, {target.recipe}, each "
             "unit by itself, before place and route. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
             "path.",
             "rn: the same unit with rounding to nearest. Lazy: the random word is added to the normalised sum. Eager: "

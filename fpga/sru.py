@@ -215,8 +215,8 @@ def _counted(found: Study) -> list[str]:
     return [
         "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
         "place and route by Vitis 2020.1.",
-        f"Own: Yosys {version('pyosys')}, synth_xilinx -family {found.target.family} -flatten -noiopad -noclkbuf "
-        "-nodsp, each unit by itself, before place and route. This Yosys maps with ABC9, told -abc9 or not.",
+        f"Own: Yosys {version('pyosys')}, {found.target.recipe}, "
+        "each unit by itself, before place and route. This Yosys maps with ABC9, told -abc9 or not.",
         "LUT is the sum of LUT1 to LUT6; none share a table by its two outputs. A carry chain is counted as CARRY8, of "
         "two CARRY4 each, and not the tables that bits which need no logic pass on their way into it, of which an "
         "increment has up to 8 in each unit.",

@@ -17,7 +17,7 @@ from halfulp.sim.progress import Progress, silent
 from halfulp.sim.request import Request
 from halfulp.sim.toolchain import digest, version
 
-from .targets import Target
+from .targets import FAMILIES, Family, Target
 
 
 @dataclass(frozen=True)
@@ -27,50 +27,71 @@ class Cost:
     Attributes
     ----------
     lut : int
-        LUT1 to LUT6, each as one. Two small ones that would share the two outputs of a table on the device (LUT6_2) are
-        two, an inverter that the device has no cell for is none, and neither are the tables that a bit passes on its
-        way into a carry chain.
+        Lookup tables, each as one: LUT1 to LUT6, of which two small ones that would share the two outputs of a table on
+        the device (LUT6_2) are two, an inverter that the device has no cell for is none, and neither are the tables
+        that a bit passes on its way into a carry chain; LUT4 on ECP5, where the two tables of the adder in a CCU2C are
+        not among them.
     ff : int
         Flip-flops.
     carry : int
-        CARRY8, of which two CARRY4 make one.
-    muxf : int
-        MUXF7, MUXF8 and MUXF9.
-    dsp, bram : int
-        DSP48 and DSP58; block memories.
+        CARRY8 (xcup), of which two CARRY4 make one; CARRY4 (xc7); CCU2C (ecp5), of two bits.
+    mux : int
+        Multiplexers behind tables: MUXF7, MUXF8 and MUXF9; PFUMX and L6MUX21 on ECP5.
+    dsp : int
+        DSP48; MULT18X18D on ECP5. None unless asked for.
+    bram : int
+        Block memories of any size; DP16KD on ECP5.
     memory : int
-        Tables used as shift registers or memories.
+        Cells of tables used as memories or shift registers: SRL and distributed RAM, of one to eight tables each;
+        TRELLIS_DPR16X4 on ECP5, of two and those that write.
     path : int
         Cells on the longest path between ports and flip-flops.
+    fmax : float, optional
+        Clock in MHz, between registers at all ports, after place and route; None where there was none. The registers
+        are not counted above.
     """
 
     lut: int
     ff: int
     carry: int
-    muxf: int
+    mux: int
     dsp: int
     bram: int
     memory: int
     path: int
+    fmax: float | None = None
 
     @classmethod
-    def of(cls, cells: Mapping[str, int], path: int) -> "Cost":
+    def of(cls, cells: Mapping[str, int], path: int, family: Family = FAMILIES["xcup"]) -> "Cost":
         """From how many cells there are of which type."""
 
         def count(pattern: str) -> int:
             return sum(number for cell, number in cells.items() if re.fullmatch(pattern, cell))
 
         return cls(
-            lut=count("LUT[1-6]"),
-            ff=count("FD.*"),
+            lut=count(family.lut),
+            ff=count(family.ff),
             # Half of one is not to be had.
-            carry=count("CARRY8") + -(-count("CARRY4") // 2),
-            muxf=count("MUXF[789]"),
-            dsp=count("DSP.*"),
-            bram=count("RAMB.*|URAM.*"),
-            memory=count("SRL.*|RAM[0-9].*"),
+            carry=count(family.carry) + -(-count(family.half_carry) // 2),
+            mux=count(family.mux),
+            dsp=count(family.dsp),
+            bram=count(family.bram),
+            memory=count(family.memory),
             path=path,
         )
+
+    def shares(self, target: Target) -> dict[str, float]:
+        """How much of a device that is, of each of its resources, from 0 to 1 where it fits.
+
+        Tables that a carry chain takes away, as on ECP5, count as tables.
+        """
+        return {
+            "LUT": (self.lut + target.family.carry_takes * self.carry) / target.lut,
+            "FF": self.ff / target.ff,
+            "carry": self.carry / target.carry,
+            "DSP": self.dsp / target.dsp,
+            "BRAM": self.bram / target.bram,
+        }
 
 
 @dataclass(frozen=True)
@@ -96,16 +117,36 @@ class Module:
         """The constant inputs, as `halfulp.fpga.yosys` takes them."""
         return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
 
-    def key(self, target: Target) -> str:
-        """Differs whenever the cost may: for other Verilog, another family, another recipe or another Yosys."""
-        return digest(self.verilog, self.top, *self.ties, target.family, _recipe(), version("pyosys"))
+    def job(self, family: Family, *, dsp: bool = False, netlist: bool = False) -> str:
+        """What Yosys is told, as JSON."""
+        job = {
+            "top": self.top,
+            "command": family.recipe(dsp),
+            "memories": family.memories,
+            "ff": family.ff,
+            "ties": self.ties,
+            "netlist": netlist,
+        }
+        return json.dumps(job)
+
+    def key(self, family: Family, *, dsp: bool = False, netlist: bool = False) -> str:
+        """Differs whenever the cells may: for other Verilog, another family, another recipe or another Yosys."""
+        return digest(self.verilog, self.job(family, dsp=dsp, netlist=netlist), _recipe(), version("pyosys"))
 
 
-def measure(component: Any, target: Target, *, name: str | None = None, tied: Mapping[str, int] | None = None) -> Cost:
+def measure(
+    component: Any,
+    target: Target,
+    *,
+    name: str | None = None,
+    tied: Mapping[str, int] | None = None,
+    dsp: bool = False,
+) -> Cost:
     """Cost of a component alone, without buffers at its ports.
 
-    The recipe is ``synth_xilinx -flatten -noiopad -noclkbuf -nodsp`` for the family of the device. Yosys maps with ABC9
-    whether it is told ``-abc9`` or not, so there is no better of the two to be taken.
+    The recipe is ``synth_xilinx -flatten -noiopad -noclkbuf -nodsp`` or ``synth_ecp5 -nodsp``, as the family of the
+    device has it. Yosys maps with ABC9 whether it is told ``-abc9`` or not, so there is no better of the two to be
+    taken.
 
     Parameters
     ----------
@@ -116,6 +157,8 @@ def measure(component: Any, target: Target, *, name: str | None = None, tied: Ma
         Name of the top module; by default the component's ``name``.
     tied : mapping of str to int, optional
         Inputs of one bit that are constant around it.
+    dsp : bool
+        Multipliers may become DSP blocks.
 
     Returns
     -------
@@ -127,7 +170,7 @@ def measure(component: Any, target: Target, *, name: str | None = None, tied: Ma
         If Yosys or the machine fails.
     """
     top = component.name if name is None else name
-    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {})], target)
+    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {})], target, dsp=dsp)
     return cost
 
 
@@ -140,7 +183,9 @@ def module_of(request: Request, tied: Mapping[str, int] | None = None) -> Module
     return Module(**json.loads(path.read_text()), tied=tied or {})
 
 
-def measure_modules(modules: Iterable[Module], target: Target, progress: Progress = silent) -> list[Cost]:
+def measure_modules(
+    modules: Iterable[Module], target: Target, progress: Progress = silent, *, dsp: bool = False
+) -> list[Cost]:
     """Costs of several modules, of which those that are not known are synthesised side by side.
 
     Parameters
@@ -150,6 +195,8 @@ def measure_modules(modules: Iterable[Module], target: Target, progress: Progres
     target : Target
     progress : Progress
         Told of each module that is done.
+    dsp : bool
+        Multipliers may become DSP blocks.
 
     Raises
     ------
@@ -158,10 +205,11 @@ def measure_modules(modules: Iterable[Module], target: Target, progress: Progres
     """
     paths: list[Path] = []
     results: dict[Path, Path] = {}
+    family = target.family
 
     def commands(scratch: Path) -> Iterator[Command]:
         for number, module in enumerate(modules):
-            path = build_root() / "synth" / f"{module.top}-{module.key(target)}.json"
+            path = build_root() / "synth" / f"{module.top}-{module.key(family, dsp=dsp)}.json"
             paths.append(path)
             if path.is_file() or path in results.values():
                 progress.advance(1)
@@ -170,7 +218,8 @@ def measure_modules(modules: Iterable[Module], target: Target, progress: Progres
             results[folder] = path
             folder.mkdir()
             (folder / "design.v").write_text(module.verilog)
-            argv = [sys.executable, "-m", "halfulp.fpga.yosys", module.top, target.family, *module.ties]
+            (folder / "job.json").write_text(module.job(family, dsp=dsp))
+            argv = [sys.executable, "-m", "halfulp.fpga.yosys"]
             yield Command(f"Yosys on {module.top}", argv, folder / "yosys.log", cwd=folder)
 
     def ended(command: Command) -> None:
@@ -183,7 +232,7 @@ def measure_modules(modules: Iterable[Module], target: Target, progress: Progres
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="synth-", dir=root) as scratch:
             run_all(commands(Path(scratch)), ended=ended)
-    return [Cost.of(**json.loads(path.read_text())) for path in paths]
+    return [Cost.of(**json.loads(path.read_text()), family=family) for path in paths]
 
 
 def _left(folder: Path) -> dict[str, Any]:

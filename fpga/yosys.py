@@ -1,42 +1,80 @@
-"""Synthesis by Yosys, for a process of its own: ``python -m halfulp.fpga.yosys TOP FAMILY [PORT=VALUE ...]``.
+"""Synthesis by Yosys, for a process of its own: ``python -m halfulp.fpga.yosys``.
 
-In the working folder it reads ``design.v``, and leaves ``cells.json``, the cells that there are, and ``path.txt``, the
-longest path between ports and flip-flops.
+In the working folder it reads ``design.v`` and ``job.json``, the fields of a `Job`. It leaves ``cells.json``, the cells
+that there are, ``path.txt``, the longest path between ports and flip-flops, and, if asked, ``netlist.json``.
 """
 
-import sys
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyosys import libyosys
 
 
-def main(top: str, family: str, *tied: str) -> None:
-    """Synthesise ``design.v``; on an error Yosys says so and ends the process."""
-    design = libyosys.Design()
+@dataclass(frozen=True)
+class Job:
+    """What is synthesised, and how.
 
-    def run(command: str) -> None:
-        libyosys.run_pass(command, design)
+    Parameters
+    ----------
+    top : str
+        Name of the module.
+    command : str
+        Yosys' command for the family.
+    memories : str
+        Label of its step that maps memories.
+    ff : str
+        Type of the family's flip-flops; a regular expression.
+    ties : list of str
+        Constant inputs, as ``PORT=VALUE``.
+    netlist : bool
+        Whether the netlist is left, for place and route.
+    """
 
-    run("read_verilog design.v")
-    if tied:
-        run("proc")
-        run(f"cd {top}")
-        for pair in tied:
-            port, _, value = pair.partition("=")
-            run(f"delete -input w:{port}")
-            run(f"connect -set {port} {value}")
-        run("cd ..")
-    # Yosys maps with ABC9 whether it is told -abc9 or not. Buffers and DSP blocks belong to the design around a unit.
-    synthesise = f"synth_xilinx -family {family} -flatten -noiopad -noclkbuf -nodsp -top {top}"
-    run(f"{synthesise} -run begin:map_memory")
-    run("select -write memories.txt t:$mem*")
-    if Path("memories.txt").read_text():
-        run(f"{synthesise} -run map_memory:map_ffram")
-    # Where there is no memory that step does nothing but read libraries, for a third of the time.
-    run(f"{synthesise} -run map_ffram:")
-    run("tee -q -o cells.json stat -json")
-    run("tee -q -o path.txt ltp t:FD* %n")
+    top: str
+    command: str
+    memories: str
+    ff: str
+    ties: list[str]
+    netlist: bool
+
+    def run(self) -> None:
+        """Synthesise ``design.v``; on an error Yosys says so and ends the process."""
+        design = libyosys.Design()
+
+        def run(command: str) -> None:
+            libyosys.run_pass(command, design)
+
+        run("read_verilog design.v")
+        if self.ties:
+            run("proc")
+            run(f"cd {self.top}")
+            for pair in self.ties:
+                port, _, value = pair.partition("=")
+                run(f"delete -input w:{port}")
+                run(f"connect -set {port} {value}")
+            run("cd ..")
+        # Yosys maps with ABC9 whether it is told -abc9 or not.
+        synthesise = f"{self.command} -top {self.top}"
+        run(f"{synthesise} -run begin:{self.memories}")
+        run("select -write memories.txt t:$mem*")
+        if Path("memories.txt").read_text():
+            run(f"{synthesise} -run {self.memories}:map_ffram")
+        # Where there is no memory that step does nothing but read libraries, for a third of the time.
+        run(f"{synthesise} -run map_ffram:")
+        run("tee -q -o cells.json stat -json")
+        # Yosys knows patterns as shells do.
+        run(f"tee -q -o path.txt ltp t:{self.ff.replace('.*', '*')} %n")
+        if self.netlist:
+            run("write_json netlist.json")
+
+
+def main() -> None:
+    """Run the job of the working folder."""
+    job: Mapping[str, object] = json.loads(Path("job.json").read_text())
+    Job(**job).run()  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

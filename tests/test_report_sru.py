@@ -36,7 +36,7 @@ def published():
 
 
 def cost(lut, ff=0, carry=0):
-    return Cost(lut=lut, ff=ff, carry=carry, muxf=0, dsp=0, bram=0, memory=0, path=1)
+    return Cost(lut=lut, ff=ff, carry=carry, mux=0, dsp=0, bram=0, memory=0, path=1)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_unit_of_a_3_bit_plateau_has_4_tables_and_4_flip_flops():
     (unit,) = measure_modules([row("plateau3").unit(increment=False)], VU9P)
     assert unit.lut <= 4
     assert unit.ff <= 4
-    assert (unit.carry, unit.muxf, unit.dsp, unit.bram, unit.memory) == (0, 0, 0, 0, 0)
+    assert (unit.carry, unit.mux, unit.dsp, unit.bram, unit.memory) == (0, 0, 0, 0, 0)
 
 
 def test_a_bank_has_a_table_and_a_half_per_unit_and_a_24_bit_unit_almost_ten_times_that():
@@ -67,7 +67,7 @@ def test_a_bank_has_a_table_and_a_half_per_unit_and_a_24_bit_unit_almost_ten_tim
     bank, long = measure_modules(modules, VU9P)
     assert bank.lut / LANES <= 1.5
     assert bank.ff <= 4
-    assert (bank.carry, bank.muxf, bank.memory) == (0, 0, 0)
+    assert (bank.carry, bank.mux, bank.memory) == (0, 0, 0)
     assert long.lut / (bank.lut / LANES) >= 9.75
     # Of what is measured nothing is left out.
     assert long.ff == 24

@@ -58,7 +58,7 @@ def broken(monkeypatch):
 def test_what_is_counted():
     cells = {"LUT1": 1, "LUT6": 4, "LUT6_2": 9, "FDRE": 2, "FDCE": 1, "CARRY4": 3, "CARRY8": 1, "MUXF7": 2, "MUXF8": 1}
     cells |= {"DSP48E2": 1, "RAMB18E2": 2, "URAM288": 1, "SRL16E": 3, "RAM32M": 1, "INV": 7}
-    assert Cost.of(cells, 5) == Cost(lut=5, ff=3, carry=3, muxf=3, dsp=1, bram=3, memory=4, path=5)
+    assert Cost.of(cells, 5) == Cost(lut=5, ff=3, carry=3, mux=3, dsp=1, bram=3, memory=4, path=5)
 
 
 def test_a_component_is_measured_once(build, monkeypatch):
