@@ -4,6 +4,7 @@ define HELP
 make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
+make synth   measure what one unit costs on a device
 make stats   measure how stochastic rounding rounds
 make report  measure what units cost, beside published figures
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
@@ -20,6 +21,7 @@ make clean   remove what was built          (.venv stays)
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 DSP=0 OUT=folder
+  make synth UNIT=mac FMT=e5m2 TARGET=ecp5-85k [DSP=1 ROUTE=1]
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder]
 
@@ -29,7 +31,7 @@ endef
 
 # What can be set, and the option that it becomes.
 values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock OUT:-o
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart DSP:--dsp ROUTE:--route
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
@@ -37,7 +39,7 @@ option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := fpga golden hdl sim units
 
-.PHONY: help sim sweep emit stats report test bench lint clean FORCE
+.PHONY: help sim sweep emit synth stats report test bench lint clean FORCE
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -61,7 +63,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep emit stats report: .venv/ready
+sim sweep emit synth stats report: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 bench: .venv/ready

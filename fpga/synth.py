@@ -1,10 +1,11 @@
 """What a component costs on a device: out-of-context synthesis by Yosys, remembered by content."""
 
 import json
+import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,21 +118,43 @@ class Module:
         """The constant inputs, as `halfulp.fpga.yosys` takes them."""
         return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
 
-    def job(self, family: Family, *, dsp: bool = False, netlist: bool = False) -> str:
-        """What Yosys is told, as JSON."""
-        job = {
-            "top": self.top,
-            "command": family.recipe(dsp),
-            "memories": family.memories,
-            "ff": family.ff,
-            "ties": self.ties,
-            "netlist": netlist,
-        }
-        return json.dumps(job)
 
-    def key(self, family: Family, *, dsp: bool = False, netlist: bool = False) -> str:
-        """Differs whenever the cells may: for other Verilog, another family, another recipe or another Yosys."""
-        return digest(self.verilog, self.job(family, dsp=dsp, netlist=netlist), _recipe(), version("pyosys"))
+@dataclass(frozen=True)
+class Program:
+    """A program that makes something of modules, which is remembered.
+
+    Parameters
+    ----------
+    name : str
+        Python module that is run in a folder with ``design.v`` and ``job.json``.
+    what : str
+        Error sentences begin with it and the name of the module.
+    job : mapping
+        What it has to know beside the module; JSON.
+    files, tools : tuple of str
+        Files of this room and distributions on which the result depends.
+    left : callable
+        Makes the result, as JSON has it, of the folder.
+    env : mapping of str to str
+        What its environment has beside ours.
+    """
+
+    name: str
+    what: str
+    job: Mapping[str, Any]
+    files: tuple[str, ...]
+    tools: tuple[str, ...]
+    left: Callable[[Path], Any]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, module: Module) -> str:
+        """The ``job.json`` of a module."""
+        return json.dumps({"top": module.top, "ties": module.ties, **self.job})
+
+    def key(self, module: Module) -> str:
+        """Differs whenever the result may: for other Verilog, another family, another recipe or another tool."""
+        own = [(Path(__file__).resolve().parent / file).read_text() for file in self.files]
+        return digest(module.verilog, self.text(module), self.name, *own, *map(version, self.tools))
 
 
 def measure(
@@ -174,12 +197,19 @@ def measure(
     return cost
 
 
-def module_of(request: Request, tied: Mapping[str, int] | None = None) -> Module:
-    """A unit as Verilog, which is kept: to ask for it again takes no Amaranth."""
-    path = build_root() / "synth" / f"{request.unit}-{digest(request, sources(), emitter())}.json"
+def module_of(request: Request, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
+    """A unit as Verilog, alone or between registers, which is kept: to ask for it again takes no Amaranth."""
+    key = [request, sources(), emitter()]
+    if registered:
+        key.append((Path(__file__).resolve().parent / "registered.py").read_text())
+    path = build_root() / "synth" / f"{request.unit}-{digest(*key)}.json"
     if not path.is_file():
-        unit = request.build()
-        write_whole(path, json.dumps({"top": unit.name, "verilog": verilog(unit)}))
+        component = request.build()
+        if registered:
+            from .registered import Registered
+
+            component = Registered(component)
+        write_whole(path, json.dumps({"top": component.name, "verilog": verilog(component)}))
     return Module(**json.loads(path.read_text()), tied=tied or {})
 
 
@@ -203,28 +233,43 @@ def measure_modules(
     ToolError
         If Yosys or the machine fails. What was found until then is kept.
     """
+    program = Program(
+        "halfulp.fpga.yosys", "Yosys on", target.family.job(dsp), files=("yosys.py",), tools=("pyosys",), left=_left
+    )
+    return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress)]
+
+
+def results(modules: Iterable[Module], program: Program, progress: Progress = silent) -> list[Any]:
+    """What a program makes of several modules, of which those that are not known are taken side by side.
+
+    Raises
+    ------
+    ToolError
+        If the program or the machine fails. What was found until then is kept.
+    """
     paths: list[Path] = []
-    results: dict[Path, Path] = {}
-    family = target.family
+    missing: dict[Path, Path] = {}
 
     def commands(scratch: Path) -> Iterator[Command]:
         for number, module in enumerate(modules):
-            path = build_root() / "synth" / f"{module.top}-{module.key(family, dsp=dsp)}.json"
+            path = build_root() / "synth" / f"{module.top}-{program.key(module)}.json"
             paths.append(path)
-            if path.is_file() or path in results.values():
+            if path.is_file() or path in missing.values():
                 progress.advance(1)
                 continue
             folder = scratch / str(number)
-            results[folder] = path
+            missing[folder] = path
             folder.mkdir()
             (folder / "design.v").write_text(module.verilog)
-            (folder / "job.json").write_text(module.job(family, dsp=dsp))
-            argv = [sys.executable, "-m", "halfulp.fpga.yosys"]
-            yield Command(f"Yosys on {module.top}", argv, folder / "yosys.log", cwd=folder)
+            (folder / "job.json").write_text(program.text(module))
+            argv = [sys.executable, "-m", program.name]
+            # Temporary files of a program that is ended go with its folder.
+            env = os.environ | program.env | {"TMPDIR": str(folder)}
+            yield Command(f"{program.what} {module.top}", argv, folder / "tool.log", cwd=folder, env=env)
 
     def ended(command: Command) -> None:
         folder = command.log.parent
-        write_whole(results[folder], json.dumps(_left(folder)))
+        write_whole(missing[folder], json.dumps(program.left(folder)))
         progress.advance(1)
 
     with machine_errors("the files of the synthesis"):
@@ -232,7 +277,7 @@ def measure_modules(
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="synth-", dir=root) as scratch:
             run_all(commands(Path(scratch)), ended=ended)
-    return [Cost.of(**json.loads(path.read_text()), family=family) for path in paths]
+    return [json.loads(path.read_text()) for path in paths]
 
 
 def _left(folder: Path) -> dict[str, Any]:
@@ -242,7 +287,3 @@ def _left(folder: Path) -> dict[str, Any]:
     if found is None:
         raise ToolError("Yosys does not say how long the longest path is")
     return {"cells": statistics["design"]["num_cells_by_type"], "path": max(int(found[1]), 0)}
-
-
-def _recipe() -> str:
-    return (Path(__file__).resolve().parent / "yosys.py").read_text()

@@ -1,6 +1,7 @@
 """Devices that units are synthesised for."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Family:
     def recipe(self, dsp: bool = False) -> str:
         """Yosys' command, with or without DSP blocks."""
         return self.command if dsp else f"{self.command} -nodsp"
+
+    def job(self, dsp: bool = False) -> dict[str, Any]:
+        """What `halfulp.fpga.yosys` has to know of the family."""
+        return {"command": self.recipe(dsp), "memories": self.memories, "ff": self.ff}
 
 
 def _xilinx(name: str, **own: object) -> Family:
@@ -225,6 +230,20 @@ def target_of(name: str) -> Target:
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]
+
+
+def check_route(target: Target) -> Target:
+    """The device, refused unless it can be placed and routed for here.
+
+    Raises
+    ------
+    ValueError
+        If the vendor's tools would be needed.
+    """
+    if not target.nextpnr:
+        able = ", ".join(name for name, other in TARGETS.items() if other.nextpnr)
+        raise ValueError(f"{target.name} cannot be placed and routed for without its vendor's tools; {able} can")
+    return target
 
 
 def listing() -> list[str]:

@@ -5,8 +5,7 @@ that there are, ``path.txt``, the longest path between ports and flip-flops, and
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from pyosys import libyosys
@@ -37,7 +36,7 @@ class Job:
     memories: str
     ff: str
     ties: list[str]
-    netlist: bool
+    netlist: bool = False
 
     def run(self) -> None:
         """Synthesise ``design.v``; on an error Yosys says so and ends the process."""
@@ -72,8 +71,8 @@ class Job:
 
 def main() -> None:
     """Run the job of the working folder."""
-    job: Mapping[str, object] = json.loads(Path("job.json").read_text())
-    Job(**job).run()  # type: ignore[arg-type]
+    given = json.loads(Path("job.json").read_text())
+    Job(**{field.name: given[field.name] for field in fields(Job) if field.name in given}).run()
 
 
 if __name__ == "__main__":

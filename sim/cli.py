@@ -115,7 +115,7 @@ def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None,
     with requests():
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
-        units = [request.build() for request in _requests(unit, fmt, options)]
+        units = [request.build() for request in wanted(unit, fmt, options)]
         chosen = None if vector is None else read_vector(vector, Ports.of(units[0].inputs))
     passed = True
     for built in units:
@@ -156,13 +156,16 @@ def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, **
 
 
 @cli.command(name="list")
-@click.argument("what", type=click.Choice(["formats", "units"]))
+@click.argument("what")
 def list_(what: str) -> None:
-    """Say which formats or units there are."""
-    if what == "formats":
-        from .listing import formats as lines
-    else:
-        from .listing import units as lines
+    """Say which formats, units or targets there are."""
+    from . import listing
+
+    own = {"formats": listing.formats, "units": listing.units}
+    added = entry_points(group="halfulp.lists")
+    if what not in own and what not in added.names:
+        raise Refused(f"there is no list of {what}; there are {', '.join(sorted({*own, *added.names}))}")
+    lines = own[what] if what in own else added[what].load()
     click.echo("\n".join(lines()))
 
 
@@ -227,7 +230,7 @@ def bench() -> None:
     click.echo("\n".join(table()))
 
 
-def _requests(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
+def wanted(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
     """One request, or for `all` one for each unit that takes such operands, with those of the options that it has."""
     if unit != "all":
         return [Request(unit, fmt, **options)]

