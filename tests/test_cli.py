@@ -92,6 +92,13 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("emit dot posit8 --k 257", "a dot product of k = 257 pairs is out of range; it has 1 to 256"),
         ("emit mul e5m2 -o /nowhere/mul.v", "there is no folder /nowhere to write mul.v to"),
         ("emit mul e5m2 -o /", "/ is a folder"),
+        (
+            "synth mac e5m2 --target vu13p",
+            "unknown target 'vu13p'; the targets are vu9p, u55c, u250, u280, vcu118, aws-f1, artix100t, ecp5-85k",
+        ),
+        ("synth mac e5m2 --route", "vu9p cannot be placed and routed for without its vendor's tools; ecp5-85k can"),
+        ("synth mac e1m2", "e1m2 has 1 exponent bit"),
+        ("synth frobnicate", "unknown unit 'frobnicate'; the units are mul"),
         ("list colours", "there is no list of colours; there are formats, targets, units"),
         ("frobnicate", "No such command 'frobnicate'"),
     ],
@@ -113,6 +120,33 @@ def test_help_lists_the_commands() -> None:
     for command in ("bench", "emit", "list", "sim", "sweep", "synth"):
         assert f"  {command} " in answer.stdout
     assert halfulp().returncode == 2
+
+
+def test_targets_are_listed_with_their_parts_and_totals() -> None:
+    rows = {line.split()[0]: line.split()[1:] for line in halfulp("list", "targets").stdout.splitlines() if line}
+    assert rows["u55c"] == [
+        "xcu55c-fsvh2892-2L-e",
+        "xcup",
+        "1,303,680",
+        "2,607,360",
+        "162,960",
+        "9,024",
+        "2,016",
+        "960",
+    ]
+    assert rows["ecp5-85k"] == ["LFE5U-85F-6BG381C", "ecp5", "83,640", "83,640", "41,820", "156", "208", "0"]
+
+
+def test_synth_prints_one_table() -> None:
+    answer = halfulp("synth", "mul", "e2m1fn", "--target", "ecp5-85k")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("## Cost on ecp5-85k\n")
+    (row,) = [line for line in answer.stdout.splitlines() if line.startswith("| mul_e2m1fn_e2m1fn_e2m1fn_rn ")]
+    assert row.endswith("% LUT |")
+    assert "synth_ecp5 -nodsp" in answer.stdout
+    answer = halfulp("synth", "all", "e2m1fn", "--target", "ecp5-85k", "--acc", "e3m2fn", "--k", "2")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.count("_rn ") == 9
 
 
 def test_lists() -> None:

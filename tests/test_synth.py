@@ -7,23 +7,29 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module as Design
-from amaranth.hdl import Signal
+from amaranth.hdl import Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator
 
 from halfulp.fpga import synth
+from halfulp.fpga.registered import Registered
+from halfulp.fpga.resources import measure_requests
+from halfulp.fpga.route import frequencies
 from halfulp.fpga.synth import Cost, Module, measure, measure_modules, module_of
-from halfulp.fpga.targets import TARGETS
+from halfulp.fpga.targets import FAMILIES, TARGETS, target_of
 from halfulp.sim.errors import ToolError
 from halfulp.sim.processes import Command
 from halfulp.sim.progress import Progress
 from halfulp.sim.request import Request
+from halfulp.units.catalogue import CATALOGUE
 
-VU9P = TARGETS["vu9p"]
+VU9P, ECP5 = TARGETS["vu9p"], TARGETS["ecp5-85k"]
 
 XOR = "module gate(input a, input b, input clk, output c); {} endmodule\n"
 
@@ -61,6 +67,150 @@ def test_what_is_counted():
     cells = {"LUT1": 1, "LUT6": 4, "LUT6_2": 9, "FDRE": 2, "FDCE": 1, "CARRY4": 3, "CARRY8": 1, "MUXF7": 2, "MUXF8": 1}
     cells |= {"DSP48E2": 1, "RAMB18E2": 2, "URAM288": 1, "SRL16E": 3, "RAM32M": 1, "INV": 7}
     assert Cost.of(cells, 5) == Cost(lut=5, ff=3, carry=3, mux=3, dsp=1, bram=3, memory=4, path=5)
+
+
+def test_each_family_has_names_of_its_own():
+    cells = {"LUT4": 3, "LUT6": 1, "TRELLIS_FF": 2, "CCU2C": 5, "PFUMX": 4, "L6MUX21": 1, "MULT18X18D": 1, "DP16KD": 2}
+    cells |= {"TRELLIS_DPR16X4": 3, "FDRE": 9, "$scopeinfo": 4}
+    assert Cost.of(cells, 7, FAMILIES["ecp5"]) == Cost(lut=3, ff=2, carry=5, mux=5, dsp=1, bram=2, memory=3, path=7)
+    assert Cost.of({"CARRY4": 3}, 1, FAMILIES["xc7"]).carry == 3
+    assert Cost.of({"CARRY4": 3}, 1, FAMILIES["xcup"]).carry == 2
+
+
+def test_shares_of_a_device():
+    cost = Cost(lut=83_640 // 2, ff=8_364, carry=0, mux=9, dsp=39, bram=52, memory=0, path=1)
+    assert cost.shares(ECP5) == {"LUT": 0.5, "FF": 0.1, "carry": 0, "DSP": 0.25, "BRAM": 0.25}
+    # The adder of a carry chain is made of the two tables beside it.
+    assert replace(cost, carry=8_364).shares(ECP5)["LUT"] == pytest.approx(0.7)
+    assert replace(cost, carry=8_364).shares(VU9P)["LUT"] == cost.lut / VU9P.lut
+
+
+def test_devices_are_told_apart():
+    assert len({target.name for target in TARGETS.values()}) == len(TARGETS) == 8
+    # Published by their makers as numbers of slices, of 4 tables (DS180) and of 8 in a CLB.
+    assert (TARGETS["artix100t"].carry, TARGETS["u250"].carry) == (15_850, 216_000)
+    with pytest.raises(ValueError) as caught:
+        target_of("vu13p")
+    assert str(caught.value) == f"unknown target 'vu13p'; the targets are {', '.join(TARGETS)}"
+
+
+FORMATS = {"sru": "fxp2.1"}
+OWN = {
+    "mac": {"acc": "e3m2fn"},
+    "accumulate": {"acc": "e3m2fn"},
+    "dot": {"k": 2},
+    "sru": {"to": "fxp1.0"},
+    "convert": {"to": "e2m0fn"},
+}
+REQUESTS = [Request(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
+STATE = {"mac": 6, "accumulate": 6, "quire": 42}
+"""Flip-flops of the units that have some: those of an e3m2fn sum, and of a quire of 10 bits, 31 above, and its NaN."""
+
+
+class Together(wiring.Component):
+    """Several units side by side."""
+
+    def __init__(self, units):
+        self.units = units
+        super().__init__({f"{unit}_{port}": way for unit, port, way in self.ports()})
+
+    def ports(self):
+        return [(name, port, way) for name, unit in self.units.items() for port, way in unit.signature.members.items()]
+
+    def elaborate(self, platform):
+        m = Design()
+        for name, unit in self.units.items():
+            m.submodules[name] = unit
+        for name, port, way in self.ports():
+            inner, outer = getattr(self.units[name], port), getattr(self, f"{name}_{port}")
+            to, of = (inner, outer) if way.flow == In else (outer, inner)
+            m.d.comb += Value.cast(to).eq(Value.cast(of))
+        return m
+
+
+def test_every_unit_is_synthesised_for_7_series(build):
+    """All at once: Yosys reads the family's library for longer than it works on these."""
+    units = dict(zip(CATALOGUE, (request.build() for request in REQUESTS), strict=True))
+    cost = measure(Together(units), TARGETS["artix100t"], name="together")
+    assert cost.ff == sum(STATE.values())
+    assert (cost.dsp, cost.bram, cost.memory) == (0, 0, 0)
+    assert 300 < cost.lut < 1500
+    assert 42 / 4 < cost.carry < 400
+    assert 0.005 < cost.shares(TARGETS["artix100t"])["LUT"] < 0.025
+
+
+@pytest.mark.parametrize("name", ["vu9p", "ecp5-85k"])
+def test_every_unit_is_synthesised(name, build):
+    target = TARGETS[name]
+    found = dict(zip(CATALOGUE, measure_requests(REQUESTS, target).values(), strict=True))
+    assert {unit: cost.ff for unit, cost in found.items() if cost.ff} == STATE
+    for unit, cost in found.items():
+        assert (cost.dsp, cost.bram, cost.memory, cost.fmax) == (0, 0, 0, None), unit
+        assert 1 <= cost.lut < 600, unit
+        assert 1 <= cost.path < 60, unit
+        assert max(cost.shares(target).values()) < 0.01, unit
+    # A fused multiply-add holds a product and a sum.
+    assert found["fma"].lut > max(found["mul"].lut, found["add"].lut) > min(found["mul"].lut, found["add"].lut) > 10
+    # A chain of a bit a table: the 42 bits of a quire, and more to round them.
+    assert found["quire"].carry * target.family.carry_bits > 42
+
+
+@pytest.mark.parametrize("name", ["vu9p", "artix100t", "ecp5-85k"])
+def test_a_multiplier_is_tables_or_a_dsp_block(name, build):
+    """Nine bits by nine, in a block of any family."""
+    module = Module("module gate(input [8:0] a, b, output [17:0] o); assign o = a * b; endmodule\n", "gate")
+    target = TARGETS[name]
+    (tables,) = measure_modules([module], target)
+    (block,) = measure_modules([module], target, dsp=True)
+    assert (tables.dsp, block.dsp) == (0, 1)
+    assert tables.lut > 50
+    assert block.lut == block.carry == 0
+    assert len(list((build / "synth").iterdir())) == 2
+
+
+def test_a_unit_is_placed_and_routed_once(build, monkeypatch):
+    request = Request("mul", "e2m1fn")
+    registered = module_of(request, registered=True)
+    (between,) = measure_modules([registered], ECP5)
+    (alone,) = measure_modules([module_of(request)], ECP5)
+    # Two operands and a result of 4 bits.
+    assert (between.ff, alone.ff) == (12, 0)
+    ((name, cost),) = measure_requests([request], ECP5, route=True).items()
+    assert name == "mul_e2m1fn_e2m1fn_e2m1fn_rn"
+    assert replace(cost, fmax=None) == alone
+    assert 50 < cost.fmax < 500
+    broken(monkeypatch)
+    assert measure_requests([request], ECP5, route=True) == {name: cost}
+    with pytest.raises(ToolError, match="Place and route of mul_e2m1fn_e2m1fn_e2m1fn_rn_registered could not be start"):
+        frequencies([registered], ECP5, dsp=True)
+
+
+def test_registers_delay_by_two_cycles():
+    unit = Registered(Request("mac", "e2m1fn", acc="e3m2fn").build())
+    # One more than the accumulator's own, on either side.
+    values = [2, 3, 4, 5, 6]
+    seen = []
+
+    async def drive(context):
+        for value in [*values, 0, 0, 0]:
+            for port, code in (("a", 2), ("b", value), ("load", 1), ("c", 0)):
+                if hasattr(unit, port):
+                    context.set(Value.cast(getattr(unit, port)), code)
+            await context.tick()
+            seen.append(context.get(Value.cast(unit.o)))
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    # One times each: 1, 1.5, 2, 3 and 4 as e3m2fn.
+    assert seen[2:7] == [0x0C, 0x0E, 0x10, 0x12, 0x14]
+
+
+def test_what_cannot_be_routed_is_refused():
+    with pytest.raises(ValueError) as caught:
+        measure_requests([], VU9P, route=True)
+    assert str(caught.value) == "vu9p cannot be placed and routed for without its vendor's tools; ecp5-85k can"
 
 
 def test_a_component_is_measured_once(build, monkeypatch):
