@@ -65,6 +65,7 @@ def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:
         "mux": cost.mux,
         "DSP": cost.dsp,
         "BRAM": cost.bram,
+        "URAM": cost.uram,
         "path": cost.path,
         "share": f"{100 * shares[most]:.2g} % {most}",
     }

@@ -32,6 +32,8 @@ class Cost:
         the device (LUT6_2) are two, an inverter that the device has no cell for is none, and neither are the tables
         that a bit passes on its way into a carry chain; LUT4 on ECP5, where the two tables of the adder in a CCU2C are
         not among them.
+    luts : tuple of int
+        How many of these use one input, two, and so on up to six.
     ff : int
         Flip-flops.
     carry : int
@@ -41,7 +43,9 @@ class Cost:
     dsp : int
         DSP48; MULT18X18D on ECP5. None unless asked for.
     bram : int
-        Block memories of any size; DP16KD on ECP5.
+        Block memories, of which two halves make one (RAMB18); DP16KD on ECP5.
+    uram : int
+        Large memories, which UltraScale+ has.
     memory : int
         Cells of tables used as memories or shift registers: SRL and distributed RAM, of one to eight tables each;
         TRELLIS_DPR16X4 on ECP5, of two and those that write.
@@ -53,11 +57,13 @@ class Cost:
     """
 
     lut: int
+    luts: tuple[int, ...]
     ff: int
     carry: int
     mux: int
     dsp: int
     bram: int
+    uram: int
     memory: int
     path: int
     fmax: float | None = None
@@ -69,14 +75,17 @@ class Cost:
         def count(pattern: str) -> int:
             return sum(number for cell, number in cells.items() if re.fullmatch(pattern, cell))
 
+        luts = tuple(count(rf"(?={family.lut})LUT{inputs}") for inputs in range(1, 7))
+        # Half a cell is not to be had.
         return cls(
-            lut=count(family.lut),
+            lut=sum(luts),
+            luts=luts,
             ff=count(family.ff),
-            # Half of one is not to be had.
             carry=count(family.carry) + -(-count(family.half_carry) // 2),
             mux=count(family.mux),
             dsp=count(family.dsp),
-            bram=count(family.bram),
+            bram=count(family.bram) + -(-count(family.half_bram) // 2),
+            uram=count(family.uram),
             memory=count(family.memory),
             path=path,
         )
@@ -92,6 +101,7 @@ class Cost:
             "carry": self.carry / target.carry,
             "DSP": self.dsp / target.dsp,
             "BRAM": self.bram / target.bram,
+            "URAM": self.uram / target.uram if target.uram else 0.0,
         }
 
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+NONE = "(?!)"
+"""No type of cell; a regular expression that nothing matches."""
+
 
 @dataclass(frozen=True)
 class Family:
@@ -15,12 +18,12 @@ class Family:
         Yosys' command for them. Buffers and clock nets belong to the design around a unit, so it makes none.
     memories : str
         Label of the step of that command that maps memories.
-    lut, ff, carry, mux, dsp, bram, memory : str
+    lut, ff, carry, mux, dsp, bram, uram, memory : str
         Which types of cells are what, as regular expressions.
     carry_bits : int
         Bits of the carry chain cell that the device has.
-    half_carry : str
-        Cells of half as many, of which two make one.
+    half_carry, half_bram : str
+        Cells of half the size, of which two make one.
     luts_per_carry : int
         Lookup tables that are next to one such cell.
     carry_takes : int
@@ -42,7 +45,9 @@ class Family:
     carry_bits: int
     luts_per_carry: int
     bram_kbit: int
-    half_carry: str = "(?!)"
+    half_carry: str = NONE
+    half_bram: str = NONE
+    uram: str = NONE
     carry_takes: int = 0
 
     def recipe(self, dsp: bool = False) -> str:
@@ -63,7 +68,9 @@ def _xilinx(name: str, **own: object) -> Family:
         ff="FD.*",
         mux="MUXF[789]",
         dsp="DSP.*",
-        bram="RAMB.*|URAM.*",
+        bram="RAMB36.*",
+        half_bram="RAMB18.*",
+        uram="URAM.*",
         memory="SRL.*|RAM[0-9].*",
         bram_kbit=36,
         **own,  # type: ignore[arg-type]

@@ -218,7 +218,7 @@ def _ports(text: str, top: str) -> tuple[dict[str, bool], dict[str, bool]]:
 # Reports -----------------------------------------------------------------------------------------------------------
 
 
-def utilization(text: str, file: str = UTILIZATION) -> dict[str, int]:
+def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
     """Fields of `Cost`, all but the longest path, from the text of ``report_utilization``.
 
     Raises
@@ -237,20 +237,22 @@ def utilization(text: str, file: str = UTILIZATION) -> dict[str, int]:
         # The 7 series has no line for its carry chains, of four; its primitives are those that there are.
         if "FDRE" not in cells and not any(cell.startswith("LUT") for cell in cells):
             raise ToolError(f"{file} has no table of primitives, which 'CARRY4' would be in")
-        fabric, muxes, rams = "Slice", ["F7 Muxes", "F8 Muxes"], ["Block RAM Tile"]
+        fabric, muxes, large = "Slice", ["F7 Muxes", "F8 Muxes"], 0
         carry = math.ceil(_number(cells.get("CARRY4", "0"), "CARRY4", file) / 2)
     else:
-        fabric, muxes, rams = "CLB", ["F7 Muxes", "F8 Muxes", "F9 Muxes"], ["Block RAM Tile", "URAM"]
+        fabric, muxes, large = "CLB", ["F7 Muxes", "F8 Muxes", "F9 Muxes"], int(used("URAM"))
         used("CLB LUTs")
         carry = int(used("CARRY8"))
     return {
         "lut": int(used("LUT as Logic")),
+        "luts": tuple(int(_number(cells.get(f"LUT{inputs}", "0"), f"LUT{inputs}", file)) for inputs in range(1, 7)),
         "ff": int(used(f"{fabric} Registers")),
         "carry": carry,
-        "muxf": sum(int(used(mux)) for mux in muxes),
+        "mux": sum(int(used(mux)) for mux in muxes),
         "dsp": int(used("DSPs")),
         # Half a tile is one that is taken.
-        "bram": sum(math.ceil(used(ram)) for ram in rams),
+        "bram": math.ceil(used("Block RAM Tile")),
+        "uram": large,
         "memory": int(used("LUT as Memory")),
     }
 
@@ -387,7 +389,7 @@ def read(folder: Path) -> Routed:
             raise ToolError(f"there is no {file} in {folder}; Vivado writes it when it runs {FLOW}")
         texts[file] = path.read_text(errors="replace")
     timed = timing(texts[TIMING])
-    cost = Cost(**utilization(texts[UTILIZATION]), path=timed.path)
+    cost = Cost(**utilization(texts[UTILIZATION]), path=timed.path, fmax=timed.fmax)
     return Routed(cost=cost, timing=timed, power=power(texts[POWER]))
 
 

@@ -36,7 +36,7 @@ def published():
 
 
 def cost(lut, ff=0, carry=0):
-    return Cost(lut=lut, ff=ff, carry=carry, mux=0, dsp=0, bram=0, memory=0, path=1)
+    return Cost(lut=lut, luts=(), ff=ff, carry=carry, mux=0, dsp=0, bram=0, uram=0, memory=0, path=1)
 
 
 @pytest.fixture

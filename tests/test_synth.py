@@ -65,21 +65,28 @@ def broken(monkeypatch):
 
 def test_what_is_counted():
     cells = {"LUT1": 1, "LUT6": 4, "LUT6_2": 9, "FDRE": 2, "FDCE": 1, "CARRY4": 3, "CARRY8": 1, "MUXF7": 2, "MUXF8": 1}
-    cells |= {"DSP48E2": 1, "RAMB18E2": 2, "URAM288": 1, "SRL16E": 3, "RAM32M": 1, "INV": 7}
-    assert Cost.of(cells, 5) == Cost(lut=5, ff=3, carry=3, mux=3, dsp=1, bram=3, memory=4, path=5)
+    cells |= {"DSP48E2": 1, "RAMB18E2": 3, "URAM288": 1, "SRL16E": 3, "RAM32M": 1, "INV": 7}
+    assert Cost.of(cells, 5) == Cost(
+        lut=5, luts=(1, 0, 0, 0, 0, 4), ff=3, carry=3, mux=3, dsp=1, bram=2, uram=1, memory=4, path=5
+    )
 
 
 def test_each_family_has_names_of_its_own():
     cells = {"LUT4": 3, "LUT6": 1, "TRELLIS_FF": 2, "CCU2C": 5, "PFUMX": 4, "L6MUX21": 1, "MULT18X18D": 1, "DP16KD": 2}
     cells |= {"TRELLIS_DPR16X4": 3, "FDRE": 9, "$scopeinfo": 4}
-    assert Cost.of(cells, 7, FAMILIES["ecp5"]) == Cost(lut=3, ff=2, carry=5, mux=5, dsp=1, bram=2, memory=3, path=7)
+    assert Cost.of(cells, 7, FAMILIES["ecp5"]) == Cost(
+        lut=3, luts=(0, 0, 0, 3, 0, 0), ff=2, carry=5, mux=5, dsp=1, bram=2, uram=0, memory=3, path=7
+    )
     assert Cost.of({"CARRY4": 3}, 1, FAMILIES["xc7"]).carry == 3
     assert Cost.of({"CARRY4": 3}, 1, FAMILIES["xcup"]).carry == 2
 
 
 def test_shares_of_a_device():
-    cost = Cost(lut=83_640 // 2, ff=8_364, carry=0, mux=9, dsp=39, bram=52, memory=0, path=1)
-    assert cost.shares(ECP5) == {"LUT": 0.5, "FF": 0.1, "carry": 0, "DSP": 0.25, "BRAM": 0.25}
+    half = 83_640 // 2
+    cost = Cost(
+        lut=half, luts=(0, 0, 0, half, 0, 0), ff=8_364, carry=0, mux=9, dsp=39, bram=52, uram=0, memory=0, path=1
+    )
+    assert cost.shares(ECP5) == {"LUT": 0.5, "FF": 0.1, "carry": 0, "DSP": 0.25, "BRAM": 0.25, "URAM": 0}
     # The adder of a carry chain is made of the two tables beside it.
     assert replace(cost, carry=8_364).shares(ECP5)["LUT"] == pytest.approx(0.7)
     assert replace(cost, carry=8_364).shares(VU9P)["LUT"] == cost.lut / VU9P.lut

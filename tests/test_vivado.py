@@ -39,7 +39,9 @@ MUL = Request("mul", "e2m1fn")
 DEVICES = ", ".join(name for name, target in TARGETS.items() if knows(target))
 
 REPORTED = Routed(
-    cost=Cost(lut=222, ff=28, carry=5, muxf=7, dsp=2, bram=2, memory=3, path=12),
+    cost=Cost(
+        lut=222, luts=(0, 0, 0, 0, 0, 98), ff=28, carry=5, mux=7, dsp=2, bram=1, uram=1, memory=3, path=12, fmax=400.0
+    ),
     timing=Timing(period=2.0, slack=-0.5, path=12),
     power=Power(total=2.461, dynamic=0.013, static=2.448),
 )
@@ -289,7 +291,7 @@ def report(name):
 
 
 def test_what_the_reports_say():
-    assert utilization(report("utilization.rpt")) | {"path": 12} == vars(REPORTED.cost)
+    assert utilization(report("utilization.rpt")) | {"path": 12, "fmax": 400.0} == vars(REPORTED.cost)
     assert timing(report("timing.rpt")) == REPORTED.timing
     assert power(report("power.rpt")) == REPORTED.power
     assert REPORTED.fmax == 400
@@ -308,7 +310,8 @@ def test_the_lines_of_older_families_and_steps():
     assert "Prohibited" not in older
     assert utilization(older) == utilization(unplaced)
     assert utilization(report("utilization_7.rpt")) == {
-        "lut": 240, "ff": 28, "carry": 5, "muxf": 6, "dsp": 0, "bram": 1, "memory": 0,
+        "lut": 240, "luts": (0, 0, 0, 0, 0, 110), "ff": 28, "carry": 5, "mux": 6, "dsp": 0, "bram": 1, "uram": 0,
+        "memory": 0,
     }  # fmt: skip
 
 
