@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -23,17 +24,26 @@ class Table:
         For columns of numbers how they are shown in Markdown and LaTeX, as ``,.0f`` or ``.3g``. CSV has all of them.
     notes : sequence of str
         What has to be known to read the table: what was counted, where figures are from. A sentence each.
+    best : dict of str to str
+        For columns of numbers whether the ``lowest`` or the ``highest`` is the best, which stands in bold type in
+        Markdown and LaTeX. Numbers that are equal are so together; where all are, none stands out.
+    only_csv : sequence of str
+        Columns that Markdown and LaTeX leave out, because every row would be too long.
     """
 
     title: str
     frame: pd.DataFrame
     formats: dict[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    best: dict[str, Literal["lowest", "highest"]] = field(default_factory=dict)
+    only_csv: Sequence[str] = ()
 
     def markdown(self) -> str:
         """Title, table and notes as Markdown."""
-        shown = self._shown().to_markdown(index=False, disable_numparse=True, colalign=self._sides())
-        return "\n\n".join([f"## {self.title}", shown, "\n".join(f"- {note}" for note in self.notes)]).rstrip() + "\n"
+        shown = self._shown()
+        bold = shown.where(~self._stands_out(), "**" + shown + "**")
+        body = bold.to_markdown(index=False, disable_numparse=True, colalign=self._sides())
+        return "\n\n".join([f"## {self.title}", body, "\n".join(f"- {note}" for note in self.notes)]).rstrip() + "\n"
 
     def csv(self) -> str:
         """The figures alone, in full."""
@@ -45,10 +55,11 @@ class Table:
         style = (
             self._shown().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
         )
-        body = style.to_latex(hrules=True, column_format=sides)
+        best = self._stands_out().replace({True: "best:--rwrap", False: ""})
+        body = style.apply(lambda _: best, axis=None).to_latex(hrules=True, column_format=sides)
         notes = "\n".join(f"\\par\\footnotesize {_escaped(note)}" for note in self.notes)
         return (
-            "% needs \\usepackage{booktabs}\n\\begin{table}\n\\centering\n"
+            f"% needs \\usepackage{{booktabs}}\n{_BEST if self.best else ''}\\begin{{table}}\n\\centering\n"
             f"\\caption{{{_escaped(self.title)}}}\n{body}{notes}\n\\end{{table}}\n"
         )
 
@@ -60,18 +71,36 @@ class Table:
             write_whole(path, text)
         return paths
 
+    def _seen(self) -> pd.DataFrame:
+        """What Markdown and LaTeX have of the frame."""
+        return self.frame.drop(columns=list(self.only_csv))
+
     def _shown(self) -> pd.DataFrame:
-        """The frame as texts."""
+        """The same as texts."""
         return pd.DataFrame(
             {
                 name: [_text(value, self.formats.get(str(name), "")) for value in column]
-                for name, column in self.frame.items()
+                for name, column in self._seen().items()
             }
         )
 
+    def _stands_out(self) -> pd.DataFrame:
+        """Which of these are the best of their column."""
+        seen = self._seen()
+        out = pd.DataFrame(False, index=seen.index, columns=seen.columns).reset_index(drop=True)
+        for name, which in self.best.items():
+            column = seen[name].reset_index(drop=True)
+            if column.nunique() > 1:
+                out[name] = column == (column.min() if which == "lowest" else column.max())
+        return out
+
     def _sides(self) -> list[str]:
         """Numbers stand at the right, texts at the left."""
-        return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self.frame.items()]
+        return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self._seen().items()]
+
+
+# Bold type that is not extended: its digits are as wide as those of the other rows, so that points stay in line.
+_BEST = "\\providecommand{\\best}[1]{{\\fontseries{b}\\selectfont #1}}\n"
 
 
 def _text(value: object, spec: str) -> str:
