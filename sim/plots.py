@@ -1,10 +1,13 @@
 """Plots for papers: small multiples, and the same bytes for the same figures."""
 
 import io
-from collections.abc import Iterator, Sequence
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -43,6 +46,8 @@ _STYLE: dict[str, Any] = {
     "savefig.dpi": 300,
     # The names inside an SVG are random otherwise.
     "svg.hashsalt": "halfulp",
+    # Letters that can be edited, instead of drawings of them.
+    "pdf.fonttype": 42,
 }
 
 
@@ -101,8 +106,154 @@ def _draw(above: Axes, below: Axes, count: Count) -> None:
             panel.plot(fractions[::every], values[::every], **_DOTS)
 
 
-def write(figure: Figure, folder: Path, stem: str) -> list[Path]:
-    """Leave a figure in a folder as ``stem.png`` and ``stem.svg``; says which files these are.
+@dataclass(frozen=True)
+class Panel:
+    """What is drawn against a cost.
+
+    Parameters
+    ----------
+    label : str
+    values : sequence of float or None
+        One for each thing; None where there is none.
+    best : str
+        ``lowest``, and then the scale is logarithmic; or ``highest``.
+    """
+
+    label: str
+    values: Sequence[float | None]
+    best: Literal["lowest", "highest"]
+
+
+def front(
+    names: Sequence[str],
+    costs: Sequence[float],
+    panels: Sequence[Panel],
+    chosen: Sequence[bool],
+    *,
+    xlabel: str,
+    caption: str,
+) -> Figure:
+    """Things by cost and by what they are worth, with the line of those that no other beats in the two.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the things, which have numbers in the plot and are listed beside it.
+    costs : sequence of float
+    panels : sequence of Panel
+        One above the other.
+    chosen : sequence of bool
+        Which things have a filled mark.
+    xlabel, caption : str
+        Below the cost axis, and below the whole.
+    """
+    with _style():
+        size = _TRADE_WIDTH, max(_TRADE_PANEL * len(panels), _KEY_LINE * (len(names) + 2)) + 2 * _MARGIN
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+        for axis, panel in zip(axes, panels, strict=True):
+            _scatter(axis, costs, panel, chosen)
+        axes[-1].set_xlabel(xlabel)
+        # matplotlib wraps a caption only where a constrained layout does not see it.
+        figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
+        keys = [Line2D([], [], **_MARK, markerfacecolor=_filled(flag)) for flag in chosen]
+        texts = [f"{number}  {name}" for number, name in enumerate(names, 1)]
+        figure.legend(
+            [*keys, Line2D([], [], **_MARK), Line2D([], [], **_IDEAL)],
+            [*texts, "filled: no other beats it", "best at that cost or less"],
+            loc="outside right upper",
+            frameon=False,
+            fontsize=7,
+        )
+        # Where marks come to lie is known when all else has its place.
+        figure.draw_without_rendering()
+        for axis, panel in zip(axes, panels, strict=True):
+            _number(axis, costs, panel)
+    return figure
+
+
+_TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE = 7.0, 2.6, 0.17  # inches
+_CAPTION = 150  # letters in a line
+_NEAR = 8  # points between marks, up to which they share a number
+_MARK: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 4.5}
+
+
+def _filled(flag: bool) -> str:
+    return str(_MARK["color"]) if flag else "white"
+
+
+def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, float]]:
+    """Index, cost and value of what has a value."""
+    return [
+        (index, cost, value)
+        for index, (cost, value) in enumerate(zip(costs, panel.values, strict=True))
+        if value is not None and math.isfinite(value)
+    ]
+
+
+def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[bool]) -> None:
+    """Marks, and the line of the best."""
+    points = _points(costs, panel)
+    axis.set_ylabel(panel.label)
+    if panel.best == "lowest":
+        above_zero = [value for _, _, value in points if value > 0]
+        if len(above_zero) == len(points):
+            axis.set_yscale("log")
+        else:
+            # A sum that is exact has no place on a logarithmic scale.
+            axis.set_yscale("symlog", linthresh=min(above_zero, default=1.0))
+    best = best_so_far([(cost, value) for _, cost, value in points], panel.best)
+    axis.step([cost for cost, _ in best], [value for _, value in best], where="post", zorder=1, **_IDEAL)
+    for index, cost, value in points:
+        axis.plot([cost], [value], **_MARK, markerfacecolor=_filled(chosen[index]))
+    axis.margins(0.08, 0.12)
+
+
+def best_so_far(points: Sequence[tuple[float, float]], best: Literal["lowest", "highest"]) -> list[tuple[float, float]]:
+    """The points, by rising cost, that are worth more than all cheaper ones."""
+    sign = 1 if best == "lowest" else -1
+    line: list[tuple[float, float]] = []
+    for cost, value in sorted(points, key=lambda point: (point[0], sign * point[1])):
+        if not line or sign * value < sign * line[-1][1]:
+            line.append((cost, value))
+    return line
+
+
+def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
+    """Numbers at the marks; those that lie on each other have one text."""
+    groups: list[tuple[tuple[float, float], tuple[float, float], list[int]]] = []
+    for index, cost, value in _points(costs, panel):
+        place = tuple(axis.transData.transform((cost, value)) * 72 / axis.figure.dpi)
+        for other, _, members in groups:
+            if math.dist(place, other) < _NEAR:
+                members.append(index)
+                break
+        else:
+            groups.append((place, (cost, value), [index]))
+    for _, at, members in groups:
+        text = ", ".join(str(index + 1) for index in members)
+        axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
+
+
+def write(
+    figure: Figure,
+    folder: Path,
+    stem: str,
+    *,
+    endings: Sequence[str] = ("png", "svg"),
+    about: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """Leave a figure in a folder, as ``stem.png`` and ``stem.svg`` unless told otherwise; says which files these are.
+
+    Parameters
+    ----------
+    figure : Figure
+    folder : Path
+    stem : str
+    endings : sequence of str
+        Of ``png``, ``svg`` and ``pdf``.
+    about : mapping of str to str, optional
+        ``title`` and ``description``, which the files carry.
 
     Raises
     ------
@@ -111,12 +262,19 @@ def write(figure: Figure, folder: Path, stem: str) -> list[Path]:
     """
     paths = []
     with _style():
-        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+        for ending in endings:
             drawn = io.BytesIO()
-            figure.savefig(drawn, format=ending, metadata=metadata)
+            figure.savefig(drawn, format=ending, metadata=_metadata(ending, about or {}))
             paths.append(folder / f"{stem}.{ending}")
             write_whole(paths[-1], drawn.getvalue())
     return paths
+
+
+def _metadata(ending: str, about: Mapping[str, str]) -> dict[str, str | None]:
+    """What a file says of itself, by the names of its kind, and no date."""
+    names = {"title": "Title", "description": "Subject" if ending == "pdf" else "Description"}
+    dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    return {names[key]: text for key, text in about.items()} | dates.get(ending, {})
 
 
 @contextmanager
