@@ -18,7 +18,15 @@ from .targets import Target
 def measure_requests(
     requests: Sequence[Request], target: Target, progress: Progress = silent, *, dsp: bool = False, route: bool = False
 ) -> dict[str, Cost]:
-    """Costs of units by name, and if asked for the clocks that they run at between registers.
+    """Costs of units by name, as `measure_each` has them."""
+    costs = measure_each(requests, target, progress, dsp=dsp, route=route)
+    return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
+
+
+def measure_each(
+    requests: Sequence[Request], target: Target, progress: Progress = silent, *, dsp: bool = False, route: bool = False
+) -> list[Cost]:
+    """Costs of units, and if asked for the clocks that they run at between registers.
 
     Raises
     ------
@@ -29,12 +37,12 @@ def measure_requests(
     """
     progress.total("synthesis", len(requests))
     costs = measure_modules((module_of(request) for request in requests), target, progress, dsp=dsp)
-    if route:
-        progress.total("place and route", len(requests))
-        registered = (module_of(request, registered=True) for request in requests)
-        clocks = frequencies(registered, target, progress, dsp=dsp)
-        costs = [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
-    return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
+    if not route:
+        return costs
+    progress.total("place and route", len(requests))
+    registered = (module_of(request, registered=True) for request in requests)
+    clocks = frequencies(registered, target, progress, dsp=dsp)
+    return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
 
 
 def table(costs: dict[str, Cost], target: Target, *, dsp: bool = False) -> Table:

@@ -114,9 +114,9 @@ def verilog(component: Any, name: str | None = None) -> str:
         raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
 
 
-def sources() -> str:
-    """Hash of every source file that decides a unit's Verilog."""
-    files = sorted(path for room in ("hdl", "units") for path in _room(room).rglob("*.py"))
+def sources(rooms: Iterable[str] = ("hdl", "units")) -> str:
+    """Hash of every source file of some rooms: of those that decide a unit's Verilog unless others are named."""
+    files = sorted(path for room in rooms for path in _room(room).rglob("*.py"))
     return digest(*(part for path in files for part in (path.name, path.read_text())))
 
 
