@@ -62,31 +62,30 @@ def _row(report: Report, row: Row, device: str) -> dict[str, Any]:
     }
     if report.clock is not None and plain.mhz is not None:
         chosen = report.at_clock(row, device)
-        at = f"at {report.clock:g} MHz"
         for name in ("lut", "ff"):
-            cells[f"{name.upper()} {at}"] = None if chosen is None else getattr(chosen, name)
+            cells[f"{name.upper()} at {report.clock:g}"] = None if chosen is None else getattr(chosen, name)
         cells["cuts"] = None if chosen is None else chosen.pipeline
-    cells |= {"error": _or_inf(error.relative), "error, ulp": _or_inf(error.ulp)}
+    cells |= {"error": _or_inf(error.relative), "ulp": _or_inf(error.ulp)}
     for network in report.networks:
         found = row.accuracy_of(network)
-        cells[f"accuracy {network}"] = found.mean if found else None
-        cells[f"accuracy {network} ±"] = found.deviation if found else None
+        cells[f"acc. {network}"] = found.mean if found else None
+        cells[f"± {network}"] = found.deviation if found else None
     own = {"Pareto": "yes" if row.pareto[device] else "no", "command": plain.command}
     return cells | own | {"tools": report.made_by}
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
     """How the numbers of a column are shown, with as many decimals each, and which is the best."""
-    if name.startswith("accuracy "):
+    if name.startswith(("acc. ", "± ")):
         # Fractions, or percent.
-        spec = ".4f" if frame[name].max() <= 1 else ".2f"
-        return spec, None if name.endswith(" ±") else "highest"
+        spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
+        return spec, "highest" if name.startswith("acc.") else None
     match name:
         case "MHz":
             return ".1f", "highest"
         case "error":
             return ".2e", "lowest"
-        case "error, ulp":
+        case "ulp":
             return ".2f", "lowest"
         case "cuts":
             return ".0f", None
@@ -104,8 +103,8 @@ def _reached(report: Report, device: str) -> list[str]:
         return []
     cuts = " or ".join(map(str, report.pipelines))
     notes = [
-        f"At {report.clock:g} MHz: the fewest LUT among units with {cuts} register cuts that reach that clock; a cut is "
-        "before the accumulator, whose loop stays whole."
+        f"LUT and FF at {report.clock:g}: at a clock of {report.clock:g} MHz; the fewest LUT among units with {cuts} "
+        "register cuts that reach that clock; a cut is before the accumulator, whose loop stays whole."
     ]
     fastest = {
         row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in report.pipelines)
@@ -121,12 +120,12 @@ def _reached(report: Report, device: str) -> list[str]:
 def _computed(report: Report) -> list[str]:
     """What the errors are errors of."""
     first = report.rows[0].errors[0]
+    scale = "" if report.scale == 1 else f", times {report.scale:g}"
     notes = [
-        f"Error: of {report.count:,} dot products of {first.length:,} {first.distribution} operands, times "
-        f"{report.scale:g}, in the MAC's own arithmetic by halfulp's golden model, against exact sums of the same "
-        "rounded operands; root mean square, over that of the exact sums, and in units of the last place that the "
-        "accumulator has there. "
-        f"Seed {report.seed}; a random source of its own has a seed of its own in each."
+        f"Error: of {report.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the MAC's "
+        "own arithmetic by halfulp's golden model, against exact sums of the same rounded operands; root mean square, "
+        "over that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
+        f"Seed {report.seed}; each sum has a random source with a seed of its own, where there is one."
     ]
     if any(error.not_finite for row in report.rows for error in row.errors):
         notes.append("An error is infinite where a sum overflowed to infinity or NaN.")
@@ -139,8 +138,8 @@ def _trained(report: Report) -> list[str]:
     if runs:
         each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
         notes.append(
-            f"Accuracy: read from a table of training runs, {each} of each MAC; mean, and ± one standard deviation where "
-            "there are several."
+            f"Acc.: accuracy, read from a table of training runs, {each} of each MAC; mean, and ± one standard "
+            "deviation where there are several."
         )
     if report.strangers:
         notes.append(f"Training runs of other MACs than these, which are not shown: {report.strangers}.")
@@ -162,7 +161,7 @@ def _errors(report: Report) -> Table:
             "operands": error.distribution,
             "length": error.length,
             "error": _or_inf(error.relative),
-            "error, ulp": _or_inf(error.ulp),
+            "ulp": _or_inf(error.ulp),
             "not finite": error.not_finite,
             "tools": report.made_by,
         }
@@ -174,7 +173,7 @@ def _errors(report: Report) -> Table:
         "Not finite: how many of these sums are infinite or NaN.",
         f"Made by {report.made_by}.",
     ]
-    formats = {"error": ".2e", "error, ulp": ".2f"}
+    formats = {"error": ".2e", "ulp": ".2f"}
     return Table(f"{report.title}: dot products", pd.DataFrame(rows), formats, notes, only_csv=("tools",))
 
 

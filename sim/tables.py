@@ -50,17 +50,17 @@ class Table:
         return self.frame.to_csv(index=False, lineterminator="\n")
 
     def latex(self) -> str:
-        """A ``table`` with booktabs rules and the notes below it."""
+        """A ``table`` with booktabs rules, no wider than a line, and the notes below it."""
         sides = "".join(side[0] for side in self._sides())
         style = (
             self._shown().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
         )
         best = self._stands_out().replace({True: "best:--rwrap", False: ""})
         body = style.apply(lambda _: best, axis=None).to_latex(hrules=True, column_format=sides)
-        notes = "\n".join(f"\\par\\footnotesize {_escaped(note)}" for note in self.notes)
+        notes = "\n".join(f"\\par\\raggedright\\footnotesize {_escaped(note)}" for note in self.notes)
         return (
-            f"% needs \\usepackage{{booktabs}}\n{_BEST if self.best else ''}\\begin{{table}}\n\\centering\n"
-            f"\\caption{{{_escaped(self.title)}}}\n{body}{notes}\n\\end{{table}}\n"
+            f"% needs \\usepackage{{booktabs,graphicx}}\n{_BEST if self.best else ''}\\begin{{table}}\n\\centering\n"
+            f"\\caption{{{_escaped(self.title)}}}\n{_AS_WIDE}{body}}}\n{notes}\n\\end{{table}}\n"
         )
 
     def write(self, folder: Path, stem: str) -> list[Path]:
@@ -101,6 +101,9 @@ class Table:
 
 # Bold type that is not extended: its digits are as wide as those of the other rows, so that points stay in line.
 _BEST = "\\providecommand{\\best}[1]{{\\fontseries{b}\\selectfont #1}}\n"
+
+# As wide as a line where it would be wider.
+_AS_WIDE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n"
 
 
 def _text(value: object, spec: str) -> str:
