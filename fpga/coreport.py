@@ -93,7 +93,7 @@ class Report:
         MHz to be reached.
     pipelines : list of int
         Register cuts that were tried for that.
-    count, seed, scale
+    count, seed, scale, against
         Of the dot products.
     strangers : int
         Training runs of multiply-accumulates that the study does not have.
@@ -110,6 +110,7 @@ class Report:
     count: int
     seed: int
     scale: float
+    against: str
     strangers: int
     rows: list[Row]
 
@@ -235,6 +236,7 @@ def measure(study: Study, command: str, progress: Progress = silent) -> Report:
         count=study.dots.count,
         seed=study.dots.seed,
         scale=study.dots.scale,
+        against=study.dots.against,
         strangers=sum(run.mac not in study.macs for run in study.trained),
         rows=rows,
     )

@@ -121,10 +121,14 @@ def _computed(report: Report) -> list[str]:
     """What the errors are errors of."""
     first = report.rows[0].errors[0]
     scale = "" if report.scale == 1 else f", times {report.scale:g}"
+    against = {
+        "rounded": "of the same operands, rounded to the operand formats",
+        "drawn": "of the operands as they were drawn, so that their rounding to the operand formats counts",
+    }[report.against]
     notes = [
-        f"Error: of {report.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the MAC's "
-        "own arithmetic by halfulp's golden model, against exact sums of the same rounded operands; root mean square, "
-        "over that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
+        f"Error: of {report.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the "
+        f"MAC's own arithmetic by halfulp's golden model, against exact sums {against}; root mean square, over "
+        "that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
         f"Seed {report.seed}; each sum has a random source with a seed of its own, where there is one."
     ]
     if any(error.not_finite for row in report.rows for error in row.errors):

@@ -50,9 +50,9 @@ def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> 
     """Errors of multiply-accumulates: for each, one for each distribution and length.
 
     Operands are drawn for a distribution and a length, the same for all multiply-accumulates, and rounded to nearest to
-    the operand formats, saturating. The exact sum is that of the products of the rounded operands, as a fraction. Dot
-    product i takes its random words from the i-th of ``source.seeds(count)``, or where they come from
-    ports, from torch's generator.
+    the operand formats, saturating. The exact sum is that of the products of the rounded operands, or of those that
+    were drawn, which are numbers of fp32; it is a fraction, and nothing of it is lost. Dot product i takes its random
+    words from the i-th of ``source.seeds(count)``, or where they come from ports, from torch's generator.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> 
 
 
 def _remembered(mac: MacSpec, dots: Dots, distribution: str, length: int, own: str) -> Error:
-    key = digest(mac, distribution, length, dots.count, dots.seed, dots.scale, own)
+    key = digest(mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, own)
     path = build_root() / "dots" / f"{key}.json"
     if not path.is_file():
         with one_thread():
@@ -87,10 +87,11 @@ def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error
     """Error of dot products of one distribution and length."""
     from halfulp import golden
 
-    a, b = (golden.encode(_drawn(dots, distribution, length, side), fmt, saturate=True) for side, fmt in _sides(mac))
+    drawn = [_drawn(dots, distribution, length, side) for side in (0, 1)]
+    a, b = (golden.encode(values, fmt, saturate=True) for values, fmt in zip(drawn, (mac.a, mac.b), strict=True))
     results = golden.gemm(a.unsqueeze(-2), b.unsqueeze(-1), mac, **_words(mac, dots, length)).flatten()
     values = [mac.o.decode(code % (1 << mac.o.width)) for code in results.tolist()]
-    exact = _exact(a, b, mac)
+    exact = _exact(a, b, mac) if dots.against == "rounded" else _sums(drawn[0] * drawn[1])
     size = _rms(exact)
     if size == 0:
         raise ValueError(f"dots.scale is {dots.scale:g}, at which all products of {mac} are zero; take a larger one")
@@ -99,10 +100,6 @@ def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error
         return Error(distribution, length, None, None, len(values) - len(off))
     error = _rms(off)
     return Error(distribution, length, error / size, error / float(last_place(mac.o, Fraction(size))), 0)
-
-
-def _sides(mac: MacSpec) -> list[tuple[int, Format]]:
-    return [(0, mac.a), (1, mac.b)]
 
 
 def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
@@ -115,7 +112,8 @@ def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
     else:
         values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
-    return dots.scale * values[side]
+    # The product of two numbers of fp32 is one of float64.
+    return (dots.scale * values[side]).to(torch.float32).to(torch.float64)
 
 
 def _words(mac: MacSpec, dots: Dots, length: int) -> dict[str, Any]:
@@ -135,9 +133,12 @@ def _exact(a: "Tensor", b: "Tensor", mac: MacSpec) -> list[Fraction]:
     from halfulp import golden
 
     if _in_float64(mac):
-        products = golden.decode(a, mac.a) * golden.decode(b, mac.b)
-        return [exact_sum(row) for row in products.tolist()]
+        return _sums(golden.decode(a, mac.a) * golden.decode(b, mac.b))
     return [_sum(x, y, mac) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+
+
+def _sums(products: "Tensor") -> list[Fraction]:
+    return [exact_sum(row) for row in products.tolist()]
 
 
 def exact_sum(values: list[float]) -> Fraction:
@@ -150,7 +151,7 @@ def exact_sum(values: list[float]) -> Fraction:
 
 def _sum(x: list[int], y: list[int], mac: MacSpec) -> Fraction:
     """Sum of products of codes; operands are finite, so these are fractions."""
-    wide_a, wide_b = (1 << fmt.width for _, fmt in _sides(mac))
+    wide_a, wide_b = 1 << mac.a.width, 1 << mac.b.width
     pairs = zip(x, y, strict=True)
     return sum((Fraction(mac.a.decode(i % wide_a)) * Fraction(mac.b.decode(j % wide_b)) for i, j in pairs), Fraction(0))
 

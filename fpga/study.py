@@ -20,6 +20,10 @@ ENDINGS = (".toml", ".yaml", ".yml")
 DISTRIBUTIONS = ("normal", "uniform")
 """What operands are drawn from: of mean 0 and standard deviation 1, or even between -1 and 1."""
 
+REFERENCES = ("rounded", "drawn")
+"""Operands whose exact sums results are held against: those that units get, or those that were drawn before they were
+rounded to the operand formats."""
+
 MOST_PRODUCTS = 1 << 24
 """Of all dot products of one length."""
 
@@ -45,6 +49,8 @@ class Dots:
         Of the operands, and of random words that come from ports.
     scale : float
         The operands drawn are so many times as large.
+    against : str
+        One of `REFERENCES`: ``drawn`` counts the rounding of operands as error too.
     """
 
     lengths: tuple[int, ...] = (64,)
@@ -52,6 +58,7 @@ class Dots:
     count: int = 1024
     seed: int = 0
     scale: float = 1.0
+    against: str = "rounded"
 
 
 @dataclass(frozen=True)
@@ -207,17 +214,20 @@ def _grid(given: Mapping[str, object] | None) -> list[MacSpec]:
 
 
 def _dots(given: Mapping[str, object]) -> Dots:
-    fields = _Fields("dots", given, ("lengths", "distributions", "count", "seed", "scale"))
+    fields = _Fields("dots", given, ("lengths", "distributions", "count", "seed", "scale", "against"))
     found = Dots(
         lengths=fields.take("lengths", _several(_whole(1)), Dots.lengths),
         distributions=fields.take("distributions", _several(_word), Dots.distributions),
         count=fields.take("count", _whole(1), Dots.count),
         seed=fields.take("seed", _whole(0), Dots.seed),
         scale=fields.take("scale", _positive, Dots.scale),
+        against=fields.take("against", _word, Dots.against),
     )
     for name in found.distributions:
         if name not in DISTRIBUTIONS:
             raise ValueError(f"dots.distributions: unknown {name!r}; operands are {' or '.join(DISTRIBUTIONS)}")
+    if found.against not in REFERENCES:
+        raise ValueError(f"dots.against: unknown {found.against!r}; operands are {' or '.join(REFERENCES)}")
     if found.seed >= 1 << 63:
         raise ValueError(f"dots.seed is less than 2^63, not {found.seed}")
     if found.count * max(found.lengths) > MOST_PRODUCTS:

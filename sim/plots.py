@@ -13,7 +13,7 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from .paths import write_whole
 from .stats import Count
@@ -153,6 +153,11 @@ def front(
         axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
         for axis, panel in zip(axes, panels, strict=True):
             _scatter(axis, costs, panel, chosen)
+        if max(costs) > _LOGARITHMIC * min(costs) > 0:
+            axes[-1].set_xscale("log")
+            axes[-1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+            axes[-1].xaxis.set_major_formatter("{x:g}")
+            axes[-1].xaxis.set_minor_locator(NullLocator())
         axes[-1].set_xlabel(xlabel)
         # matplotlib wraps a caption only where a constrained layout does not see it.
         figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
@@ -174,6 +179,7 @@ def front(
 
 _TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE = 7.0, 2.6, 0.17  # inches
 _CAPTION = 150  # letters in a line
+_LOGARITHMIC = 4  # times the least cost
 _NEAR = 8  # points between marks, up to which they share a number
 _MARK: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 4.5}
 

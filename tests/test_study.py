@@ -34,6 +34,7 @@ distributions = ["uniform"]
 count = 100
 seed = 7
 scale = 0.5
+against = "drawn"
 """
 
 YAML = """
@@ -49,7 +50,7 @@ grid:
   accumulators: [e6m5]
   roundings: [rn, sr4]
   sources: [port, lfsr16]
-dots: {lengths: [32, 8], distributions: [uniform], count: 100, seed: 7, scale: 5.0e-1}
+dots: {lengths: [32, 8], distributions: [uniform], count: 100, seed: 7, scale: 5.0e-1, against: drawn}
 """
 
 RUNS = """epochs,mac,network,accuracy
@@ -84,7 +85,7 @@ def test_every_key_is_read_from_toml_and_yaml_alike(tmp_path):
         route=True,
         clock=30.0,
         pipelines=(0, 2),
-        dots=Dots(lengths=(32, 8), distributions=("uniform",), count=100, seed=7, scale=0.5),
+        dots=Dots(lengths=(32, 8), distributions=("uniform",), count=100, seed=7, scale=0.5, against="drawn"),
         trained=(
             Trained(MacSpec.parse("e5m2*e5m2+e6m5.rn"), "lenet", 0.9),
             Trained(MacSpec.parse("fp16*fp16+fp32.rn"), "a, b", 91.5),
@@ -164,6 +165,7 @@ def test_what_is_not_said(tmp_path):
             ValueError,
             "dots.distributions: unknown 'gauss'; operands are normal",
         ),
+        (LEAST + "dots.against = 'all'", ValueError, "dots.against: unknown 'all'; operands are rounded or drawn"),
         (LEAST + "accuracy = 'none.csv'", ValueError, "none.csv cannot be read: No such file or directory"),
         (LEAST + "accuracy = 'bad.csv'", ValueError, "accuracy, bad.csv: there is no column accuracy; it has one row"),
         (LEAST + "accuracy = 'nan.csv'", ValueError, "accuracy, nan.csv: line 2: accuracy is a number, not 'nan'"),
@@ -294,9 +296,10 @@ def test_an_error_is_that_of_its_setting(build):
             {"count": 17},
             {"seed": 1},
             {"scale": 1.25},
+            {"against": "drawn"},
         )
     ] + [error_of(other) for other in ("e5m2*e5m2+e6m5.sr4", "e5m2*e5m2+e6m5.sr4@lfsr15", "e5m2*e5m2+e6m5.rn")]
-    assert len({error.relative for error in (plain, *others)}) == 9
+    assert len({error.relative for error in (plain, *others)}) == 10
     # Words from ports depend on the seed as the operands do.
     assert error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4") == error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4")
 
@@ -305,6 +308,17 @@ def test_a_wide_exact_accumulator_is_within_half_an_ulp(build):
     assert 0 < error_of("e5m2*e5m2+exact=bf16.rn", lengths=(64,)).ulp < 0.5
     # Nothing is lost, so nothing is off.
     assert error_of("fxp4.4*fxp4.4+fxp12.8.rn").relative == 0
+
+
+def test_an_error_against_what_was_drawn_is_that_of_rounding_the_operands_too(build):
+    """Of products that are added exactly, and read in a format that holds their sums."""
+    x, y = (dots_module._drawn(Dots(count=16), "normal", 8, side) for side in (0, 1))
+    rounded_x, rounded_y = (golden.decode(golden.encode(values, "fxp4.4"), "fxp4.4") for values in (x, y))
+    exact_sums, sums = (x * y).sum(1), (rounded_x * rounded_y).sum(1)
+    off = ((sums - exact_sums).square().mean() / exact_sums.square().mean()).sqrt().item()
+    found = error_of("fxp4.4*fxp4.4+fxp12.8.rn", against="drawn")
+    assert found.relative == pytest.approx(off, rel=1e-9)
+    assert off > 0.01
 
 
 def test_an_overflow_is_no_number(build):

