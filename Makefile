@@ -6,7 +6,7 @@ make sweep   check one unit on every input there is, at compiled speed
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make synth   measure what one unit costs on a device
 make stats   measure how stochastic rounding rounds
-make report  measure what units cost, beside published figures
+make report  measure what units cost and how well they compute, side by side
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
 make bench   measure how fast the tools are
 make lint    check style and types
@@ -24,6 +24,7 @@ make clean   remove what was built          (.venv stays)
   make synth UNIT=mac FMT=e5m2 TARGET=ecp5-85k [DSP=1 ROUTE=1]
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder]
+  make report UNIT=examples/study.toml [OUT=folder]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
 .venv/bin/halfulp sim --help tells what each means. PYTHON=python3.12 makes .venv with that interpreter.

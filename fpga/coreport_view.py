@@ -86,7 +86,8 @@ def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "hig
         case "error":
             return ".2e", "lowest"
         case "ulp":
-            return ".2f", "lowest"
+            # Places of one format are not those of another, so that none is the best.
+            return ".2f", None
         case "cuts":
             return ".0f", None
     # Whole numbers are floats where one is missing.
