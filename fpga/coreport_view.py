@@ -69,14 +69,14 @@ def _row(report: Report, row: Row, device: str) -> dict[str, Any]:
     for network in report.networks:
         found = row.accuracy_of(network)
         cells[f"acc. {network}"] = found.mean if found else None
-        cells[f"± {network}"] = found.deviation if found else None
+        cells[f"s.d. {network}"] = found.deviation if found else None
     own = {"Pareto": "yes" if row.pareto[device] else "no", "command": plain.command}
     return cells | own | {"tools": report.made_by}
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
     """How the numbers of a column are shown, with as many decimals each, and which is the best."""
-    if name.startswith(("acc. ", "± ")):
+    if name.startswith(("acc. ", "s.d. ")):
         # Fractions, or percent.
         spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
         return spec, "highest" if name.startswith("acc.") else None
@@ -143,8 +143,8 @@ def _trained(report: Report) -> list[str]:
     if runs:
         each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
         notes.append(
-            f"Acc.: accuracy, read from a table of training runs, {each} of each MAC; mean, and ± one standard "
-            "deviation where there are several."
+            f"Acc.: accuracy, read from a table of training runs, {each} of each MAC; mean, and s.d., their standard "
+            "deviation, where there are several."
         )
     if report.strangers:
         notes.append(f"Training runs of other MACs than these, which are not shown: {report.strangers}.")

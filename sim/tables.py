@@ -60,7 +60,7 @@ class Table:
         notes = "\n".join(f"\\par\\raggedright\\footnotesize {_escaped(note)}" for note in self.notes)
         return (
             f"% needs \\usepackage{{booktabs,graphicx}}\n{_BEST if self.best else ''}\\begin{{table}}\n\\centering\n"
-            f"\\caption{{{_escaped(self.title)}}}\n{_AS_WIDE}{body}}}\n{notes}\n\\end{{table}}\n"
+            f"\\caption{{{_escaped(self.title)}}}\n{_AS_WIDE}{body.rstrip()}}}\n{notes}\n\\end{{table}}\n"
         )
 
     def write(self, folder: Path, stem: str) -> list[Path]:
@@ -103,7 +103,7 @@ class Table:
 _BEST = "\\providecommand{\\best}[1]{{\\fontseries{b}\\selectfont #1}}\n"
 
 # As wide as a line where it would be wider.
-_AS_WIDE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n"
+_AS_WIDE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 
 
 def _text(value: object, spec: str) -> str:

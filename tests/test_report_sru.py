@@ -157,7 +157,9 @@ def test_latex_compiles(found, tmp_path):
         assert not re.search(r"(?<!\\)[%#]", text.partition("\n")[2])
         if shutil.which("pdflatex"):
             (tmp_path / f"{stem}.tex").write_text(
-                "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + text + "\\end{document}\n"
+                "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
+                + text
+                + "\\end{document}\n"
             )
             command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{stem}.tex"]
             assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
