@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.formats.mac import EXACT_SUM
 from halfulp.sim.build import sources
 from halfulp.sim.progress import Progress, silent
-from halfulp.sim.request import Request, request_of
+from halfulp.sim.request import Request
 from halfulp.sim.toolchain import digest, version
 
 from .dots import Error, errors
@@ -209,7 +210,7 @@ def measure(study: Study, command: str, progress: Progress = silent) -> Report:
     """
     # What cannot be built is told before the work.
     for mac in study.macs:
-        _request(mac, 0)
+        _request(mac, 0).build()
     found = errors(study.macs, study.dots, progress)
     variants = {name: _variants(study, TARGETS[name], progress) for name in study.targets}
     rows = [
@@ -266,12 +267,19 @@ def _variants(study: Study, target: Target, progress: Progress) -> list[list[Var
 
 def _request(mac: MacSpec, pipeline: int) -> Request:
     """The unit of a description, as the command line asks for it."""
-    from halfulp.units import Mac
-
-    unit = Mac.of(mac, pipeline=pipeline)
-    # Amaranth warns of a component that is never elaborated; this one only says how it is asked for.
-    unit._MustUse__used = True
-    return request_of(unit)
+    return Request(
+        unit="mac",
+        fmt=str(mac.a),
+        b=None if mac.b == mac.a else str(mac.b),
+        acc=EXACT_SUM if mac.quire else str(mac.acc),
+        to=str(mac.o) if mac.quire else None,
+        carry=mac.carry if mac.quire else None,
+        product=None if mac.product is None else f"{mac.product}.{mac.product_rounding}",
+        rounding=str(mac.rounding),
+        random=None if mac.random is None else str(mac.random),
+        saturate=mac.saturate,
+        pipeline=pipeline,
+    )
 
 
 def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:

@@ -1,7 +1,6 @@
 """What a user asks for: a unit of the catalogue, by the words of the command line."""
 
 import shlex
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,13 +147,11 @@ def request_of(unit: Any) -> Request:
     for option in (*row.options, "rounding"):
         without: dict[str, Any] = {option: None}
         shorter = replace(request, **without)
-        # Amaranth warns of a component that is never elaborated, so also of one that is refused when half made.
-        with warnings.catch_warnings(action="ignore"):
-            try:
-                built = shorter.build()
-                same = (built.parameters, built.name) == (given, unit.name)
-            except ValueError:
-                same = False
+        try:
+            built = shorter.build()
+            same = (built.parameters, built.name) == (given, unit.name)
+        except ValueError:
+            same = False
         request = shorter if same else request
     return request
 

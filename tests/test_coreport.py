@@ -28,6 +28,7 @@ from halfulp.hdl.formats import MacSpec
 from halfulp.sim.cli import main
 from halfulp.sim.plots import Panel, best_so_far, front
 from halfulp.sim.tables import Table
+from halfulp.units import Mac
 
 STUDY = """
 title = "Small & many_signs"
@@ -263,6 +264,20 @@ def test_what_the_command_refuses(halfulp, monkeypatch, place, finished, tmp_pat
     (line,) = err.splitlines()
     assert line.startswith("halfulp: ")
     assert sentence in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e5m2*e5m2+e6m5.rn",
+        "e4m3fn*e5m2=fp16.rz+bf16.sr8.sat@lfsr16",
+        "posit8*posit8+exact=posit16.rn",
+        "fxp4.4*ufxp0.8+exact7=fxp8.8.rz.sat",
+    ],
+)
+def test_a_description_and_its_command_are_the_same_unit(text):
+    unit, same = Mac.of(text, pipeline=2), _request(MacSpec.parse(text), 2).build()
+    assert (same.name, same.parameters, str(same.spec)) == (unit.name, unit.parameters, str(MacSpec.parse(text)))
 
 
 def test_the_clock_is_that_of_the_units_between_registers(monkeypatch, place, finished):
