@@ -10,10 +10,12 @@ import functools
 import itertools
 import logging
 import os
+import pickle
 import queue
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +27,14 @@ from urllib.parse import urlsplit
 from halfulp.sim.build import sources
 from halfulp.sim.errors import ToolError
 from halfulp.sim.paths import machine_errors, scratch
-from halfulp.sim.processes import Command, processors, run_all, start, stop
+from halfulp.sim.processes import Command, complaint, processors, run_all, start, stop, uninterrupted
 from halfulp.sim.toolchain import digest, version
 
 PATIENCE = 5
 """Seconds that a scheduler has to answer, and then to name a worker."""
+
+LONELY = 60
+"""Seconds without any worker after which none is waited for."""
 
 WATCH = 0.5
 """Seconds between looks at whether the workers are alive."""
@@ -99,6 +104,7 @@ class Farm:
         self._folder: Path | None = None
         self._client: Any = None
         self._workers: _Workers | None = None
+        self._manned = 0.0
 
     def __enter__(self) -> "Farm":
         return self
@@ -139,7 +145,8 @@ class Farm:
         try:
             while True:
                 while len(running) < self._room() and (task := next(tasks, None)) is not None:
-                    future = self._client.submit(perform, task, pure=False, retries=0)
+                    # A worker that cannot read a task would end; this one, which says where halfulp is, it can.
+                    future = self._client.submit(pickle.loads, pickle.dumps(_Call(task)), pure=False)
                     running[future] = task
                     future.add_done_callback(done.put)
                 if not running:
@@ -159,9 +166,23 @@ class Farm:
 
     def _room(self) -> int:
         """As many tasks as keep all workers busy while the next one is made."""
-        if self._client.status != "running":
-            raise ToolError(f"the scheduler at {self.scheduler} is gone; what was done until then is kept")
-        return 2 * max(1, sum(self._client.nthreads().values()))
+        try:
+            workers = self._client.nthreads()
+        except (OSError, TimeoutError) as error:
+            raise ToolError(self._gone()) from error
+        if workers:
+            self._manned = time.monotonic()
+        elif time.monotonic() - self._manned > LONELY:
+            raise ToolError(
+                f"{self._where()} has had no workers for {LONELY} seconds; what was done until then is kept"
+            )
+        return 2 * max(1, sum(workers.values()))
+
+    def _where(self) -> str:
+        return f"the scheduler at {self.scheduler}" if self.scheduler else "this machine"
+
+    def _gone(self) -> str:
+        return f"{self._where()} is gone; what was done until then is kept"
 
     def _outcome(self, future: Any, task: Task) -> Outcome | None:
         """What a worker says of a task, or None where it died before it was asked, and another one is at it."""
@@ -176,11 +197,10 @@ class Farm:
         except KilledWorker:
             return Outcome(failed=f"{task.what} ended one worker after another; it may need more memory")
         except CancelledError as error:
-            raise ToolError(f"the scheduler at {self.scheduler} is gone; what was done until then is kept") from error
-        except Exception as error:
+            raise ToolError(self._gone()) from error
+        except (ImportError, AttributeError) as error:
             raise ToolError(
-                f"the scheduler at {self.scheduler} or a worker of it cannot run halfulp's tasks: install this halfulp "
-                f"there ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no more is said'})"
+                f"a worker of {self._where()} cannot run what it is asked to ({error}): install the same halfulp there"
             ) from error
         return outcome
 
@@ -202,14 +222,18 @@ class Farm:
         try:
             client = Client(address, timeout=PATIENCE, set_as_default=False)
             self._open.callback(client.close, timeout=PATIENCE)
-            client.wait_for_workers(1, timeout=PATIENCE if self.scheduler else None)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"no Dask scheduler answers at {address}; dask scheduler starts one") from error
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE if self._workers is None else LONELY)
         except TimeoutError as error:
+            if self._workers is not None:
+                raise ToolError(self._workers.failure()) from error
             raise ToolError(
                 f"the scheduler at {address} has no workers; on each machine, start some: dask worker {address} "
                 "--nworkers auto --nthreads 1"
             ) from error
-        except (OSError, ValueError) as error:
-            raise ToolError(f"no Dask scheduler answers at {address}; dask scheduler starts one") from error
+        self._manned = time.monotonic()
         self._client = client
 
     def _start(self) -> str:
@@ -246,19 +270,35 @@ class _Workers:
                 stop(process)
         self._running = [process for process in self._running if process.poll() is None]
         while len(self._running) < processors():
-            self._running.append(start(self._command()))
+            self._last = self._command()
+            with uninterrupted():
+                self._running.append(start(self._last))
+
+    def failure(self) -> str:
+        """Why there is none, as the last one says."""
+        return complaint(self._last.what, "does not start", self._last.log.read_text(errors="replace").splitlines())
 
     def _command(self) -> Command:
         argv = [sys.executable, "-m", "distributed.cli.dask_worker", self._address, "--nthreads", "1", "--no-nanny"]
         # Without a limit of memory nothing is spilled; results are small.
         argv += ["--memory-limit", "0", "--no-dashboard", "--local-directory", str(self._folder / "workers")]
         log = self._folder / f"worker-{next(self._numbers)}.log"
-        return Command("a Dask worker", argv, log, cwd=self._folder, env=os.environ | {"TMPDIR": str(self._folder)})
+        return Command("the Dask worker", argv, log, cwd=self._folder, env=os.environ | {"TMPDIR": str(self._folder)})
 
     def stop(self) -> None:
         """End them, and what they are at."""
         for process in self._running:
             stop(process)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A task that runs where this is unpickled."""
+
+    task: Task
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return perform, (self.task,)
 
 
 def perform(task: Task, folder: Path | None = None) -> Outcome:

@@ -12,7 +12,7 @@ from halfulp.sim.request import Request
 from halfulp.sim.toolchain import version
 from halfulp.units.catalogue import CATALOGUE
 
-from . import adders, sru
+from . import sru
 from .farm import Farm
 from .resources import measure_requests
 from .synth import Cost
@@ -53,8 +53,8 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
     """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
 
     ``small.csv`` has `SMALL` on the first device, `BLOCKS` also with DSP blocks; ``catalogue.csv`` every unit there is
-    on a device of each family, with its clock between registers where that can be had; ``sru.csv``, ``sru-cropped.csv``
-    and ``adders.csv`` what `halfulp report` measures; ``tools.csv`` the versions of the tools.
+    on a device of each family, with its clock between registers where that can be had; ``sru.csv`` and
+    ``sru-cropped.csv`` what `halfulp report sru` measures; ``tools.csv`` the versions of the tools.
 
     Parameters
     ----------
@@ -87,7 +87,6 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
         # Many units are so many times one.
         if stem != "sru-4096":
             yield leave(stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]])
-    yield leave("adders", adders.table(adders.study(progress=progress, farm=farm)).frame)
     yield leave("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 
 
