@@ -36,7 +36,7 @@ _POSITS = ("posit8e0", "posit8e1", "posit8", "posit16e1", "posit16")
 SMALL: tuple[Request, ...] = (
     *(Request(unit, fmt) for unit in ("mul", "add", "fma") for fmt in ("e5m2", "e4m3", "fp16", "bf16")),
     *(Request("mac", "e5m2", acc="e6m5", rounding=rounding) for rounding in ("rn", "sr10")),
-    Request("mac", "e5m2-finite-ftz", acc="e6m5-finite-ftz"),
+    *(Request("mac", f"e5m2{kind}", acc=f"e6m5{kind}") for kind in ("-ftz", "-finite-ftz")),
     *(Request(unit, fmt) for unit in ("mul", "add") for fmt in _POSITS),
     *(Request("mul", fmt) for fmt in ("fxp4.4", "int8", "fp32")),
 )
