@@ -25,7 +25,8 @@ TOOL = """
 import json, os, sys
 
 def argv(seconds, folder):
-    script = "echo $(pwd) >>$RECORD; sleep $0; cp job.json done; ! grep -q fail design.v || { echo ERROR: no; exit 3; }"
+    script = "echo $(pwd) >>$RECORD; sleep $0; ! grep -q long design.v || sleep $LONG; cp job.json done; "
+    script += "! grep -q fail design.v || { echo ERROR: no; exit 3; }"
     return ["sh", "-c", script, str(seconds)]
 
 def left(folder):
@@ -37,14 +38,14 @@ def versions():
 """A program that takes no processor; workers find it where this process does."""
 
 SWEEP = """
-import sys
 import tool
 from functools import partial
 from halfulp.fpga.synth import Module, Program, results
 
-program = Program("Sleep on", {}, (), tool.versions, partial(tool.argv, 0.4), tool.left)
-print(results([Module("", f"m{number}") for number in range(8)], program))
+program = Program("Sleep on", {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
+print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program))
 """
+"""Four tasks that end soon, and four more that end after LONG seconds."""
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def wait(until):
 
 def whole(build):
     """Results that are there, each of which is one."""
-    return {json.loads(path.read_text()) for path in (build / "synth").glob("*")}
+    return {json.loads(path.read_text()) for path in (build / "synth").glob("[!.]*")}
 
 
 class Kills(Progress):
@@ -132,42 +133,47 @@ def test_a_worker_that_is_killed_costs_its_task(build, tool, record):
     assert list((build / "runs").iterdir()) == []
 
 
-def test_a_sweep_that_is_killed_goes_on_where_it_was(build, tool, record):
-    process = subprocess.Popen([sys.executable, "-c", SWEEP], stdout=subprocess.DEVNULL)
-    try:
-        wait(lambda: process.poll() is not None or len(list((build / "synth").glob("[!.]*"))) >= 3)
-        assert process.poll() is None
-        assert len(at_work_in(build)) > 4
-    finally:
-        process.kill()
-        process.wait()
-    wait(lambda: not at_work_in(build))
-    kept = whole(build)
-    assert 3 <= len(kept) < 8
-    # What it worked in is there until somebody comes again.
-    assert len(list((build / "runs").iterdir())) == 1
-    record.write_text("")
-    answer = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, check=True)
-    assert answer.stdout == f"{[f'm{number}' for number in range(8)]}\n"
-    assert len(record.read_text().splitlines()) == 8 - len(kept)
-    assert list((build / "runs").iterdir()) == []
-    assert [path.name for path in build.rglob(".*")] == []
-
-
-def test_a_ctrl_c_that_reaches_all_of_a_terminal_is_ours_alone(build, tool, record):
+@contextlib.contextmanager
+def sweeping(build, monkeypatch):
+    """A sweep in a session of its own, when it is at tasks that do not end."""
+    monkeypatch.setenv("LONG", "1000")
     process = subprocess.Popen(
         [sys.executable, "-c", SWEEP], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
     try:
-        wait(lambda: process.poll() is not None or whole(build))
-        os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate(timeout=30)[1].decode()
+        wait(lambda: process.poll() is not None or whole(build) == {"m0", "m1", "m2", "m3"})
+        wait(lambda: any("1000" in line for line in at_work_in(build).values()))
+        assert process.poll() is None
+        yield process
     finally:
         process.kill()
         process.wait()
+    wait(lambda: not at_work_in(build))
+
+
+def test_a_sweep_that_is_killed_goes_on_where_it_was(build, tool, record, monkeypatch):
+    with sweeping(build, monkeypatch) as process:
+        process.kill()
+    assert whole(build) == {"m0", "m1", "m2", "m3"}
+    # What it worked in is there until somebody comes again.
+    assert len(list((build / "runs").iterdir())) == 1
+    record.write_text("")
+    monkeypatch.setenv("LONG", "0")
+    answer = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, check=True)
+    assert answer.stdout == f"{[f'm{number}' for number in range(8)]}\n"
+    assert len(record.read_text().splitlines()) == 4
+    assert list((build / "runs").iterdir()) == []
+    assert [path.name for path in build.rglob(".*")] == []
+
+
+def test_a_ctrl_c_on_a_terminal_leaves_nothing(build, tool, record, monkeypatch):
+    with sweeping(build, monkeypatch) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=30)[1].decode()
+        assert at_work_in(build) == {}
     assert said.endswith("KeyboardInterrupt\n")
     assert said.count("Traceback") == 1
-    assert at_work_in(build) == {}
+    assert whole(build) == {"m0", "m1", "m2", "m3"}
     assert list((build / "runs").iterdir()) == []
 
 
