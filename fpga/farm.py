@@ -213,11 +213,11 @@ class Farm:
         """To the scheduler that was named, or to one in this process, with a worker for each processor."""
         if self._client is not None:
             return
-        # It says much that a sentence of ours says.
-        self._open.enter_context(_quiet())
         # Dask takes half a second to load.
         from distributed import Client
 
+        # It says much that a sentence of ours says, and how much is set when it is loaded.
+        self._open.enter_context(_quiet())
         address = self.scheduler or self._start()
         try:
             client = Client(address, timeout=PATIENCE, set_as_default=False)

@@ -38,12 +38,19 @@ def versions():
 """A program that takes no processor; workers find it where this process does."""
 
 SWEEP = """
+import logging, sys
 import tool
 from functools import partial
 from halfulp.fpga.synth import Module, Program, results
+from halfulp.sim.progress import Progress
+
+class Quiet(Progress):
+    def advance(self, count):
+        loaded = "distributed" in sys.modules
+        assert not (loaded and logging.getLogger("distributed").isEnabledFor(logging.CRITICAL))
 
 program = Program("Sleep on", {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
-print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program))
+print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program, Quiet()))
 """
 """Four tasks that end soon, and four more that end after LONG seconds."""
 
