@@ -7,6 +7,7 @@ make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make synth   measure what one unit costs on a device
 make stats   measure how stochastic rounding rounds
 make report  measure what units cost and how well they compute, side by side
+make cost    measure the units of fpga/results, whose costs are kept there
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
 make bench   measure how fast the tools are
 make lint    check style and types
@@ -22,16 +23,19 @@ make clean   remove what was built          (.venv stays)
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 DSP=0 OUT=folder
   make synth UNIT=mac FMT=e5m2 TARGET=ecp5-85k [DSP=1 ROUTE=1]
+  make synth UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado [CLOCK=400 DSP=1 OUT=folder]
+  make synth UNIT=all SCHEDULER=tcp://host:8786
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
-  make report UNIT=sru [OUT=folder]
+  make report UNIT=sru [OUT=folder SCHEDULER=tcp://host:8786]
   make report UNIT=examples/study.toml [OUT=folder]
+  make cost [SCHEDULER=tcp://host:8786]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
 .venv/bin/halfulp sim --help tells what each means. PYTHON=python3.12 makes .venv with that interpreter.
 endef
 
 # What can be set, and the option that it becomes.
-values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock OUT:-o
+values := ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
 flags := SATURATE:--saturate WAVE:--wave RESTART:--restart DSP:--dsp ROUTE:--route
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
@@ -40,7 +44,7 @@ option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := fpga golden hdl sim units
 
-.PHONY: help sim sweep emit synth stats report test bench lint clean FORCE
+.PHONY: help sim sweep emit synth stats report cost test bench lint clean FORCE
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -66,6 +70,10 @@ help:
 
 sim sweep emit synth stats report: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
+
+# The records are the project's own unless named otherwise.
+cost: .venv/ready
+	$(alone) .venv/bin/halfulp cost $(if $(call given,OUT),,-o fpga/results) $(options)
 
 bench: .venv/ready
 	$(alone) .venv/bin/halfulp bench

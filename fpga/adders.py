@@ -11,6 +11,7 @@ from halfulp.sim.request import Request
 from halfulp.sim.tables import Table
 from halfulp.sim.toolchain import version
 
+from .farm import Farm
 from .synth import Cost, Module, measure_modules, module_of
 from .targets import TARGETS, Target
 
@@ -52,7 +53,10 @@ class Measured:
 
 
 def study(
-    units: tuple[Request, ...] = CASES, target: Target = TARGETS["vu9p"], progress: Progress = silent
+    units: tuple[Request, ...] = CASES,
+    target: Target = TARGETS["vu9p"],
+    progress: Progress = silent,
+    farm: Farm | None = None,
 ) -> dict[Request, Measured]:
     """Measure units that round sums at random.
 
@@ -62,7 +66,7 @@ def study(
         If Yosys or the machine fails.
     """
     progress.total("synthesis", 4 * len(units))
-    costs = iter(measure_modules(_modules(units), target, progress))
+    costs = iter(measure_modules(_modules(units), target, progress, farm=farm))
     return {unit: Measured(next(costs), next(costs), next(costs), next(costs)) for unit in units}
 
 

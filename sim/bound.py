@@ -1,0 +1,41 @@
+"""Runs a program that ends when whoever asked for it does, however that ends: ``python -I -S bound.py PROGRAM ...``.
+
+Standard input is a pipe that only the asker holds open. When it closes, this process ends its whole process group: the
+program, and what that started. Else it ends as the program does. Imports little, for it is started for every tool.
+"""
+
+import _thread
+import os
+import signal
+import sys
+
+_IGNORED = [signal.SIGPIPE, signal.SIGXFSZ] if hasattr(signal, "SIGXFSZ") else [signal.SIGPIPE]
+"""What Python ignores, and other programs end by."""
+
+
+def _watch() -> None:
+    while os.read(0, 4096):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    """Run the program of the command line."""
+    null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    try:
+        child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=[null], setsigdef=_IGNORED)
+    except OSError as error:
+        print(f"{sys.argv[1]}: {error.strerror}", file=sys.stderr)
+        sys.exit(127)
+    _thread.start_new_thread(_watch, ())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    # Without waiting for the thread, which still reads.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+"""Where synthesis runs: on this machine or on a scheduler's workers, whatever is killed meanwhile."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from halfulp.fpga import farm as room
+from halfulp.fpga.farm import Farm
+from halfulp.fpga.synth import Module, Program, results
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import scratch
+from halfulp.sim.processes import processors
+from halfulp.sim.progress import Progress
+
+TOOL = """
+import json, os, sys
+
+def argv(seconds, folder):
+    script = "echo $(pwd) >>$RECORD; sleep $0; ! grep -q long design.v || sleep $LONG; cp job.json done; "
+    script += "! grep -q fail design.v || { echo ERROR: no; exit 3; }"
+    return ["sh", "-c", script, str(seconds)]
+
+def left(folder):
+    return json.loads((folder / "done").read_text())["top"]
+
+def versions():
+    return {"sleep": os.environ.get("SLEEP", "1")}
+"""
+"""A program that takes no processor; workers find it where this process does."""
+
+SWEEP = """
+import logging, sys
+import tool
+from functools import partial
+from halfulp.fpga.synth import Module, Program, results
+from halfulp.sim.progress import Progress
+
+class Quiet(Progress):
+    def advance(self, count):
+        loaded = "distributed" in sys.modules
+        assert not (loaded and logging.getLogger("distributed").isEnabledFor(logging.CRITICAL))
+
+program = Program("Sleep on", {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
+print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program, Quiet()))
+"""
+"""Four tasks that end soon, and four more that end after LONG seconds."""
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """A build folder with nothing in it, and time for workers to start on a machine that is busy with other tests."""
+    monkeypatch.setattr(room, "PATIENCE", 60)
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    return tmp_path / "build"
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tool")
+    (folder / "tool.py").write_text(TOOL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        patch.setenv("RECORD", str(folder / "record"))
+        import tool
+
+        yield tool
+
+
+@pytest.fixture
+def record(tool):
+    """Where the program ran."""
+    path = Path(os.environ["RECORD"])
+    path.write_text("")
+    return path
+
+
+def program(tool, seconds=0.3, **fields):
+    return Program("Sleep on", {}, (), tool.versions, partial(tool.argv, seconds), tool.left, **fields)
+
+
+def modules(count, text=""):
+    return [Module(text, f"m{number}") for number in range(count)]
+
+
+def at_work_in(folder):
+    """Processes that work in a folder, and their command lines."""
+    found = {}
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if folder in link.readlink().parents:
+                found[int(link.parent.name)] = (link.parent / "cmdline").read_text()
+    return found
+
+
+def wait(until):
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def whole(build):
+    """Results that are there, each of which is one."""
+    return {json.loads(path.read_text()) for path in (build / "synth").glob("[!.]*")}
+
+
+class Kills(Progress):
+    """Ends a worker when the first task is done."""
+
+    def __init__(self, build):
+        self.build = build
+        self.done = 0
+
+    def advance(self, count):
+        self.done += count
+        lines = at_work_in(self.build).items()
+        workers = [process for process, line in lines if "dask_worker" in line and "bound.py" not in line]
+        if self.done == 1:
+            os.kill(workers[0], signal.SIGKILL)
+        self.workers = len(workers)
+
+
+def test_a_worker_that_is_killed_costs_its_task(build, tool, record):
+    told = Kills(build)
+    assert results(modules(7), program(tool), told) == [f"m{number}" for number in range(7)]
+    assert told.done == 7
+    assert told.workers == processors()
+    assert len(record.read_text().splitlines()) in (7, 8)
+    assert at_work_in(build) == {}
+    assert list((build / "runs").iterdir()) == []
+
+
+@contextlib.contextmanager
+def sweeping(build, monkeypatch):
+    """A sweep in a session of its own, when it is at tasks that do not end."""
+    monkeypatch.setenv("LONG", "1000")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SWEEP], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        wait(lambda: process.poll() is not None or whole(build) == {"m0", "m1", "m2", "m3"})
+        wait(lambda: any("1000" in line for line in at_work_in(build).values()))
+        assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+    wait(lambda: not at_work_in(build))
+
+
+def test_a_sweep_that_is_killed_goes_on_where_it_was(build, tool, record, monkeypatch):
+    with sweeping(build, monkeypatch) as process:
+        process.kill()
+    assert whole(build) == {"m0", "m1", "m2", "m3"}
+    # What it worked in is there until somebody comes again.
+    assert len(list((build / "runs").iterdir())) == 1
+    record.write_text("")
+    monkeypatch.setenv("LONG", "0")
+    answer = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, check=True)
+    assert answer.stdout == f"{[f'm{number}' for number in range(8)]}\n"
+    assert len(record.read_text().splitlines()) == 4
+    assert list((build / "runs").iterdir()) == []
+    assert [path.name for path in build.rglob(".*")] == []
+
+
+def test_a_ctrl_c_on_a_terminal_leaves_nothing(build, tool, record, monkeypatch):
+    with sweeping(build, monkeypatch) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=30)[1].decode()
+        assert at_work_in(build) == {}
+    assert said.endswith("KeyboardInterrupt\n")
+    assert said.count("Traceback") == 1
+    assert whole(build) == {"m0", "m1", "m2", "m3"}
+    assert list((build / "runs").iterdir()) == []
+
+
+def test_one_task_takes_no_workers(build, tool, record):
+    with Farm() as farm:
+        assert results(modules(1), program(tool, 0), farm=farm) == ["m0"]
+        assert results(modules(1) * 3, program(tool, 0), farm=farm) == ["m0"] * 3
+        assert farm._client is None
+    assert len(record.read_text().splitlines()) == 1
+
+
+def test_a_task_that_fails_ends_the_others_and_leaves_its_log(build, tool, record):
+    began = time.monotonic()
+    with pytest.raises(ToolError) as caught:
+        results([*modules(1, "fail"), Module("", "slow")], program(tool, 0, tail=1))
+    (log,) = (build / "logs").iterdir()
+    assert log.read_text() == "ERROR: no\n"
+    assert str(caught.value) == (f"Sleep on m0 failed with exit code 3: ERROR: no; the end of {log}:\n  ERROR: no")
+    assert time.monotonic() - began < 30
+    # And without a tail there is none.
+    log.unlink()
+    with pytest.raises(ToolError, match=r"^Sleep on m0 failed with exit code 3: ERROR: no$"):
+        results(modules(1, "fail"), program(tool, 0))
+    assert list((build / "logs").iterdir()) == []
+
+
+# A scheduler -------------------------------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def dask(*words):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *map(str, words), "--no-dashboard"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def scheduling():
+    """A scheduler without workers, and its address."""
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    with dask("scheduler", "--host", "127.0.0.1", "--port", port) as process:
+        wait(lambda: answers(address))
+        yield process, address
+
+
+def working(address, folder):
+    return dask("worker", address, "--no-nanny", "--nthreads", 1, "--memory-limit", 0, "--local-directory", folder)
+
+
+@pytest.fixture(scope="module")
+def scheduler(tool, tmp_path_factory):
+    """Address of a scheduler with a worker, that worker, and the folder that it works in."""
+    folder = tmp_path_factory.mktemp("worker")
+    with scheduling() as (_, address), working(address, folder) as worker:
+        yield address, worker, folder
+
+
+def test_a_scheduler_without_workers(build, tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(room, "PATIENCE", 1)
+    monkeypatch.setattr(room, "LONELY", 1)
+    with scheduling() as (_, address):
+        with Farm(address) as farm, pytest.raises(ToolError) as caught:
+            results(modules(1), program(tool), farm=farm)
+        assert str(caught.value) == (
+            f"the scheduler at {address} has no workers; on each machine, start some: dask worker {address} "
+            "--nworkers auto --nthreads 1"
+        )
+        monkeypatch.setattr(room, "PATIENCE", 60)
+        with working(address, tmp_path) as worker, Farm(address) as farm, pytest.raises(ToolError) as caught:
+            results(modules(3), program(tool), Ends(worker), farm=farm)
+    assert str(caught.value) == (
+        f"the scheduler at {address} has had no workers for 1 seconds; what was done until then is kept"
+    )
+    assert "m0" in whole(build)
+
+
+def test_a_scheduler_that_goes(build, tool, tmp_path):
+    with (
+        scheduling() as (process, address),
+        working(address, tmp_path),
+        Farm(address) as farm,
+        pytest.raises(ToolError) as caught,
+    ):
+        results(modules(3), program(tool), Ends(process), farm=farm)
+    assert str(caught.value) == f"the scheduler at {address} is gone; what was done until then is kept"
+    assert "m0" in whole(build)
+
+
+class Ends(Progress):
+    """Ends a process when the first task is done."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def advance(self, count):
+        self.process.kill()
+
+
+def answers(address):
+    host, _, port = address.removeprefix("tcp://").partition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
+        return True
+    return False
+
+
+def test_a_scheduler_s_workers_run_even_one_task(build, tool, record, scheduler, monkeypatch):
+    address, _, place = scheduler
+    with Farm(address) as farm:
+        assert results(modules(1), program(tool, 0), farm=farm) == ["m0"]
+        assert results(modules(3), program(tool, 0), farm=farm) == ["m0", "m1", "m2"]
+        ran = record.read_text().splitlines()
+        assert len(ran) == 3
+        assert all(place in Path(folder).parents for folder in ran)
+        assert whole(build) == {"m0", "m1", "m2"}
+        with pytest.raises(ToolError, match=r"^Sleep on m0 failed with exit code 3: ERROR: no$"):
+            results(modules(1, "fail"), program(tool, 0), farm=farm)
+        # Another version here than there.
+        monkeypatch.setenv("SLEEP", "2")
+        with pytest.raises(
+            ToolError, match=r"^the worker at tcp:.* has sleep 1, and here is 2: install the same there$"
+        ):
+            results(modules(1, "other"), program(tool, 0), farm=farm)
+    monkeypatch.setenv("SLEEP", "1")
+    monkeypatch.setattr(room, "_own", lambda: "others")
+    with (
+        Farm(address) as farm,
+        pytest.raises(ToolError, match=r"has halfulp 0.*, and here is 0.* of sources others: "),
+    ):
+        results(modules(1, "other"), program(tool, 0), farm=farm)
+
+
+def test_a_worker_that_knows_no_such_task(build, scheduler, tmp_path, monkeypatch):
+    address, worker, _ = scheduler
+    (tmp_path / "unknown.py").write_text(TOOL)
+    monkeypatch.syspath_prepend(tmp_path)
+    import unknown
+
+    with Farm(address) as farm, pytest.raises(ToolError) as caught:
+        results(modules(1), program(unknown), farm=farm)
+    assert str(caught.value) == (
+        f"a worker of the scheduler at {address} cannot run what it is asked to (No module named 'unknown'): install "
+        "the same halfulp there"
+    )
+    assert worker.poll() is None
+
+
+def test_no_scheduler(build, tool, monkeypatch):
+    monkeypatch.setattr(room, "PATIENCE", 1)
+    address = f"tcp://127.0.0.1:{free_port()}"
+    with Farm(address) as farm, pytest.raises(ToolError) as caught:
+        results(modules(1), program(tool), farm=farm)
+    assert str(caught.value) == f"no Dask scheduler answers at {address}; dask scheduler starts one"
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:8786", "tcp://host", "tcp://:8786", "tcp://h:x", "http://host:80"])
+def test_what_is_no_address(text):
+    with pytest.raises(ValueError) as caught:
+        Farm(text)
+    assert str(caught.value) == f"{text!r} is no address of a scheduler; one is tcp://host:8786"
+
+
+def test_an_address_is_a_text():
+    with pytest.raises(TypeError, match=r"^a scheduler is named by a text such as tcp://host:8786, not by 8786$"):
+        Farm(8786)
+
+
+# Folders -----------------------------------------------------------------------------------------------------------
+
+
+def test_folders_of_the_dead_go_and_those_of_the_living_stay(build):
+    (build / "runs" / "it-left").mkdir(parents=True)
+    (build / "runs" / "others-left").mkdir()
+    with scratch("it") as first, scratch("it") as second:
+        assert {path.name for path in (build / "runs").iterdir()} == {first.name, second.name, "others-left"}
+    assert [path.name for path in (build / "runs").iterdir()] == ["others-left"]
