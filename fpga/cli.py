@@ -44,7 +44,6 @@ def _written(function: Function) -> Function:
 @click.option(
     "--target", "name", default="vu9p", metavar="NAME", help="device; vu9p by default, all: halfulp list targets"
 )
-@click.option("--dsp", is_flag=True, help="products of factors longer than 16 bits may take DSP blocks")
 @click.option("--route", is_flag=True, help="place and route between registers, for the frequency (ecp5-85k)")
 @click.option(
     "--flow",
@@ -65,7 +64,6 @@ def synth(
     unit: str,
     fmt: str,
     name: str,
-    dsp: bool,
     route: bool,
     flow: str,
     clock: float | None,
@@ -100,10 +98,10 @@ def synth(
 
     with farm, Bar("synth") as bar:
         if clock is not None:
-            costs = implement_requests(asked, target, bar, clock_mhz=clock, dsp=dsp, farm=farm)
+            costs = implement_requests(asked, target, bar, clock_mhz=clock, farm=farm)
         else:
-            costs = measure_requests(asked, target, bar, dsp=dsp, route=route, farm=farm)
-    found = table(costs, target, dsp=dsp, clock_mhz=clock)
+            costs = measure_requests(asked, target, bar, route=route, farm=farm)
+    found = table(costs, target, clock_mhz=clock)
     click.echo(found.markdown(), nl=False)
     if output is not None:
         _leave(found, output, "synth")

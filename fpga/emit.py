@@ -20,7 +20,6 @@ DEFAULT_CLOCK = 500
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @click.option("--target", metavar="DEVICE", help="device of a flow, such as vu9p")
 @click.option("--clock", metavar="MHZ", type=float, help=f"frequency that a flow aims at; {DEFAULT_CLOCK} by default")
-@click.option("--dsp/--no-dsp", default=None, help="let a flow use DSP blocks, which it may by default, or not")
 def emit(
     unit: str,
     fmt: str,
@@ -28,15 +27,14 @@ def emit(
     flow: str | None,
     target: str | None,
     clock: float | None,
-    dsp: bool | None,
     **options: Any,
 ) -> None:
     """Write UNIT in FMT as plain Verilog, or with --flow and --target a folder that a vendor's tool runs on."""
     request = Request(unit, fmt, **options)
     if flow is not None:
-        _flow(request, output, target, DEFAULT_CLOCK if clock is None else clock, dsp is not False)
+        _flow(request, output, target, DEFAULT_CLOCK if clock is None else clock)
         return
-    for option, value in (("--target", target), ("--clock", clock), ("--no-dsp" if dsp is False else "--dsp", dsp)):
+    for option, value in (("--target", target), ("--clock", clock)):
         if value is not None:
             raise Refused(f"{option} means something to a flow only; add --flow vivado")
     _verilog(request, output)
@@ -60,7 +58,7 @@ def _verilog(request: Request, output: str | None) -> None:
     write_whole(path, text)
 
 
-def _flow(request: Request, output: str | None, target: str | None, clock: float, dsp: bool) -> None:
+def _flow(request: Request, output: str | None, target: str | None, clock: float) -> None:
     from halfulp.sim.paths import building, machine_errors
 
     from .targets import TARGETS
@@ -79,7 +77,7 @@ def _flow(request: Request, output: str | None, target: str | None, clock: float
         if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
             raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
     with requests():
-        texts = scripts(request.build(), TARGETS[target], clock_mhz=clock, dsp=dsp)
+        texts = scripts(request.build(), TARGETS[target], clock_mhz=clock, dsp=bool(request.dsp))
     with building(folder, str(folder)) as scratch:
         for name, text in texts.items():
             (scratch / name).write_text(text)

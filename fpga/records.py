@@ -43,16 +43,16 @@ SMALL: tuple[Request, ...] = (
 """Units as others publish them."""
 
 BLOCKS: tuple[Request, ...] = (
-    *(Request("mul", fmt) for fmt in ("int8", "fp16", "bf16", "fp32")),
-    Request("fma", "fp16"),
+    *(Request("mul", fmt, dsp=True) for fmt in ("int8", "fp16", "bf16", "fp32")),
+    Request("fma", "fp16", dsp=True),
 )
-"""Those that are recorded with DSP blocks too."""
+"""Some of them with DSP blocks."""
 
 
 def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
     """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
 
-    ``small.csv`` has `SMALL` on the first device, `BLOCKS` also with DSP blocks; ``catalogue.csv`` every unit there is
+    ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
     on a device of each family, with its clock between registers where that can be had; ``sru.csv`` and
     ``sru-cropped.csv`` what `halfulp report sru` measures; ``tools.csv`` the versions of the tools.
 
@@ -94,36 +94,29 @@ def rows(
     requests: Sequence[Request],
     target: Target,
     progress: Progress = silent,
-    *,
-    dsp: bool = False,
     farm: Farm | None = None,
 ) -> list[dict[str, object]]:
     """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
-    found = measure_requests(requests, target, progress, dsp=dsp, route=bool(target.nextpnr), farm=farm)
-    return [_row(name, cost, target, dsp) for name, cost in found.items()]
+    found = measure_requests(requests, target, progress, route=bool(target.nextpnr), farm=farm)
+    return [_row(name, cost, target) for name, cost in found.items()]
 
 
 def _small(progress: Progress, farm: Farm | None) -> pd.DataFrame:
-    found = [
-        *rows(SMALL, DEVICES[0], progress, farm=farm),
-        *rows(BLOCKS, DEVICES[0], progress, dsp=True, farm=farm),
-    ]
-    return _sorted(found).drop(columns="MHz")
+    return _sorted(rows((*SMALL, *BLOCKS), DEVICES[0], progress, farm)).drop(columns="MHz")
 
 
 def _catalogue(progress: Progress, farm: Farm | None) -> pd.DataFrame:
-    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, farm=farm)])
+    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, farm)])
 
 
 def _sorted(found: Sequence[dict[str, object]]) -> pd.DataFrame:
-    return pd.DataFrame(found).sort_values(["unit", "target", "dsp"])
+    return pd.DataFrame(found).sort_values(["unit", "target"])
 
 
-def _row(name: str, cost: Cost, target: Target, dsp: bool) -> dict[str, object]:
+def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:
     return {
         "unit": name,
         "target": target.name,
-        "dsp": int(dsp),
         **{f"LUT{inputs}": count for inputs, count in enumerate(cost.luts, 1)},
         "LUT": cost.lut,
         "FF": cost.ff,

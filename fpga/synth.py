@@ -116,11 +116,14 @@ class Module:
         Its name.
     tied : mapping of str to int
         Inputs of one bit that are constant, and so may cost nothing.
+    dsp : bool
+        Multipliers may become DSP blocks.
     """
 
     verilog: str
     top: str
     tied: Mapping[str, int] = field(default_factory=dict)
+    dsp: bool = False
 
     @property
     def ties(self) -> list[str]:
@@ -136,8 +139,8 @@ class Program:
     ----------
     what : str
         Error sentences begin with it and the name of the module.
-    job : mapping
-        What it has to know beside the module; JSON.
+    job : callable
+        What it has to know beside the module, of whether that has DSP blocks; JSON.
     files : tuple of str
         Files of this room on which the result depends.
     versions : callable
@@ -153,7 +156,7 @@ class Program:
     """
 
     what: str
-    job: Mapping[str, Any]
+    job: Callable[[bool], Mapping[str, Any]]
     files: tuple[str, ...]
     versions: Callable[[], Mapping[str, str]]
     argv: Callable[[Path], Sequence[str]]
@@ -163,7 +166,7 @@ class Program:
 
     def text(self, module: Module) -> str:
         """The ``job.json`` of a module."""
-        return json.dumps({"top": module.top, "ties": module.ties, **self.job})
+        return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp)})
 
     def key(self, module: Module) -> str:
         """Differs whenever the result may: for other Verilog, another family, another recipe or another tool."""
@@ -229,12 +232,15 @@ def measure(
         If Yosys or the machine fails.
     """
     top = component.name if name is None else name
-    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {})], target, dsp=dsp)
+    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {}, dsp)], target)
     return cost
 
 
 def module_of(request: Request, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
-    """A unit as Verilog, alone or between registers, which is kept: to ask for it again takes no Amaranth."""
+    """A unit as Verilog, alone or between registers, which is kept: to ask for it again takes no Amaranth.
+
+    Its multipliers may become DSP blocks where its products are meant for them.
+    """
     key = [request, sources(), emitter()]
     if registered:
         key.append((Path(__file__).resolve().parent / "registered.py").read_text())
@@ -246,15 +252,13 @@ def module_of(request: Request, tied: Mapping[str, int] | None = None, *, regist
 
             component = Registered(component)
         write_whole(path, json.dumps({"top": component.name, "verilog": verilog(component)}))
-    return Module(**json.loads(path.read_text()), tied=tied or {})
+    return Module(**json.loads(path.read_text()), tied=tied or {}, dsp=bool(request.dsp))
 
 
 def measure_modules(
     modules: Iterable[Module],
     target: Target,
     progress: Progress = silent,
-    *,
-    dsp: bool = False,
     farm: Farm | None = None,
 ) -> list[Cost]:
     """Costs of several modules, of which those that are not known are synthesised side by side.
@@ -266,8 +270,6 @@ def measure_modules(
     target : Target
     progress : Progress
         Told of each module that is done.
-    dsp : bool
-        Multipliers may become DSP blocks.
     farm : Farm, optional
         Where they are synthesised; by default on this machine.
 
@@ -278,7 +280,7 @@ def measure_modules(
     """
     program = Program(
         "Yosys on",
-        target.family.job(dsp),
+        target.family.job,
         files=("yosys.py",),
         versions=partial(versions, "pyosys"),
         argv=partial(python, "halfulp.fpga.yosys"),

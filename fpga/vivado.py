@@ -393,7 +393,6 @@ def implement(
     progress: Progress = silent,
     *,
     clock_mhz: float,
-    dsp: bool = False,
     farm: Farm | None = None,
 ) -> list[Routed]:
     """What Vivado makes of several modules, each alone on the device, of those that it was not asked for before.
@@ -408,8 +407,6 @@ def implement(
         Told of each module that is done.
     clock_mhz : float
         Frequency to be reached: the flow stops to optimise when it is.
-    dsp : bool
-        Multipliers may become DSP blocks.
     farm : Farm, optional
         Where it runs; by default on this machine.
 
@@ -423,7 +420,7 @@ def implement(
     check(target, clock_mhz)
     program = Program(
         "Vivado on",
-        {"part": target.part, "clock_mhz": clock_mhz, "dsp": dsp},
+        lambda dsp: {"part": target.part, "clock_mhz": clock_mhz, "dsp": dsp},
         files=("vivado.py",),
         versions=versions,
         argv=_prepared,

@@ -52,11 +52,11 @@ def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> Point:
     return Point(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=fmt.quantum)
 
 
-def multiply(m: Module, x: Point, y: Point) -> Point:
+def multiply(m: Module, x: Point, y: Point, *, dsp: bool) -> Point:
     """Exact product of two numbers that came straight from codes."""
     return replace(
         x,
-        integer=wire(m, product(m, x.integer, y.integer, "partial_product"), "product"),
+        integer=wire(m, product(m, x.integer, y.integer, "partial_product", dsp=dsp), "product"),
         sign=wire(m, x.sign ^ y.sign, "product_sign"),
         quantum=x.quantum + y.quantum,
     )

@@ -62,16 +62,22 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
     Without subnormals only the former: rounding is as if the exponent were unbounded, and what is then too small is
     flushed.
     """
-    count = leading_zeros_of(m, x, "leading_zeros")
+    can_be_subnormal = o.subnormals and x.emin < o.emin
     # Places that the number may move up before it is subnormal in o; below zero it has to move down.
     room = wire(m, x.exponent + (x.base - o.emin), "room")
-    up, field = count, wire(m, room - count, "normal_field")
-    smallest = x.emin if x.leading == "one" else x.quantum
-    if o.subnormals and smallest < o.emin:
-        subnormal = wire(m, field < 0, "subnormal")
-        room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
-        up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
-        field = Mux(subnormal, 0, field)
+    if x.leading == "one" or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
+        # Leading zeros are below what o has normal numbers for.
+        up, field = Const(0, 0), room
+        if can_be_subnormal:
+            field = Mux(room < 0, 0, room)
+    else:
+        count = leading_zeros_of(m, x, "leading_zeros")
+        up, field = count, wire(m, room - count, "normal_field")
+        if o.subnormals and x.quantum < o.emin:
+            subnormal = wire(m, field < 0, "subnormal")
+            room_up = Mux(room < 0, 0, room) if x.emin < o.emin else room
+            up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
+            field = Mux(subnormal, 0, field)
     if o.subnormals:
         # Zero has some exponent; its code has none.
         field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
@@ -80,10 +86,10 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
     seen = places(rounding) if x.up is None else 0
     missing = max(o.precision + seen - len(x.significand), 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
-    if x.leading != "one":
+    if len(up):
         shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
-    if o.subnormals and x.emin < o.emin:
-        down = wire(m, Mux(room < 0, -room, 0)[: (o.emin - x.base).bit_length()], "places_down")
+    if can_be_subnormal:
+        down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
         shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
         sticky = sticky | lost
     discarded = len(shifted) - o.precision
@@ -101,37 +107,78 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
     )
 
 
+def _places_down(room: Value, most: int, width: int) -> Value:
+    """Minus a number if that is not negative, and else zero, in as many bits as move ``width`` places out.
+
+    ``most`` is the largest such number. What needs more bits is all ones.
+    """
+    bits = min(most, width).bit_length()
+    places = (-room[:bits])[:bits]
+    if most >> bits:
+        # With those bits zero it is at least as much as they can be.
+        far = ~room[bits:-1].all() | ~room[:bits].any()
+        places = places | far.replicate(bits)
+    return places & room[-1].replicate(bits)
+
+
 def pack(m: Module, x: Cut, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once."""
+    """Code of a number, rounded once.
+
+    What does not come of rounding (infinity, NaN, what overflows or is flushed) takes the place of the truncated number
+    and goes through the adder that rounds: no multiplexer is behind that.
+    """
     up = x.up
     if up is None:
         up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
         up = wire(m, up, "round_up")
-    # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too. Below the smallest
-    # normal number of a format without subnormals the field is negative.
-    truncated = Cat(Const(0, o.man), x.field)
-    rounded = (truncated if o.subnormals else truncated.as_signed()) + x.kept + up
-    rounded = wire(m, rounded[: len(x.field) + o.man + 1] if o.subnormals else rounded, "rounded")
-    largest = Const(o.max_code, o.exp + o.man)
-    # Numbers that never grow large may leave the upper bits of the field out.
-    magnitude = Cat(rounded, Const(0, o.exp + o.man))[: o.exp + o.man]
-    if not o.subnormals:
-        tiny = wire(m, (rounded < (1 << o.man)) | x.zero, "tiny")
-        magnitude = magnitude & ~tiny.replicate(o.exp + o.man)
-    sign: Value = x.sign
+    never = Const(0, 1)
+    infinite, largest, stays, becomes_nan = x.inf, never, never, never
     if x.highest >= o.emax:
-        overflow = (rounded > o.max_code) & ~x.zero
+        over = _reaches(x, o, o.max_code + 1)
+        at_largest = _reaches(x, o, o.max_code) & ~over
         positive, negative = (saturating or to_largest for to_largest in rounding.overflows_to_largest)
-        infinite = x.inf | (overflow & Mux(x.sign, int(not negative), int(not positive)))
-        magnitude = Mux(overflow, largest, magnitude)
-    else:
-        infinite = x.inf
+        to_largest = Mux(x.sign, int(negative), int(positive))
+        if o.specials == "finite" or saturating or rounding.mode == "ro":
+            stays = at_largest
+        elif o.specials == "fnuz":
+            # In the others the code after the largest number's is that of an infinite result.
+            over = over | (at_largest & up)
+        elif o.specials == "fn":
+            becomes_nan = at_largest & up
+        over = wire(m, over, "overflow")
+        infinite, largest = infinite | (over & ~to_largest), over & to_largest
+    # Below the smallest normal number of a format without subnormals the field is negative.
+    tiny = never
+    if not o.subnormals:
+        rounds_to_smallest = (x.field == -1) & x.kept.all() & up
+        tiny = x.zero | ((x.field < 0) & ~rounds_to_smallest)
     nan = x.nan
     if o.specials in ("fn", "fnuz"):
-        nan = nan | infinite
-    else:
-        magnitude = Mux(infinite, o.infinity(negative=False), magnitude)
-    magnitude = wire(m, magnitude, "magnitude")
+        nan, infinite = nan | infinite, never
+    given = wire(m, nan | infinite | largest | tiny, "given")
+    magnitudes = [code & (o.sign_code - 1) for code in (o.nan_code, o.infinity(negative=False), o.max_code, 0)]
+    code: Value = Const(magnitudes[-1], o.width - 1)
+    for condition, magnitude in zip((largest, infinite, nan), magnitudes[2::-1], strict=True):
+        code = Mux(condition, Const(magnitude, o.width - 1), code)
+    # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too.
+    field = Mux(given, code[o.man :], x.field)[: o.exp]
+    kept = Mux(given, code[: o.man], x.kept)
+    magnitude = Cat(Const(0, o.man), field) + kept + (up & ~given & ~stays)
+    magnitude = wire(m, magnitude[: o.width - 1], "magnitude")
+    sign: Value = Mux(nan | becomes_nan, o.nan_code >> (o.width - 1), x.sign)
     if not o.has_negative_zero:
-        sign = sign & magnitude.any()
-    return Mux(nan, Const(o.nan_code, o.width), Cat(magnitude, sign))
+        sign = sign & (nan | magnitude.any())
+    return Cat(magnitude, sign[:1])
+
+
+def _reaches(x: Cut, o: Float, code: int) -> Value:
+    """Whether the truncated number has this code or a higher one.
+
+    Only in the lowest exponent field, where the hidden bit is zero, does the number's own field not follow from that.
+    """
+    field, rest = divmod(code, 1 << o.man)
+    hidden, mantissa = x.kept[o.man], x.kept[: o.man]
+    if field == 0:
+        return hidden | (x.field > 0) | (mantissa >= rest)
+    above = hidden & (x.field >= field)
+    return above | (hidden & (x.field == field - 1) & (mantissa >= rest))

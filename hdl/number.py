@@ -12,6 +12,7 @@ from amaranth.hdl import Module, Value
 from . import eager, fixed, floating, posit, posit_linear, raw
 from .fixed import Point
 from .formats import Fixed, Float, Format, Posit, Rounding
+from .multiply import multiply as multiply_raw
 from .posit_linear import Faced
 from .raw import Raw
 from .round import places
@@ -42,11 +43,11 @@ def negate_if(x: Number, condition: Value) -> Number:
     return replace(x, sign=x.sign ^ condition)
 
 
-def multiply(m: Module, x: Number, y: Number) -> Number:
-    """Exact product."""
+def multiply(m: Module, x: Number, y: Number, *, dsp: bool) -> Number:
+    """Exact product, of lookup tables or for DSP blocks."""
     if isinstance(x, Point) and isinstance(y, Point):
-        return fixed.multiply(m, x, y)
-    return raw.multiply(m, as_raw(m, x, "x"), as_raw(m, y, "y"))
+        return fixed.multiply(m, x, y, dsp=dsp)
+    return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ LONGEST_IN_ROWS = 16
 """Longer factors are left to the multiplier of the synthesis tool, or to the DSP blocks it uses."""
 
 
-def product(m: Module, x: Value, y: Value, name: str) -> Value:
-    """``x * y``, signed or not; of short factors as a chain of rows.
+def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
+    """``x * y``, signed or not; of short factors as a chain of rows, unless it is to be left to DSP blocks.
 
     Two bits of the shorter factor select -2 to 2 times the longer one, which is added to what the rows before left
     above the bits that are final. A bit of that is a function of six inputs and a carry: one table of an FPGA, and half
@@ -17,7 +17,7 @@ def product(m: Module, x: Value, y: Value, name: str) -> Value:
     """
     if len(x) < len(y):
         x, y = y, x
-    if len(x) > LONGEST_IN_ROWS or len(x) < 4 or len(y) < 3:
+    if dsp or len(x) > LONGEST_IN_ROWS or len(x) < 4 or len(y) < 3:
         return x * y
     # Twice the longer factor, in either sign.
     width = len(x) + 2

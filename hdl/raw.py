@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
-from .product import product
 from .wire import leading_zeros, lookup, shift_left, shift_right_sticky, wire
 
 
@@ -62,33 +61,6 @@ class Raw:
     def quantum(self) -> int:
         """Exponent of the last place that any such number can have."""
         return self.emin - (len(self.significand) - 1)
-
-
-def multiply(m: Module, x: Raw, y: Raw) -> Raw:
-    """Exact product: significands multiply, exponents add, nothing is lost."""
-    # With 1 <= f < 2 for each significand, 1 <= product < 4: one bit more before the point. A significand of one bit
-    # is 0 or 1 and adds none.
-    grows = min(len(x.significand), len(y.significand)) > 1
-    width = len(x.significand) + len(y.significand) - (0 if grows else 1)
-    significand = product(m, x.significand, y.significand, "partial_product")[:width]
-    if x.leading == y.leading == "one":
-        leading = "two" if grows else "one"
-    else:
-        leading = "any"
-    return Raw(
-        sign=wire(m, x.sign ^ y.sign, "product_sign"),
-        exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
-        significand=wire(m, significand, "product_significand"),
-        nan=wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
-        inf=wire(m, x.inf | y.inf, "product_inf"),
-        zero=wire(m, x.zero | y.zero, "product_zero"),
-        sticky=Const(0, 1),
-        base=x.base + y.base + grows,
-        emin=x.emin + y.emin + grows,
-        emax=x.emax + y.emax + grows,
-        leading=leading,
-        zero_at_floor=False,
-    )
 
 
 def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
@@ -160,7 +132,7 @@ class Ordered:
 def order(m: Module, x: Raw, y: Raw) -> Ordered:
     """Bring two numbers to one scale and compare their magnitudes."""
     x, y = normalise_pair(m, x, y)
-    base = min(x.base, y.base)
+    base = min(x.base, y.base, x.emin, y.emin)
     width = max(len(x.significand), len(y.significand))
     exponents = [wire(m, r.exponent + (r.base - base), f"{n}_aligned_exponent") for r, n in ((x, "x"), (y, "y"))]
     significands = [Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y)]

@@ -32,6 +32,7 @@ _UNIT_OPTIONS = (
     click.option(
         "--stochastic", metavar="HOW", help="stochastic rounding of sums, lazy or eager; the smaller by default"
     ),
+    click.option("--dsp/--no-dsp", default=None, help="leave products to DSP blocks, where they are long enough"),
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
     click.option("--saturate", is_flag=True, help="overflow gives the largest finite number"),

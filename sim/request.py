@@ -6,7 +6,10 @@ from typing import Any
 
 from .ports import STATE, Ports
 
-OPTIONS = ("acc", "product", "b", "c", "to", "k", "order", "carry", "lanes", "sharing", "increment", "stochastic")
+OPTIONS = (
+    *("acc", "product", "b", "c", "to", "k", "order", "carry"),
+    *("lanes", "sharing", "increment", "stochastic", "dsp"),
+)
 """What some units take and others do not."""
 
 
@@ -30,6 +33,8 @@ class Request:
         Of a stochastic rounder.
     stochastic : str, optional
         Structure of stochastic rounding in a floating-point adder.
+    dsp : bool, optional
+        Whether products are left to DSP blocks.
     rounding : str, optional
         What the catalogue has for the unit unless named.
     random : str, optional
@@ -54,6 +59,7 @@ class Request:
     sharing: str | None = None
     increment: bool | None = None
     stochastic: str | None = None
+    dsp: bool | None = None
     rounding: str | None = None
     random: str | None = None
     random_seed: int | None = None
@@ -85,6 +91,7 @@ class Request:
             sharing=self.sharing,
             increment=self.increment,
             stochastic=self.stochastic,
+            dsp=self.dsp,
             rounding=self.rounding,
             random="port" if self.random is None else self.random,
             seed=1 if self.random_seed is None else self.random_seed,
@@ -130,7 +137,7 @@ def request_of(unit: Any) -> Request:
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
         if given.get(key) is not None
     }
-    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing", "stochastic")}
+    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing", "stochastic", "dsp")}
     texts |= {name: given.get(name) for name in ("carry", "increment")}
     if given.get("product") is not None:
         texts["product"] = f"{given['product']}.{given['product_rounding']}"

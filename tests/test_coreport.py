@@ -284,7 +284,7 @@ def test_the_clock_is_that_of_the_units_between_registers(monkeypatch, place, fi
     """Place and route itself is tested with the units; here only who is asked for what."""
     asked = []
 
-    def clocks(modules, target, progress, dsp):
+    def clocks(modules, target, progress, farm):
         asked.extend((module.top, target.name) for module in modules)
         return [31.5, 42.25]
 

@@ -164,9 +164,17 @@ def test_a_multiplier_is_tables_or_dsp_blocks(build):
     assert tables.dsp == 0
     assert tables.lut > 50
     for target in DEVICES:
-        (block,) = measure_modules([module], target, dsp=True)
+        (block,) = measure_modules([replace(module, dsp=True)], target)
         assert (block.dsp, block.lut, block.carry) == (1, 0, 0)
     assert len(list((build / "synth").iterdir())) == 1 + len(DEVICES)
+
+
+@pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "posit16")])
+def test_products_of_a_unit_are_tables_or_dsp_blocks(unit, fmt):
+    tables, blocks = (Request(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))
+    without, cost = measure_requests([tables, blocks], VU9P).values()
+    assert (without.dsp, cost.dsp) == (0, 2 if unit == "dot" else 1)
+    assert cost.lut < without.lut
 
 
 def test_a_unit_is_placed_and_routed_once(build, monkeypatch, compiled):
@@ -183,7 +191,7 @@ def test_a_unit_is_placed_and_routed_once(build, monkeypatch, compiled):
     broken(monkeypatch)
     assert measure_requests([request], ECP5, route=True) == {name: cost}
     with pytest.raises(ToolError, match="Place and route of mul_e2m1fn_e2m1fn_e2m1fn_rn_registered could not be start"):
-        frequencies([registered], ECP5, dsp=True)
+        frequencies([replace(registered, dsp=True)], ECP5)
 
 
 def test_registers_delay_by_two_cycles():

@@ -46,6 +46,7 @@ class Accumulating(Unit):
         random: Source | str,
         seed: int,
         stochastic: str | None = None,
+        dsp: bool = False,
     ) -> None:
         check_adder(stochastic, rounding, rounds_sums=spec.quire is None)
         self.spec = spec
@@ -69,6 +70,7 @@ class Accumulating(Unit):
             random=random,
             seed=seed,
             stochastic=stochastic,
+            dsp=dsp,
         )
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:

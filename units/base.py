@@ -63,6 +63,8 @@ class Unit(wiring.Component):
     stochastic : str
         Structure of stochastic rounding in a floating-point adder, ``lazy`` or ``eager``; by default the smaller one.
         Changes no result bit.
+    dsp : bool
+        Whether products are left to DSP blocks. Changes no result bit.
     stateful : bool
         Whether results depend on earlier operands.
 
@@ -100,7 +102,10 @@ class Unit(wiring.Component):
         seed: int = 1,
         sharing: str = "own",
         stochastic: str | None = None,
+        dsp: bool = False,
     ) -> None:
+        if not isinstance(dsp, bool):
+            raise TypeError(f"dsp is True or False, not of {type(dsp).__name__}")
         if not isinstance(pipeline, int) or isinstance(pipeline, bool):
             raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
         if not 0 <= pipeline <= MAX_PIPELINE:
@@ -108,6 +113,8 @@ class Unit(wiring.Component):
         smaller = EAGER if name in EAGER_IS_SMALLER else LAZY
         self.stochastic = smaller if stochastic is None else check_stochastic(stochastic)
         name += f"_{self.stochastic}" if self.stochastic != smaller else ""
+        self.dsp = dsp
+        name += "_dsp" if dsp else ""
         self.words = words
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self.source, self.seed = _source(random, seed, words)
@@ -253,6 +260,7 @@ class Arithmetic(Unit):
         seed: int,
         controls: Sequence[str] = (),
         stochastic: str | None = None,
+        dsp: bool = False,
     ) -> None:
         check_adder(stochastic, rounding)
         self.operands = operands
@@ -269,6 +277,7 @@ class Arithmetic(Unit):
             random=random,
             seed=seed,
             stochastic=stochastic,
+            dsp=dsp,
         )
 
     def compute(

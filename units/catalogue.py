@@ -88,12 +88,12 @@ class Row:
 
 
 def _binary(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return {"a": fmt, "b": given.get("b", fmt), "o": given.get("to", fmt)} | _some(given, "stochastic")
+    return {"a": fmt, "b": given.get("b", fmt), "o": given.get("to", fmt)} | _some(given, "stochastic", "dsp")
 
 
 def _fma(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
     c = given.get("c", fmt)
-    return {"a": fmt, "b": given.get("b", fmt), "c": c, "o": given.get("to", c)} | _some(given, "stochastic")
+    return {"a": fmt, "b": given.get("b", fmt), "c": c, "o": given.get("to", c)} | _some(given, "stochastic", "dsp")
 
 
 def _mac(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _accumulator(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
         for option in ("to", "carry"):
             if option in given:
                 raise ValueError(f"an accumulator in {acc} has no {option}; only the accumulator exact has one")
-        return {"acc": acc, **_some(given, "stochastic")}
-    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry", "stochastic")}
+        return {"acc": acc, **_some(given, "stochastic", "dsp")}
+    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry", "stochastic", "dsp")}
 
 
 def _quire(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -153,15 +153,15 @@ def _convert(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 CATALOGUE: dict[str, Row] = {
     row.name: row
     for row in (
-        Row("mul", Mul, "mul", "a * b", ("b", "to"), _binary),
+        Row("mul", Mul, "mul", "a * b", ("b", "to", "dsp"), _binary),
         Row("add", Add, "add", "a + b, a - b", ("b", "to", "stochastic"), _binary),
-        Row("fma", Fma, "fma", "a * b + c, rounded once", ("b", "c", "to", "stochastic"), _fma),
+        Row("fma", Fma, "fma", "a * b + c, rounded once", ("b", "c", "to", "stochastic", "dsp"), _fma),
         Row(
             "mac",
             Mac,
             "mac",
             "accumulator <- accumulator + a * b",
-            ("b", "acc", "product", "to", "carry", "stochastic"),
+            ("b", "acc", "product", "to", "carry", "stochastic", "dsp"),
             _mac,
         ),
         Row(
@@ -172,8 +172,15 @@ CATALOGUE: dict[str, Row] = {
             ("acc", "to", "carry", "stochastic"),
             _sum,
         ),
-        Row("quire", Quire, "quire", "exact sum of products", ("b", "to", "carry"), _quire),
-        Row("dot", Dot, "dot", "c + a0 * b0 + a1 * b1 + ...", ("k", "b", "c", "to", "order", "stochastic"), _dot),
+        Row("quire", Quire, "quire", "exact sum of products", ("b", "to", "carry", "dsp"), _quire),
+        Row(
+            "dot",
+            Dot,
+            "dot",
+            "c + a0 * b0 + a1 * b1 + ...",
+            ("k", "b", "c", "to", "order", "stochastic", "dsp"),
+            _dot,
+        ),
         Row(
             name="sru",
             unit=StochasticRounder,
@@ -213,6 +220,7 @@ def build(
     sharing: str | None = None,
     increment: bool | None = None,
     stochastic: str | None = None,
+    dsp: bool | None = None,
     rounding: Rounding | str | None = None,
     random: Source | str = "port",
     seed: int = 1,
@@ -250,6 +258,8 @@ def build(
         Whether ``sru`` adds its carries, which it does by default.
     stochastic : str, optional
         Whether stochastic rounding behind a floating-point adder is ``lazy`` or ``eager``; the smaller one by default.
+    dsp : bool, optional
+        Whether products are left to DSP blocks, which they are not by default.
     rounding : Rounding or str, optional
         Nearest by default, and sr3 for ``sru``.
     random, seed, saturate, pipeline
@@ -274,6 +284,7 @@ def build(
         "sharing": sharing,
         "increment": increment,
         "stochastic": stochastic,
+        "dsp": dsp,
     }
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:

@@ -45,6 +45,9 @@ class Dot(Unit):
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
         Register cuts; changes ``latency`` and no result bit.
+    dsp : bool
+        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
+        lookup tables. Changes no result bit.
 
     Members
     -------
@@ -88,6 +91,7 @@ class Dot(Unit):
         stochastic: str | None = None,
         saturate: bool = False,
         pipeline: int = 0,
+        dsp: bool = False,
     ) -> None:
         self.spec = spec = DotSpec(
             k=k,
@@ -122,6 +126,7 @@ class Dot(Unit):
             + f"_{spec.rounding}"
             + ("_sat" if saturate else ""),
             pipeline=pipeline,
+            dsp=dsp,
             parameters={
                 "a": spec.a,
                 "b": spec.b,
@@ -174,7 +179,9 @@ class Dot(Unit):
         base = unpack(m, start, spec.c or spec.o, "start")
         random = self.word(m)
         random, base, *operands = pipe.cut("unpacked", random, base, *a, *b)
-        products = [multiply(m, x, y) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)]
+        products = [
+            multiply(m, x, y, dsp=self.dsp) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)
+        ]
         random, base, *products = pipe.cut("products", random, base, *products)
         terms = [quire.place(m, product, quantum, f"term{index}") for index, product in enumerate(products)]
         if spec.c is not None:
@@ -195,7 +202,7 @@ class Dot(Unit):
             left = spec.k - index
             x, y, word = rest[0], rest[left], rest[2 * left]
             base = unpack(m, code, fmt, f"sum{index}")
-            aligned = align(m, multiply(m, x, y), base, spec.o, spec.rounding)
+            aligned = align(m, multiply(m, x, y, dsp=self.dsp), base, spec.o, spec.rounding)
             total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
             ready = cut(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)

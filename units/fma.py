@@ -33,6 +33,9 @@ class Fma(Arithmetic):
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
         Register cuts; changes ``latency`` and no result bit.
+    dsp : bool
+        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
+        lookup tables. Changes no result bit.
 
     Members
     -------
@@ -73,6 +76,7 @@ class Fma(Arithmetic):
         stochastic: str | None = None,
         saturate: bool = False,
         pipeline: int = 0,
+        dsp: bool = False,
     ) -> None:
         operands = {"a": parse(a), "b": parse(b), "c": parse(c)}
         result, rounding = parse(o), Rounding.parse(rounding)
@@ -86,6 +90,7 @@ class Fma(Arithmetic):
             rounding=rounding,
             saturate=saturate,
             pipeline=pipeline,
+            dsp=dsp,
             random=random,
             seed=seed,
             stochastic=stochastic,
@@ -97,6 +102,6 @@ class Fma(Arithmetic):
         """Exact product, and the sum, exact down to the places that rounding looks at."""
         a, b, c = operands
         a, b, c, random = pipe.cut("unpacked", a, b, c, random)
-        product, c, random = pipe.cut("product", multiply(m, a, b), c, random)
+        product, c, random = pipe.cut("product", multiply(m, a, b, dsp=self.dsp), c, random)
         aligned, random = pipe.cut("aligned", align(m, product, c, self.result, self.rounding), random)
         return pipe.cut("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))

@@ -47,6 +47,9 @@ class Mac(Accumulating):
     pipeline : int
         Register cuts before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
         ``latency`` and no result bit.
+    dsp : bool
+        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
+        lookup tables. Changes no result bit.
 
     Members
     -------
@@ -99,6 +102,7 @@ class Mac(Accumulating):
         stochastic: str | None = None,
         saturate: bool = False,
         pipeline: int = 0,
+        dsp: bool = False,
     ) -> None:
         spec = MacSpec(
             a=parse(a),
@@ -120,6 +124,7 @@ class Mac(Accumulating):
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,
+            dsp=dsp,
             random=random,
             seed=seed,
             stochastic=stochastic,
@@ -178,7 +183,7 @@ class Mac(Accumulating):
         b = unpack(m, self.b.as_value(), spec.b, "b")
         word = self.word(m, "random_product")
         a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
-        product = multiply(m, a, b)
+        product = multiply(m, a, b, dsp=self.dsp)
         if spec.product is not None:
             ready = cut(m, product, spec.product, spec.product_rounding)
             code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)

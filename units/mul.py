@@ -30,6 +30,9 @@ class Mul(Arithmetic):
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
         Register cuts; changes ``latency`` and no result bit.
+    dsp : bool
+        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
+        lookup tables. Changes no result bit.
 
     Members
     -------
@@ -67,6 +70,7 @@ class Mul(Arithmetic):
         seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
+        dsp: bool = False,
     ) -> None:
         operands = {"a": parse(a), "b": parse(b)}
         result, rounding = parse(o), Rounding.parse(rounding)
@@ -79,6 +83,7 @@ class Mul(Arithmetic):
             rounding=rounding,
             saturate=saturate,
             pipeline=pipeline,
+            dsp=dsp,
             random=random,
             seed=seed,
         )
@@ -89,4 +94,4 @@ class Mul(Arithmetic):
         """Exact product."""
         a, b = operands
         a, b, random = pipe.cut("unpacked", a, b, random)
-        return pipe.cut("product", multiply(m, a, b), random)
+        return pipe.cut("product", multiply(m, a, b, dsp=self.dsp), random)

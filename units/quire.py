@@ -39,6 +39,9 @@ class Quire(Accumulating):
     pipeline : int
         Register cuts before and behind the register, whose loop stays one cycle long; changes ``latency`` and no
         result bit.
+    dsp : bool
+        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
+        lookup tables. Changes no result bit.
 
     Members
     -------
@@ -87,6 +90,7 @@ class Quire(Accumulating):
         seed: int = 1,
         saturate: bool = False,
         pipeline: int = 0,
+        dsp: bool = False,
     ) -> None:
         spec = MacSpec(parse(a), parse(b), "exact", Rounding.parse(rounding), o=parse(o), carry=carry)
         super().__init__(
@@ -97,6 +101,7 @@ class Quire(Accumulating):
             rounding=spec.rounding,
             saturate=saturate,
             pipeline=pipeline,
+            dsp=dsp,
             random=random,
             seed=seed,
             parameters={
@@ -114,5 +119,5 @@ class Quire(Accumulating):
         a = unpack(m, self.a.as_value(), self.spec.a, "a")
         b = unpack(m, self.b.as_value(), self.spec.b, "b")
         a, b, minus, *travelling = pipe.cut("unpacked", a, b, self.subtract, *travelling)
-        product, *travelling = pipe.cut("product", negate_if(multiply(m, a, b), minus), *travelling)
+        product, *travelling = pipe.cut("product", negate_if(multiply(m, a, b, dsp=self.dsp), minus), *travelling)
         return product, travelling
