@@ -88,7 +88,8 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
     width = x_length + y_length
     index = Cat(x.significand, y.significand)
     codes = [(code % (1 << x_length), code >> x_length) for code in range(1 << width)]
-    zeros = [min(width - (a * b).bit_length(), 3) for a, b in codes]
+    # Zero is told by its flag; as a normal product it makes the smallest tables.
+    zeros = [min(width - (a * b).bit_length(), 3) if a * b else 1 for a, b in codes]
     significand = lookup(index, [(a * b) << places for (a, b), places in zip(codes, zeros, strict=True)])
     count = wire(m, lookup(index, zeros)[:2], "product_leading_zeros")
     bits = max(len(x.exponent), len(y.exponent)) + 1
