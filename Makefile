@@ -21,8 +21,8 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
-  make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 DSP=0 OUT=folder
-  make synth UNIT=mac FMT=e5m2 TARGET=ecp5-85k [DSP=1 ROUTE=1]
+  make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
+  make synth UNIT=mac FMT=fp16 TARGET=ecp5-85k [DSP=1 ROUTE=1]
   make synth UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado [CLOCK=400 DSP=1 OUT=folder]
   make synth UNIT=all SCHEDULER=tcp://host:8786
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]

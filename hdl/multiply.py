@@ -15,6 +15,10 @@ from .wire import extended, lookup, wire
 INPUTS = 6
 """Of one lookup table."""
 
+MOST_ZEROS = INPUTS // 2
+"""Leading zeros that are taken away of a product that is a table: as many as one has that is not of two subnormal
+numbers."""
+
 LONGEST_SMALL = 4
 """Bits of significands whose leading zeros are taken away before they are multiplied: a count and a shift of up to
 three bits are a few tables, those of their product many."""
@@ -32,13 +36,15 @@ class Magnitude:
     leading: str
 
 
-def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool) -> Raw:
+def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
     """Exact product: significands multiply, exponents add, nothing is lost.
 
-    One that DSP blocks are to take is left to the synthesis tool as it is.
+    One that DSP blocks are to take is left to the synthesis tool as it is. ``floor`` is the exponent at which a number
+    has its leading zeros that is to be added: one that is lower would have that shifted too.
     """
     lengths = len(x.significand), len(y.significand)
-    if dsp or not {x.leading, y.leading} <= {"one", "floor"} or min(lengths) == 1 or max(lengths) > LONGEST_SMALL:
+    is_small = {x.leading, y.leading} <= {"one", "floor"} and min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
+    if dsp or not is_small or (floor is not None and _lowest(x, y) < floor <= x.emin + y.emin + 1):
         magnitude = _any(m, x, y, dsp)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
@@ -77,6 +83,16 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
     )
 
 
+def _lowest(x: Raw, y: Raw) -> int:
+    """Lowest exponent of a small product without leading zeros."""
+    lengths = len(x.significand), len(y.significand)
+    subnormal = [length for length, number in zip(lengths, (x, y), strict=True) if number.leading == "floor"]
+    if max(lengths) > INPUTS // 2:
+        return x.emin + y.emin - sum(length - 1 for length in subnormal)
+    most = {0: 1, 1: sum(subnormal), 2: MOST_ZEROS}[len(subnormal)]
+    return x.emin + y.emin + 1 - most
+
+
 def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
     """Exponent and normalised significand of a product, the latter as a table of both significands.
 
@@ -89,7 +105,7 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
     index = Cat(x.significand, y.significand)
     codes = [(code % (1 << x_length), code >> x_length) for code in range(1 << width)]
     # Zero is told by its flag; as a normal product it makes the smallest tables.
-    zeros = [min(width - (a * b).bit_length(), 3) if a * b else 1 for a, b in codes]
+    zeros = [min(width - (a * b).bit_length(), MOST_ZEROS) if a * b else 1 for a, b in codes]
     significand = lookup(index, [(a * b) << places for (a, b), places in zip(codes, zeros, strict=True)])
     count = wire(m, lookup(index, zeros)[:2], "product_leading_zeros")
     bits = max(len(x.exponent), len(y.exponent)) + 1
@@ -98,22 +114,14 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
         of_x = wire(m, count[1] & ~x.significand[-1], "x_exponent_less")
         of_y = wire(m, count[1] & x.significand[-1], "y_exponent_less")
         exponents = [exponent | less.replicate(bits) for exponent, less in zip(exponents, (of_x, of_y), strict=True)]
-    occurring = [
-        places for (a, b), places in zip(codes, zeros, strict=True) if a * b and _occurs(x, a) and _occurs(y, b)
-    ]
     return Magnitude(
         exponent=wire(m, _sum(exponents[0], exponents[1], ~count[0], bits), "product_exponent"),
         significand=wire(m, significand[:width], "product_significand"),
         base=x.base + y.base,
-        emin=x.emin + y.emin + 1 - max(occurring),
+        emin=_lowest(x, y),
         emax=x.emax + y.emax + 1,
         leading="floor" if x.leading == y.leading == "floor" else "one",
     )
-
-
-def _occurs(x: Raw, significand: int) -> bool:
-    """Whether a number other than zero can have a significand."""
-    return x.leading == "floor" or significand >> (len(x.significand) - 1) == 1
 
 
 def _normalised(m: Module, x: Raw, other_zero: Value, name: str) -> Magnitude:

@@ -43,11 +43,12 @@ def negate_if(x: Number, condition: Value) -> Number:
     return replace(x, sign=x.sign ^ condition)
 
 
-def multiply(m: Module, x: Number, y: Number, *, dsp: bool) -> Number:
-    """Exact product, of lookup tables or for DSP blocks."""
+def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = None) -> Number:
+    """Exact product, of lookup tables or for DSP blocks; a number of the format ``to`` may be added to it."""
     if isinstance(x, Point) and isinstance(y, Point):
         return fixed.multiply(m, x, y, dsp=dsp)
-    return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp)
+    floor = to.emin if isinstance(to, Float) and to.subnormals else None
+    return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor)
 
 
 @dataclass(frozen=True)

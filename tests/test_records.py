@@ -1,5 +1,6 @@
 """What is recorded of costs: all that there is, and what synthesis gives now."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -87,3 +88,13 @@ def test_records_are_written_file_by_file(tmp_path, monkeypatch):
         "convert_e2m1fn_e2m1fn_rn,vu9p,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
     ]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["catalogue.csv", "small.csv"]
+
+
+def test_the_readme_has_the_costs_that_are_recorded():
+    small = recorded("small").set_index("unit")
+    text = (HERE.parents[1] / "README.md").read_text()
+    table = re.findall(r"^\| `(\w+) ([\w-]+)` \| (\d+) \((\d+)\) \|", text, re.MULTILINE)
+    assert {unit for unit, *_ in table} == {"mul", "add", "fma", "mac"}
+    for unit, fmt, lut, path in table:
+        kept = small.loc[Request(unit, fmt).build().name]
+        assert (kept["LUT"], kept["path"]) == (int(lut), int(path)), (unit, fmt, RUN)

@@ -202,7 +202,7 @@ class Dot(Unit):
             left = spec.k - index
             x, y, word = rest[0], rest[left], rest[2 * left]
             base = unpack(m, code, fmt, f"sum{index}")
-            aligned = align(m, multiply(m, x, y, dsp=self.dsp), base, spec.o, spec.rounding)
+            aligned = align(m, multiply(m, x, y, dsp=self.dsp, to=fmt), base, spec.o, spec.rounding)
             total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
             ready = cut(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)

@@ -102,6 +102,6 @@ class Fma(Arithmetic):
         """Exact product, and the sum, exact down to the places that rounding looks at."""
         a, b, c = operands
         a, b, c, random = pipe.cut("unpacked", a, b, c, random)
-        product, c, random = pipe.cut("product", multiply(m, a, b, dsp=self.dsp), c, random)
+        product, c, random = pipe.cut("product", multiply(m, a, b, dsp=self.dsp, to=self.operands["c"]), c, random)
         aligned, random = pipe.cut("aligned", align(m, product, c, self.result, self.rounding), random)
         return pipe.cut("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))

@@ -183,7 +183,7 @@ class Mac(Accumulating):
         b = unpack(m, self.b.as_value(), spec.b, "b")
         word = self.word(m, "random_product")
         a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
-        product = multiply(m, a, b, dsp=self.dsp)
+        product = multiply(m, a, b, dsp=self.dsp, to=None if spec.product or spec.quire else spec.o)
         if spec.product is not None:
             ready = cut(m, product, spec.product, spec.product_rounding)
             code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
