@@ -4,12 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .wire import extended, wire
 
-LONGEST_IN_ROWS = 16
-"""Longer factors are left to the multiplier of the synthesis tool, or to the DSP blocks it uses."""
-
 
 def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
-    """``x * y``, signed or not; of short factors as a chain of rows, unless it is to be left to DSP blocks.
+    """``x * y``, signed or not, as a chain of rows, unless it is to be left to DSP blocks or is a few tables anyway.
 
     Two bits of the shorter factor select -2 to 2 times the longer one, which is added to what the rows before left
     above the bits that are final. A bit of that is a function of six inputs and a carry: one table of an FPGA, and half
@@ -17,7 +14,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
     """
     if len(x) < len(y):
         x, y = y, x
-    if dsp or len(x) > LONGEST_IN_ROWS or len(x) < 4 or len(y) < 3:
+    if dsp or len(x) < 4 or len(y) < 3:
         return x * y
     # Twice the longer factor, in either sign.
     width = len(x) + 2

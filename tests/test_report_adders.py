@@ -14,12 +14,12 @@ VU9P = TARGETS["vu9p"]
 @pytest.fixture(scope="module")
 def found():
     """Of the accumulator that trains networks, and of units that are smaller eager."""
-    chosen = {"mac_e5m2_e5m2_e6m5_sr10", "add_e4m3_e4m3_e4m3_sr4"}
+    chosen = {"mac_e5m2_e5m2_e6m5_sr10", "mac_e3m2fn_e3m2fn_e6m5_sr4"}
     return study(tuple(unit for unit in CASES if unit.build().name in chosen))
 
 
 def test_a_stochastic_accumulator_costs_an_eighth_more_than_one_that_rounds_to_nearest(found):
-    (cost,) = (cost for unit, cost in found.items() if unit.unit == "mac")
+    (cost,) = (cost for unit, cost in found.items() if unit.fmt == "e5m2")
     assert cost.lazy.lut <= 1.12 * cost.nearest.lut
     assert cost.with_source.ff == cost.lazy.ff + 16
 
@@ -39,9 +39,9 @@ def test_every_default_that_is_eager_was_measured():
 
 
 def test_a_default_does_not_show_in_the_name():
-    eager = Request("add", "e4m3", rounding="sr4")
-    assert module_of(eager).top == "add_e4m3_e4m3_e4m3_sr4"
-    lazy = Request("add", "e4m3", rounding="sr4", stochastic="lazy")
-    assert module_of(lazy).top == "add_e4m3_e4m3_e4m3_sr4_lazy"
+    eager = Request("mac", "e3m2fn", acc="e6m5", rounding="sr4")
+    assert module_of(eager).top == "mac_e3m2fn_e3m2fn_e6m5_sr4"
+    lazy = Request("mac", "e3m2fn", acc="e6m5", rounding="sr4", stochastic="lazy")
+    assert module_of(lazy).top == "mac_e3m2fn_e3m2fn_e6m5_sr4_lazy"
     costs = measure_modules([module_of(eager), module_of(lazy)], VU9P)
     assert costs[0].lut < costs[1].lut
