@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Const, Module, Value
 from .formats import Posit, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import places, round_up
-from .wire import leading_zeros, saturate, shift_left, shift_right_sticky, wire
+from .wire import extended, leading_zeros, saturate, shift_left, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
@@ -71,7 +71,7 @@ def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
     if x.leading == "two":
         # Minus a count of no more than one is its inverse, less one that the base has to spare.
         scale = x.exponent + (x.base - 1) + x.significand[-1]
-    scale = wire(m, scale[:width].as_signed(), "scale")
+    scale = wire(m, extended(scale, width)[:width].as_signed(), "scale")
     down = scale[-1]
     # The string 10ef or 01ef moves down by k or by -k - 1 places, and what follows it above is its first bit again.
     regime = scale[o.es : -1]

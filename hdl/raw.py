@@ -22,7 +22,7 @@ class Raw:
     sign, nan, inf, zero : Value
         One bit each. ``nan`` overrules ``inf``, and both overrule the number; ``zero`` says that it is exactly zero.
     exponent : Value
-        Unsigned; the first bit of the significand weighs ``2^(exponent + base)``.
+        The first bit of the significand weighs ``2^(exponent + base)``. Unsigned, but of some products.
     significand : Value
         Unsigned.
     sticky : Value

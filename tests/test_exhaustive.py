@@ -133,6 +133,13 @@ def test_convert(fmt):
     assert checks >= len(targets) * len(MODES) * 2 ** parse(fmt).width
 
 
+@pytest.mark.parametrize("fmt", ["uint1", "fxp2.1"])
+def test_fixed_point_of_fewer_bits_than_a_posit_has_exponent_bits(fmt):
+    checks, failed = mismatches("convert", fmt, targets=["posit8e3"])
+    assert not failed
+    assert checks >= len(MODES) * 2 ** parse(fmt).width
+
+
 @pytest.mark.parametrize("fmt", [*TOYS, *map(parse, TOY_FAMILIES)], ids=str)
 def test_fma_of_toy_formats(fmt):
     checks, failed = mismatches("fma", fmt)
