@@ -262,7 +262,7 @@ def test_a_description_makes_its_multiply_accumulate(text):
             lambda: Fma(a="e5m2", b="e5m2", c="fp16", o="fp16", rounding="sr3", stochastic="eager"),
             ValueError,
             "eager stochastic rounding to e5m10 is for operands of no smaller exponent than its own, which is -14, and "
-            "there is -27; make it lazy",
+            "there is -30; make it lazy",
         ),
         (
             lambda: Add(a="posit8", b="posit8", o="posit8", rounding="sr3", stochastic="eager"),
@@ -271,10 +271,11 @@ def test_a_description_makes_its_multiply_accumulate(text):
         ),
         (lambda: mac(rounding="sr3", stochastic="soon"), ValueError, "unknown structure 'soon' of stochastic rounding"),
         (lambda: mac(rounding="sr3", stochastic=1), TypeError, "stochastic is 'lazy' or 'eager', not of int"),
+        (lambda: mac(dsp="yes"), TypeError, "dsp is True or False, not of str"),
         (
             lambda: build("mul", "e5m2", stochastic="lazy"),
             ValueError,
-            "mul has no stochastic; it takes b, to",
+            "mul has no stochastic; it takes b, to, dsp",
         ),
         (lambda: Streamed("mul"), TypeError, "Streamed takes a Unit, not str"),
         (
@@ -282,7 +283,7 @@ def test_a_description_makes_its_multiply_accumulate(text):
             ValueError,
             "unknown unit 'div'; the units are mul, add, fma, mac, accumulate, quire, dot, sru, convert, compare",
         ),
-        (lambda: build("mul", "e5m2", acc="e6m5"), ValueError, "mul has no acc; it takes b, to"),
+        (lambda: build("mul", "e5m2", acc="e6m5"), ValueError, "mul has no acc; it takes b, to, dsp"),
         (
             lambda: build("mac", "e5m2", product="e5m2.up"),
             ValueError,
@@ -389,8 +390,8 @@ def accumulate(**changes):
             "rounding exact is refused: e5m2 cannot hold every exact sum",
         ),
         (lambda: build("dot", "posit8", carry=3), ValueError, "dot has no carry; it takes k, b, c, to, order"),
-        (lambda: build("quire", "posit8", acc="posit16"), ValueError, "quire has no acc; it takes b, to, carry"),
-        (lambda: build("mul", "posit8", k=3), ValueError, "mul has no k; it takes b, to"),
+        (lambda: build("quire", "posit8", acc="posit16"), ValueError, "quire has no acc; it takes b, to, carry, dsp"),
+        (lambda: build("mul", "posit8", k=3), ValueError, "mul has no k; it takes b, to, dsp"),
         (
             lambda: build("mac", "posit8", carry=3),
             ValueError,
