@@ -180,5 +180,6 @@ def _reaches(x: Cut, o: Float, code: int) -> Value:
     hidden, mantissa = x.kept[o.man], x.kept[: o.man]
     if field == 0:
         return hidden | (x.field > 0) | (mantissa >= rest)
+    reached = mantissa >= rest if rest else Const(1, 1)
     above = hidden & (x.field >= field)
-    return above | (hidden & (x.field == field - 1) & (mantissa >= rest))
+    return above | (hidden & (x.field == field - 1) & reached)

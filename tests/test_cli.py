@@ -155,10 +155,10 @@ def test_lists() -> None:
     assert {"int8", "posit8", "fixed", "posit", "float"} <= formats
     units = halfulp("list", "units").stdout.splitlines()
     for row, options in (
-        ("mac ", "--b --acc --product --to --carry --stochastic"),
+        ("mac ", "--b --acc --product --to --carry --stochastic --dsp"),
         ("accumulate", "--acc --to --carry --stochastic"),
-        ("quire ", "--b --to --carry"),
-        ("dot ", "--k --b --c --to --order --stochastic"),
+        ("quire ", "--b --to --carry --dsp"),
+        ("dot ", "--k --b --c --to --order --stochastic --dsp"),
         ("sru ", "--to --lanes --sharing --increment"),
     ):
         assert [line.endswith(f" {options}") for line in units if line.startswith(row)] == [True]

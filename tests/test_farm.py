@@ -49,7 +49,7 @@ class Quiet(Progress):
         loaded = "distributed" in sys.modules
         assert not (loaded and logging.getLogger("distributed").isEnabledFor(logging.CRITICAL))
 
-program = Program("Sleep on", {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
+program = Program("Sleep on", lambda dsp: {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
 print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program, Quiet()))
 """
 """Four tasks that end soon, and four more that end after LONG seconds."""
@@ -85,7 +85,7 @@ def record(tool):
 
 
 def program(tool, seconds=0.3, **fields):
-    return Program("Sleep on", {}, (), tool.versions, partial(tool.argv, seconds), tool.left, **fields)
+    return Program("Sleep on", lambda dsp: {}, (), tool.versions, partial(tool.argv, seconds), tool.left, **fields)
 
 
 def modules(count, text=""):

@@ -169,7 +169,7 @@ def test_a_multiplier_is_tables_or_dsp_blocks(build):
     assert len(list((build / "synth").iterdir())) == 1 + len(DEVICES)
 
 
-@pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "posit16")])
+@pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "int8")])
 def test_products_of_a_unit_are_tables_or_dsp_blocks(unit, fmt):
     tables, blocks = (Request(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))
     without, cost = measure_requests([tables, blocks], VU9P).values()
