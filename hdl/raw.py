@@ -22,7 +22,8 @@ class Raw:
     sign, nan, inf, zero : Value
         One bit each. ``nan`` overrules ``inf``, and both overrule the number; ``zero`` says that it is exactly zero.
     exponent : Value
-        The first bit of the significand weighs ``2^(exponent + base)``. Unsigned, but of some products.
+        The first bit of the significand weighs ``2^(exponent + base)``. Signed only in products that lost their
+        leading zeros; of a number other than zero the sum with ``base`` is never below ``emin``.
     significand : Value
         Unsigned.
     sticky : Value
