@@ -1,5 +1,5 @@
 """RTL at compiled speed against the golden model: every operand, rounding mode and random word of small formats, and a
-hundred thousand directed and random vectors of wide posits. Conversions and wide posits take three rounding modes each, so
+hundred thousand directed and random vectors of wide posits. Those and conversions take three rounding modes each, so
 that all of them are taken by one format or another, and all seven with HALFULP_EXHAUSTIVE in the environment."""
 
 import os
