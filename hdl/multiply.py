@@ -34,6 +34,7 @@ class Magnitude:
     emin: int
     emax: int
     leading: str
+    most_zeros: int | None = None
 
 
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
@@ -69,10 +70,14 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
     grows = min(len(x.significand), len(y.significand)) > 1
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
     significand = product(m, x.significand, y.significand, "partial_product", dsp=dsp)[:width]
+    most_zeros = None
     if x.leading == y.leading == "one":
         leading = "two" if grows else "one"
     else:
         leading = "any"
+        # Above the lowest exponent one factor is normal, and the other has all its leading zeros and a one.
+        if {x.leading, y.leading} <= {"one", "floor"}:
+            most_zeros = max(len(number.significand) for number in (x, y) if number.leading == "floor")
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
         significand=wire(m, significand, "product_significand"),
@@ -80,6 +85,7 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
         emin=x.emin + y.emin + grows,
         emax=x.emax + y.emax + grows,
         leading=leading,
+        most_zeros=most_zeros,
     )
 
 
