@@ -45,7 +45,7 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
     """
     lengths = len(x.significand), len(y.significand)
     is_small = {x.leading, y.leading} <= {"one", "floor"} and min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
-    if dsp or not is_small or (floor is not None and _lowest(x, y) < floor <= x.emin + y.emin + 1):
+    if dsp or not is_small or floor is not None and x.emin+y.emin+1 < floor or (floor is not None and _lowest(x, y) < floor <= x.emin + y.emin + 1):
         magnitude = _any(m, x, y, dsp)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
