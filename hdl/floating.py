@@ -8,7 +8,7 @@ from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import places, round_up
 from .shape import is_special
-from .wire import shift_left, shift_right_sticky, wire
+from .wire import shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
@@ -87,7 +87,12 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
     missing = max(o.precision + seen - len(x.significand), 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
     if len(up):
-        shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
+        if x.tail + missing:
+            shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
+        else:
+            # A number that is rounded has all its discarded bits below those that the rounding sees.
+            shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
+            sticky = sticky | below
     if can_be_subnormal:
         down = wire(m, _places_down(room, o.emin - x.emin, len(shifted)), "places_down")
         shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")

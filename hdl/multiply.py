@@ -34,6 +34,7 @@ class Magnitude:
     emin: int
     emax: int
     leading: str
+    most_zeros: int | None = None
 
 
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
@@ -44,7 +45,7 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
     """
     lengths = len(x.significand), len(y.significand)
     is_small = {x.leading, y.leading} <= {"one", "floor"} and min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
-    if dsp or not is_small or (floor is not None and _lowest(x, y) < floor <= x.emin + y.emin + 1):
+    if dsp or not is_small or floor is not None and x.emin+y.emin+1 < floor or (floor is not None and _lowest(x, y) < floor <= x.emin + y.emin + 1):
         magnitude = _any(m, x, y, dsp)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)
@@ -69,10 +70,14 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
     grows = min(len(x.significand), len(y.significand)) > 1
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
     significand = product(m, x.significand, y.significand, "partial_product", dsp=dsp)[:width]
+    most_zeros = None
     if x.leading == y.leading == "one":
         leading = "two" if grows else "one"
     else:
         leading = "any"
+        # Above the lowest exponent one factor is normal, and the other has all its leading zeros and a one.
+        if {x.leading, y.leading} <= {"one", "floor"}:
+            most_zeros = max(len(number.significand) for number in (x, y) if number.leading == "floor")
     return Magnitude(
         exponent=wire(m, x.exponent + y.exponent, "product_exponent"),
         significand=wire(m, significand, "product_significand"),
@@ -80,6 +85,7 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
         emin=x.emin + y.emin + grows,
         emax=x.emax + y.emax + grows,
         leading=leading,
+        most_zeros=most_zeros,
     )
 
 
@@ -158,11 +164,15 @@ def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnit
     Left of the fractions' product there is little to add, and it takes few tables.
     """
     x_places, y_places = len(x.significand), len(y.significand)
-    width = x_places + y_places + 2
     below = wire(m, x.significand * y.significand, "fractions_product")
-    ones = Const(1 << (width - 2), width)
-    whole = ones + (x.significand << y_places) + (y.significand << x_places) + below
-    whole = wire(m, whole[:width], "partial_product")
+    # (1 + f) * (1 + g) is 1 + (f + g + f * g), which is less than 4.
+    lowest = min(x_places, y_places)
+    point = x_places + y_places - lowest
+    fractions = (x.significand << (y_places - lowest)) + (y.significand << (x_places - lowest))
+    fractions = wire(m, fractions[: point + 1], "fractions_sum")
+    above = wire(m, (fractions + below[lowest:])[: point + 2], "product_above_one")
+    whole = Cat(below[:lowest], above[:point], ~above[point], above[point] ^ above[point + 1])
+    whole = wire(m, whole, "partial_product")
     carry = whole[-1]
     below = Mux(carry, whole[:-1], Cat(Const(0, 1), whole[:-2]))
     # As wide as Amaranth would make the sum, signed or not.

@@ -71,7 +71,8 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
     if isinstance(x, Faced) and isinstance(y, Faced) and posit_linear.adds(x, y, o, rounding):
         return posit_linear.Pair(x.point, y.point)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    return raw.align(m, x, y, o.precision + places(rounding))
+    floor = o.emin if isinstance(o, Float) and o.subnormals else None
+    return raw.align(m, x, y, o.precision + places(rounding), floor)
 
 
 def add(

@@ -41,6 +41,8 @@ class Raw:
         Last bits of the significand that are zero where it has three leading zeros or more.
     up : Value, optional
         Whether it goes up when it is rounded, if that is decided.
+    most_zeros : int, optional
+        Where a number other than zero can have leading zeros anywhere: most that it has above the exponent ``emin``.
     """
 
     sign: Value
@@ -57,6 +59,7 @@ class Raw:
     zero_at_floor: bool
     tail: int = field(default=0, kw_only=True)
     up: Value | None = field(default=None, kw_only=True)
+    most_zeros: int | None = field(default=None, kw_only=True)
 
     @property
     def quantum(self) -> int:
@@ -133,15 +136,23 @@ class Ordered:
 def order(m: Module, x: Raw, y: Raw) -> Ordered:
     """Bring two numbers to one scale and compare their magnitudes."""
     x, y = normalise_pair(m, x, y)
+    return _ordered(m, x, y, by_exponent=False)
+
+
+def _ordered(m: Module, x: Raw, y: Raw, *, by_exponent: bool) -> Ordered:
+    """Two numbers on one scale, and which is less; ``by_exponent``, which has the lower exponent."""
     base = min(x.base, y.base, x.emin, y.emin)
     width = max(len(x.significand), len(y.significand))
     exponents = [wire(m, r.exponent + (r.base - base), f"{n}_aligned_exponent") for r, n in ((x, "x"), (y, "y"))]
     significands = [Cat(Const(0, width - len(r.significand)), r.significand) for r in (x, y)]
-    x_less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
+    if by_exponent:
+        x_less = exponents[0] < exponents[1]
+    else:
+        x_less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
     # A zero whose exponent may exceed the other number's must not pass for the larger one.
     if not (x.zero_at_floor and x.emin <= y.emin):
         x_less = x_less | x.zero
-    if not (y.zero_at_floor and y.emin <= x.emin):
+    if not (y.zero_at_floor and y.emin <= x.emin) and not by_exponent:
         x_less = x_less & ~y.zero
     return Ordered(
         x=x,
@@ -163,6 +174,9 @@ class Aligned:
     if that has three leading zeros or more. ``sticky`` says that the smaller one lost ones below the window. It does so
     only where exponents differ by two or more, so that a difference keeps its first bit in the upper two places of
     ``big``.
+
+    With ``by_exponent`` it is the number of the higher exponent that is called larger, and a difference can be negative.
+    Where it is, or its first bit is further below, what rounding looks at is in the window all the same.
     """
 
     sign: Value
@@ -180,18 +194,24 @@ class Aligned:
     emax: int
     width: int
     tail: int
+    by_exponent: bool
 
 
-def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
+def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Aligned:
     """First half of a sum: order the magnitudes and shift the smaller one.
 
     ``keep`` is the number of bits, from the first one of the sum on, that the rounding looks at one by one; what is
-    below may be merged into the sticky bit.
+    below may be merged into the sticky bit. If there is a ``floor``, it looks at no more than as many bits from that
+    exponent on.
     """
-    o = order(m, x, y)
+    by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
+    o = _ordered(m, x, y, by_exponent=True) if by_exponent else order(m, x, y)
     x, y, x_less = o.x, o.y, o.x_less
     width = len(o.x_significand)
     farthest = max(x.emax - y.emin, y.emax - x.emin)
+    if by_exponent:
+        assert x.most_zeros is not None
+        keep += x.most_zeros
     # One place more than is kept or comes in: a difference can lose its first place. Never more than would hold all.
     window = min(max(width, keep) + 1, width + farthest)
     pad = Const(0, window - width)
@@ -217,8 +237,20 @@ def align(m: Module, x: Raw, y: Raw, keep: int) -> Aligned:
         emax=max(x.emax, y.emax),
         width=width,
         # Only where exponents differ by one at most does a difference lose more than a place, and then it is exact.
-        tail=max(window - width - 1, 0),
+        tail=0 if by_exponent else max(window - width - 1, 0),
+        by_exponent=by_exponent,
     )
+
+
+def _is_ordered_by_exponent(x: Raw, y: Raw, floor: int) -> bool:
+    """Whether exponents are enough to tell which of a product and another number is to be shifted.
+
+    A product with a subnormal factor has leading zeros, and is left as it is. Above its lowest exponent they are few:
+    where it is shifted less than the other number, the window begins lower by as many places. At its lowest exponent
+    it is the other number that stays, and where that has leading zeros too, rounding looks no further than ``floor``
+    lets it.
+    """
+    return x.most_zeros is not None and y.leading in ("one", "floor") and x.emin < y.emin <= floor
 
 
 def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
@@ -231,10 +263,18 @@ def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
     carry_in = z.subtract & ~z.sticky
     total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry_in, small))[1 : width + 1], "sum_significand")
     # Where there is nothing above the tail there is nothing in it.
-    zero = wire(m, ~total[z.tail :].any(), "sum_zero")
+    zero = ~total[z.tail :].any()
+    sign = z.sign
+    if z.by_exponent:
+        negative = wire(m, z.subtract & total[-1], "sum_negative")
+        # The magnitude of a floor, and of what is above it, is the inverse and what is left of one.
+        total = (total ^ negative.replicate(width)) + (negative & ~z.sticky)
+        total = wire(m, total[:width], "sum_magnitude")
+        zero, sign = zero & ~z.sticky, sign ^ negative
+    zero = wire(m, zero, "sum_zero")
     cancelled_sign = z.sign | z.other_sign if rounding == RD else z.sign & z.other_sign
     return Raw(
-        sign=wire(m, Mux(z.inf, z.inf_sign, Mux(zero, cancelled_sign, z.sign)), "sum_sign"),
+        sign=wire(m, Mux(z.inf, z.inf_sign, Mux(zero, cancelled_sign, sign)), "sum_sign"),
         exponent=z.exponent,
         significand=total,
         nan=z.nan,

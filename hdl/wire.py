@@ -62,7 +62,6 @@ def _leading_zeros(m: Module, value: Value, name: str) -> tuple[Value, Value]:
 def shift_left(m: Module, value: Value, amount: Value, name: str, tail: int = 0) -> Value:
     """``value << amount`` within the width of ``value``.
 
-    The widest step comes first: it leaves the fewest bits to choose, and a count of zeros has its upper bits first.
     So many bits as ``tail`` says, the lowest ones, are zero where the amount is 3 or more: they choose of three.
     """
     if tail > 2 and len(amount) > 1:
@@ -71,11 +70,26 @@ def shift_left(m: Module, value: Value, amount: Value, name: str, tail: int = 0)
         by_two = Cat(Const(0, 2), low[:-2])
         by_one = Cat(Const(0, 1), low[:-1])
         return Cat(wire(m, Mux(amount[1], by_two, Mux(amount[0], by_one, low)), f"{name}_tail"), head)
+    shifted, _ = shift_left_sticky(m, value, amount, name, len(value))
+    return shifted
+
+
+def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: int) -> tuple[Value, Value]:
+    """The first ``keep`` bits of ``value << amount`` within the width of ``value``, and whether there is a one below.
+
+    The widest step comes first: it leaves the fewest bits to choose, and a count of zeros has its upper bits first.
+    Of what a step leaves, bits that the rest of the amount cannot bring up to the kept ones are only looked at.
+    """
+    below: Value = Const(0, 1)
     for level in reversed(range(len(amount))):
         step = min(1 << level, len(value))
         shifted = Cat(Const(0, step), value[: len(value) - step])
-        value = wire(m, Mux(amount[level], shifted, value), f"{name}_by_{1 << level}")
-    return value
+        dropped = max(len(value) - keep - (1 << level) + 1, 0)
+        # Moved, the lowest of these are the zeros that came in.
+        below = below | value[: max(dropped - step, 0)].any() | (~amount[level] & value[:dropped].any())
+        value = wire(m, Mux(amount[level], shifted, value)[dropped:], f"{name}_by_{1 << level}")
+    dropped = max(len(value) - keep, 0)
+    return value[dropped:], wire(m, below | value[:dropped].any(), f"{name}_below")
 
 
 def shift_right_sticky(
