@@ -41,11 +41,12 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
     """Exact product: significands multiply, exponents add, nothing is lost.
 
     One that DSP blocks are to take is left to the synthesis tool as it is. ``floor`` is the exponent at which a number
-    has its leading zeros that is to be added: one that is lower would have that shifted too.
+    has its leading zeros that is to be added: one that can be lower keeps its own, for a sum looks for leading zeros
+    anyway.
     """
     lengths = len(x.significand), len(y.significand)
     is_small = {x.leading, y.leading} <= {"one", "floor"} and min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
-    if dsp or not is_small or floor is not None and x.emin+y.emin+1 < floor or (floor is not None and _lowest(x, y) < floor <= x.emin + y.emin + 1):
+    if dsp or not is_small or (floor is not None and _lowest(x, y) < floor):
         magnitude = _any(m, x, y, dsp)
     elif max(lengths) <= INPUTS // 2:
         magnitude = _with_zeros(m, x, y)

@@ -175,8 +175,8 @@ class Aligned:
     only where exponents differ by two or more, so that a difference keeps its first bit in the upper two places of
     ``big``.
 
-    With ``by_exponent`` it is the number of the higher exponent that is called larger, and a difference can be negative.
-    Where it is, or its first bit is further below, what rounding looks at is in the window all the same.
+    With ``by_exponent`` it is the number of the higher exponent that is called larger, and a difference can be
+    negative. Where it is, or its first bit is further below, what rounding looks at is in the window all the same.
     """
 
     sign: Value
@@ -211,7 +211,8 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
     farthest = max(x.emax - y.emin, y.emax - x.emin)
     if by_exponent:
         assert x.most_zeros is not None
-        keep += x.most_zeros
+        # What loses ones is then less than half of what it is taken from.
+        keep = max(keep, len(y.significand)) + x.most_zeros
     # One place more than is kept or comes in: a difference can lose its first place. Never more than would hold all.
     window = min(max(width, keep) + 1, width + farthest)
     pad = Const(0, window - width)

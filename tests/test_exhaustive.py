@@ -233,6 +233,15 @@ def test_mixed_formats_and_saturation(name, fmt, options):
     assert checks > 0
 
 
+def test_an_addend_of_more_bits_than_the_result():
+    """A product with leading zeros is shifted less than the addend, which once lost bits that decided the rounding:
+    of e3m1, e3m1 and e3m4 to e3m1."""
+    modes = ("rn", "rd", "ro")
+    checks, failed = mismatches("fma", "e3m1", ["e3m1"], modes, c="e3m4")
+    assert not failed
+    assert checks == len(modes) << 18
+
+
 @pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(
     ("name", "fmt", "targets", "mode", "options"),
