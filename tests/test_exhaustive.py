@@ -213,6 +213,7 @@ def test_wide_posits(name, targets, fmt):
         ("add", "ufxp3.2", {"b": "int4", "targets": ["e3m2", "ufxp2.2", "fxp4.1-wrap", "posit7e1"]}),
         ("fma", "posit4e1", {"b": "fxp2.2", "c": "e2m1fn", "targets": ["fxp4.2", "fxp3.2-wrap", "posit6", "e3m2"]}),
         ("fma", "e3m1", {"b": "e2m1fn", "c": "e2m2", "targets": ["fxp3.2", "ufxp3.3", "fxp4.1-wrap"]}),
+        ("fma", "e3m2", {"c": "e2m1", "targets": ["e4m1"]}),
         ("fma", "uint3", {"b": "fxp2.2", "c": "posit5", "targets": ["fxp5.1", "e3m2", "posit6e1"]}),
         ("compare", "posit6e1", {"b": "posit7", "targets": ["posit5e1"]}),
         ("compare", "posit6", {"b": "fxp3.4", "targets": ["e4m3"]}),
