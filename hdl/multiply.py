@@ -165,15 +165,11 @@ def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnit
     Left of the fractions' product there is little to add, and it takes few tables.
     """
     x_places, y_places = len(x.significand), len(y.significand)
+    width = x_places + y_places + 2
     below = wire(m, x.significand * y.significand, "fractions_product")
-    # (1 + f) * (1 + g) is 1 + (f + g + f * g), which is less than 4.
-    lowest = min(x_places, y_places)
-    point = x_places + y_places - lowest
-    fractions = (x.significand << (y_places - lowest)) + (y.significand << (x_places - lowest))
-    fractions = wire(m, fractions[: point + 1], "fractions_sum")
-    above = wire(m, (fractions + below[lowest:])[: point + 2], "product_above_one")
-    whole = Cat(below[:lowest], above[:point], ~above[point], above[point] ^ above[point + 1])
-    whole = wire(m, whole, "partial_product")
+    ones = Const(1 << (width - 2), width)
+    whole = ones + (x.significand << y_places) + (y.significand << x_places) + below
+    whole = wire(m, whole[:width], "partial_product")
     carry = whole[-1]
     below = Mux(carry, whole[:-1], Cat(Const(0, 1), whole[:-2]))
     # As wide as Amaranth would make the sum, signed or not.

@@ -243,6 +243,23 @@ def test_an_addend_of_more_bits_than_the_result():
     assert checks == len(modes) << 18
 
 
+def test_a_product_from_which_a_subnormal_number_is_taken():
+    """Of fp16: what is left is less than a tie, than a number of the format, or than nothing, by one in the last place
+    of the product, which is below all that the sum keeps."""
+    found = []
+    for places in (13, 14):
+        # Significands whose product is one less than a multiple of 2^places.
+        for a, b in ((f, pow(-f, -1, 1 << places)) for f in range(1025, 2048, 2)):
+            if 1024 <= b < 2048:
+                # Times 2^-19 each, where the exponent field is 6; the last place of subnormal numbers is 2^-24.
+                found += [(a + (5 << 10), b + (5 << 10), 0x8000 | taken) for taken in (1, 2, (a * b + 1) >> 14)]
+    columns = dict(zip("abc", np.array(found, dtype=np.uint64).T, strict=True))
+    modes = ("rn", "ra", "rz", "ru", "rd", "ro")
+    checks, failed = mismatches("fma", "fp16", modes=modes, columns_of=lambda ports: columns)
+    assert not failed
+    assert checks == len(modes) * len(found) > 2000
+
+
 @pytest.mark.parametrize("stochastic", ["lazy", "eager"])
 @pytest.mark.parametrize(
     ("name", "fmt", "targets", "mode", "options"),
