@@ -7,17 +7,6 @@
 
 namespace halfulp {
 
-struct ExactProduct {
-    static Raw of(const Raw& product, u64) { return product; }
-};
-
-template <class F, class R, bool SATURATE>
-struct RoundedProduct {
-    static Raw of(const Raw& product, u64 random) {
-        return F::unpack(F::template pack<R, SATURATE>(narrowed(product), random));
-    }
-};
-
 // A two's-complement sum in units of 2^QUANTUM. What overflows WIDTH bits is infinite from then on.
 template <int WIDTH, int QUANTUM>
 struct Register {

@@ -301,4 +301,16 @@ inline Raw add(Raw x, Raw y) {
     return narrowed(z);
 }
 
+// What a step adds, of an exact product.
+struct ExactProduct {
+    static Raw of(const Raw& product, u64) { return product; }
+};
+
+template <class F, class R, bool SATURATE>
+struct RoundedProduct {
+    static Raw of(const Raw& product, u64 random) {
+        return F::unpack(F::template pack<R, SATURATE>(narrowed(product), random));
+    }
+};
+
 }  // namespace halfulp

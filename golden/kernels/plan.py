@@ -1,12 +1,17 @@
 """Which kernels a description has: the fastest that is proved exact for it, and those for what that one refuses."""
 
+import contextlib
 import functools
 import re
 
 from halfulp.hdl.formats import MacSpec, Span
+from halfulp.hdl.formats.source import Lfsr
 
 from ..round import looked_at
+from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
 from .text import spec_text
+
+ROWS, VECTORS = 4, 2
 
 WINDOW = 118
 """Bits that exact.h looks at one by one; sums are cut to two more, and what is lower is one sticky bit."""
@@ -24,12 +29,28 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
     fma : bool
         Whether the machine fuses multiplication and addition.
     """
-    return (_exact(spec, source),) if fits_exact(spec) else ()
+    found = []
+    for lane in (BINARY32, BINARY64):
+        with contextlib.suppress(Refused):
+            found.append(_floats(spec, source, lane, fma))
+    if fits_exact(spec):
+        found.append(_exact(spec, source))
+    return tuple(found)
 
 
 def file_name(spec: MacSpec) -> str:
     """What the files of a description's kernels begin with."""
     return re.sub(r"[^a-z0-9]+", "_", str(spec))
+
+
+def _floats(spec: MacSpec, source: str | None, lane: Lane, fma: bool) -> str:
+    body = float_text(spec, lane, fma)
+    if source is None and isinstance(spec.random, Lfsr):
+        need(spec.random.width <= lane.bits)
+    blocks = f"ROWS = {ROWS}, VECTORS = {VECTORS}"
+    shape = f"static constexpr int {blocks};"
+    run = f"return Blocks<FloatSteps<Spec, {lane.bits}>>(*call).run();"
+    return _source("floats.h", f"{spec_text(spec, source)}\n{body}\n{shape}", run)
 
 
 def _exact(spec: MacSpec, source: str | None) -> str:
