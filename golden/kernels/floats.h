@@ -63,7 +63,7 @@ struct FloatRounder {
             else if (MODE == RO)
                 word |= (word & low) + low;
             else
-                word += increment<BITS>(MODE, word, all<U>(low), word >> drop & 1);
+                word += increment<BITS>(MODE, word, all<U>(T(low)), word >> drop & 1);
             word &= ~low;
         }
         if (FLUSH) word = W::select((I)(word & W::magnitude) < (I)all<U>(T(FLUSH)), word & W::sign, word);
@@ -74,14 +74,14 @@ struct FloatRounder {
         U instead;
         if (POSITIVE == TO_INF && NEGATIVE == TO_INF) {
             // The larger of it and infinity: NaN stays.
-            instead = W::select((I)magnitude < (I)all<U>(W::infinity), all<U>(W::infinity), magnitude);
+            instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), all<U>(T(W::infinity)), magnitude);
         } else if (POSITIVE == TO_NAN && NEGATIVE == TO_NAN) {
-            instead = all<U>(W::nan);
+            instead = all<U>(T(W::nan));
         } else {
             const U positive = all<U>(what(POSITIVE)), negative = all<U>(what(NEGATIVE)), minus = W::below_zero(word);
             const U finite = POSITIVE == NEGATIVE ? positive : (positive & ~minus) | (negative & minus);
-            const U special = INFS ? magnitude : all<U>(W::nan);
-            instead = W::select((I)magnitude < (I)all<U>(W::infinity), finite, special);
+            const U special = INFS ? magnitude : all<U>(T(W::nan));
+            instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), finite, special);
         }
         return W::select(over, instead | (word & W::sign), word);
     }
@@ -123,7 +123,7 @@ struct PositRounder {
             x += increment<BITS>(MODE, word, low, x >> (U)drop & 1);
         x = (x & ~low) | (word & W::sign);
         x = W::select((I)magnitude == 0, U{}, x);
-        return W::select((I)magnitude >= (I)all<U>(W::infinity), all<U>(W::nan), x);
+        return W::select((I)magnitude >= (I)all<U>(T(W::infinity)), all<U>(T(W::nan)), x);
     }
 };
 

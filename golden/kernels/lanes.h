@@ -50,9 +50,13 @@ struct Lanes<64> {
     static constexpr int count = BYTES / 8, mantissa = 52, bias = 1023;
 };
 
+// One value in all lanes, as it is: to add it to zero would take the sign from -0.
 template <class V, class S>
 inline V all(S value) {
-    return V{} + value;
+    using U = typename Lanes<8 * sizeof(S)>::U;
+    typename Lanes<8 * sizeof(S)>::Unsigned word;
+    std::memcpy(&word, &value, sizeof word);
+    return (V)(U{} + word);
 }
 
 template <class V>

@@ -8,6 +8,7 @@ from halfulp.hdl.formats import MacSpec, Span
 from halfulp.hdl.formats.source import Lfsr
 
 from ..round import looked_at
+from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
 from .text import spec_text
 
@@ -30,6 +31,9 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
         Whether the machine fuses multiplication and addition.
     """
     found = []
+    for bits in (32, 64):
+        with contextlib.suppress(Refused):
+            found.append(_fixed(spec, source, bits))
     for lane in (BINARY32, BINARY64):
         with contextlib.suppress(Refused):
             found.append(_floats(spec, source, lane, fma))
@@ -43,14 +47,27 @@ def file_name(spec: MacSpec) -> str:
     return re.sub(r"[^a-z0-9]+", "_", str(spec))
 
 
+def _fixed(spec: MacSpec, source: str | None, bits: int) -> str:
+    body = fixed_text(spec, bits)
+    _check_words(spec, source, bits)
+    shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
+    return _source("fixed.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FixedSteps", bits))
+
+
+def _check_words(spec: MacSpec, source: str | None, bits: int) -> None:
+    """Refuse a source whose states are wider than a lane."""
+    need(source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits)
+
+
+def _run(steps: str, bits: int) -> str:
+    return f"return Blocks<{steps}<Spec, {bits}>>(*call).run();"
+
+
 def _floats(spec: MacSpec, source: str | None, lane: Lane, fma: bool) -> str:
     body = float_text(spec, lane, fma)
-    if source is None and isinstance(spec.random, Lfsr):
-        need(spec.random.width <= lane.bits)
-    blocks = f"ROWS = {ROWS}, VECTORS = {VECTORS}"
-    shape = f"static constexpr int {blocks};"
-    run = f"return Blocks<FloatSteps<Spec, {lane.bits}>>(*call).run();"
-    return _source("floats.h", f"{spec_text(spec, source)}\n{body}\n{shape}", run)
+    _check_words(spec, source, lane.bits)
+    shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
+    return _source("floats.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FloatSteps", lane.bits))
 
 
 def _exact(spec: MacSpec, source: str | None) -> str:
