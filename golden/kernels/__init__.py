@@ -11,8 +11,9 @@ from halfulp.hdl.formats import MacSpec
 
 from . import build, plan
 from .launch import Words, call
+from .text import PHILOX
 
-__all__ = ["Words", "gemm"]
+__all__ = ["PHILOX", "Words", "gemm"]
 
 
 def gemm(
@@ -33,8 +34,8 @@ def gemm(
     """
     if a.device.type != "cpu" or build.level() == "torch":
         return None
-    philox = words.key is not None
-    for source in plan.sources(spec, "philox" if philox else None, build.has_fma()):
+    counted = None if words.key is None else PHILOX
+    for source in plan.sources(spec, counted, build.has_fma()):
         library = build.library(f"gemm_{plan.file_name(spec)}", source)
         if library is not None:
             found = call(library, a, b, start, shape, words)
