@@ -1,5 +1,6 @@
 """Matrix products of which every sum is one of a multiply-accumulate's."""
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 
@@ -202,12 +203,20 @@ def _states(source: Source, seed: Seeds | None, shape: tuple[int, ...], device: 
     """States of the sources of all elements before the first step."""
     if seed is None or isinstance(seed, int):
         count = torch.Size(shape).numel()
+        # Before the cache, to which True and 1 are the same.
+        source.check_seed(1 if seed is None else seed)
         # Where there is no element, what the seed is still counts.
-        return seeds(source, max(count, 1), 1 if seed is None else seed, device=device)[:count].reshape(shape)
+        return _seeds(source, max(count, 1), 1 if seed is None else seed, device)[:count].reshape(shape)
     states = states_of(source, seed, device)
     if states.shape != shape:
         raise ValueError(f"seeds are of shape {tuple(states.shape)}, and the result of {shape}; give one for each sum")
     return states
+
+
+@functools.lru_cache(maxsize=4)
+def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tensor:
+    """Seeds of an array, which products of one shape and seed share: to deal them takes longer than many a product."""
+    return seeds(source, count, seed, device=device)
 
 
 def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
