@@ -111,7 +111,7 @@ def gemm(
         raise ValueError("step is given, but only the counter of a source philox has steps to begin with")
     if source is not None:
         _check_counter(spec, source, random, random_product)
-        words = kernels.Words(key=_key(seed), first_step=_first_step(step), device=a.device)
+        words = kernels.Words(key=_key(seed), first_step=_first_step(step))
     elif spec.random is None:
         if seed is not None:
             raise ValueError(f"seed does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
@@ -138,7 +138,7 @@ def _in_torch(
     if start is not None:
         begin = begin + start
     bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
-    columns = [_steps(spec, words, index, (*shape, k), bits[index]) for index in range(2)]
+    columns = [_steps(spec, words, index, (*shape, k), bits[index], a.device) for index in range(2)]
     # Step i takes column i of a and row i of b.
     x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
     accumulator = Accumulator.of(spec, spec.saturate)
@@ -163,7 +163,9 @@ def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
 def _check_counter(spec: MacSpec, source: str, *given: Tensor | None) -> None:
     """Refuse counter-based words where they are none, or are of no use."""
     if source != kernels.PHILOX:
-        raise ValueError(f"unknown source {source!r}; {kernels.PHILOX} is counter-based, and others belong to a description")
+        raise ValueError(
+            f"unknown source {source!r}; {kernels.PHILOX} is counter-based, and others belong to a description"
+        )
     if not spec.words:
         raise ValueError(f"source {source} does nothing, for no rounding of {spec} is stochastic; only sr is")
     if spec.random is not None or any(words is not None for words in given):
@@ -226,7 +228,7 @@ def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None
 
 
 def _steps(
-    spec: MacSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int
+    spec: MacSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
 ) -> Iterable[Tensor | None]:
     """Random words of each step, of the sum or of the product."""
     given, states = words.given[index], words.states[index]
@@ -235,19 +237,21 @@ def _steps(
     if states is not None and spec.random is not None:
         return _stepping(spec.random, states, bits, shape[-1])
     if words.key is not None and bits:
-        return _counting(words, index, shape, bits)
+        return _counting(words, index, shape, bits, device)
     return itertools.repeat(None, shape[-1])
 
 
-def _counting(words: kernels.Words, index: int, shape: tuple[int, ...], bits: int) -> Iterator[Tensor]:
+def _counting(
+    words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
+) -> Iterator[Tensor]:
     """Counter-based words, step by step, made in blocks."""
     assert words.key is not None
-    elements = torch.arange(torch.Size(shape[:-1]).numel(), device=words.device).reshape(shape[:-1])
+    elements = torch.arange(torch.Size(shape[:-1]).numel(), device=device).reshape(shape[:-1])
     for first in range(0, shape[-1], BLOCK):
         steps = min(BLOCK, shape[-1] - first)
-        yield from philox_words(
-            words.key, elements, steps, bits, first=words.first_step + first, stream=index
-        ).unbind(-1)
+        yield from philox_words(words.key, elements, steps, bits, first=words.first_step + first, stream=index).unbind(
+            -1
+        )
 
 
 def _stepping(source: Source, states: Tensor, bits: int, k: int) -> Iterator[Tensor]:

@@ -59,7 +59,9 @@ def philox_words(key: int, elements: Tensor, steps: int, bits: int, *, first: in
     begin, end = first // per_block, -(-(first + steps) // per_block)
     blocks = torch.arange(begin, end, device=elements.device)
     index = elements.unsqueeze(-1).expand(*elements.shape, len(blocks))
-    counter = torch.stack([(blocks & _LOW).expand_as(index), index & _LOW, index >> 32, torch.full_like(index, stream)], -1)
+    counter = torch.stack(
+        [(blocks & _LOW).expand_as(index), index & _LOW, index >> 32, torch.full_like(index, stream)], -1
+    )
     words = philox(counter, key)
     if per_block == 8:
         words = torch.stack([words & 0xFFFF, words >> 16], -1).flatten(-2)

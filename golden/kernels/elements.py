@@ -43,16 +43,16 @@ def convert(
     return _run(codes, a, o, rounding, saturate, random)
 
 
-def _run(
-    x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None
-) -> Tensor | None:
+def _run(x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor | None:
     if x.device.type != "cpu" or x.numel() < WORTHWHILE or build.level() == "torch":
         return None
     if random is not None:
         x, random = torch.broadcast_tensors(x, random)
         random = random.contiguous()
     x = x.contiguous()
-    library = build.library(f"convert_{format_name(a)}_{format_name(o)}_{rounding}", _source(x.dtype, a, o, rounding, saturate))
+    library = build.library(
+        f"convert_{format_name(a)}_{format_name(o)}_{rounding}", _source(x.dtype, a, o, rounding, saturate)
+    )
     if library is None:
         return None
     out = torch.empty(x.shape, dtype=torch.int64)
@@ -86,7 +86,13 @@ using namespace halfulp;
 
 def _in_lanes(o: Float, rounding: Rounding) -> bool:
     """Whether binary64 words round to the format: they are to have a bit below all that rounding looks at."""
-    return o.man >= 1 and o.subnormals and rounding != EXACT and -1020 <= -1022 - o.emin <= 0 and 52 - o.man >= max(rounding.bits + 1, 2)
+    return (
+        o.man >= 1
+        and o.subnormals
+        and rounding != EXACT
+        and -1020 <= -1022 - o.emin <= 0
+        and 52 - o.man >= max(rounding.bits + 1, 2)
+    )
 
 
 def jump(states: Tensor, columns: list[int]) -> Tensor | None:

@@ -42,15 +42,12 @@ class Words:
         States of their sources, in the shape of the result.
     key : int, optional
         Of counter-based words, and the step that they begin with.
-    device : device
-        Where counter-based words are wanted.
     """
 
     given: tuple[Tensor | None, Tensor | None] = (None, None)
     states: tuple[Tensor | None, Tensor | None] = (None, None)
     key: int | None = None
     first_step: int = 0
-    device: torch.device = torch.device("cpu")
 
 
 def call(
