@@ -1,5 +1,6 @@
 """Counter-based random words: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3,
-SC 2011). No hardware here has it; it is for long runs in software, where every element has its own words at any step."""
+SC 2011). No hardware here has it; it is for long runs in software, where each element has words of its own at any step.
+"""
 
 import torch
 from torch import Tensor

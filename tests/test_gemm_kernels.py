@@ -288,6 +288,19 @@ def test_without_a_compiler(monkeypatch, tmp_path):
         golden.gemm(a, b, TEXTS[0])
 
 
+def test_sums_that_grow_by_roundings_alone():
+    """Terms far below the last place carry sums up to overflow, where they are rounded up or at random."""
+    a, b = torch.ones(2, 64, dtype=torch.int64), torch.ones(64, 3, dtype=torch.int64)
+    for text in ("e5m2*e5m2+e4m3fn.ru", "e5m2*e5m2+e2m1fn.sr3", "e5m2*e5m2=e4m3.ru+e4m3fn.rn"):
+        spec = MacSpec.parse(text)
+        words = Words(given=(torch.full((2, 3, 64), 7) if "sr" in text else None, None))
+        for first in (0, 0x70):
+            start = torch.full((2, 3), first % (1 << spec.o.width - 1))
+            found = kernels.gemm(spec, a, b, start, (2, 3), words)
+            assert found is not None
+            assert torch.equal(found, in_torch(spec, a, b, start, words)), (text, first)
+
+
 # Counter-based words --------------------------------------------------------------------------------------------------
 
 

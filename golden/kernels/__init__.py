@@ -32,7 +32,8 @@ def gemm(
         Of the result.
     words : Words
     """
-    if a.device.type != "cpu" or build.level() == "torch":
+    # Sums of no products are their start values, as they are.
+    if a.device.type != "cpu" or a.shape[-1] == 0 or build.level() == "torch":
         return None
     counted = None if words.key is None else PHILOX
     for source in plan.sources(spec, counted, build.has_fma()):

@@ -223,10 +223,11 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
         "int TOP": lane.top - 1,
         "bool GROWS": boolean(mode not in ("rn", "rz")),
         "int PRECISION": spec.o.precision,
+        "long double STEP": f"0x1p{held.quantum + of_sum.scale}L",
+        "long double PRODUCT_STEP": "0" if of_product is None else f"0x1p{terms.quantum + scale}L",
         "long double LIMIT": f"0x1p{limit}L",
         "long double PRODUCT_LIMIT": f"0x1p{product_limit}L",
     }
-    # A format as wide as the lane has nothing to cut off.
     lines = [f"static constexpr {name} = {value};" for name, value in constants.items()]
     lines.append(f"using RoundWord = {of_sum.text};")
     lines.append(f"using ProductWord = {of_product.text if of_product else f'NoRounder<{lane.bits}>'};")

@@ -85,7 +85,11 @@ struct Spec {{
 
 extern "C" __attribute__((visibility("default"))) int halfulp_gemm(const halfulp::Call* call) {{
 using namespace halfulp;
+try {{
 {run}
+}} catch (...) {{
+return 1;  // no memory: what comes next may do with less
+}}
 }}
 """
 
