@@ -318,6 +318,18 @@ def test_minus_zero_stays():
         assert (found == (0x800 if "rd" in text else 0)).all(), text
 
 
+def test_a_full_quire_is_infinite():
+    """Of one bit of guard some largest products are too many, of either sign and even if others take them back."""
+    largest = torch.full((1, 40), 0x7B)
+    for signs in (torch.zeros(40), torch.ones(40), torch.arange(40) >= 20):
+        b = (largest | (signs.to(torch.int64) << 7)).mT
+        spec = MacSpec.parse("e5m2*e5m2+exact1=e6m5.rn")
+        found = kernels.gemm(spec, largest, b, None, (1, 1), Words())
+        assert found is not None
+        assert int(found) == (0xFE0 if signs.all() else 0x7E0)
+        assert torch.equal(found, in_torch(spec, largest, b, None, Words()))
+
+
 def test_a_midpoint_and_a_little_more():
     """9 * 29 = 261 lies between 260 and 262 in bf16, and 2^-20 decides: binary32 would have lost it."""
     spec = MacSpec.parse("bf16*bf16+bf16.rn")
