@@ -1,0 +1,218 @@
+// Vectors of lanes, and random words for them: as many lanes as the machine's widest registers hold.
+#pragma once
+#include <cstring>
+
+#include "words.h"
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace halfulp {
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+constexpr int BYTES = 64;
+#elif defined(__AVX2__)
+constexpr int BYTES = 32;
+#else
+constexpr int BYTES = 16;
+#endif
+
+
+typedef float VectorF32 __attribute__((vector_size(BYTES)));
+typedef double VectorF64 __attribute__((vector_size(BYTES)));
+typedef std::int32_t VectorI32 __attribute__((vector_size(BYTES)));
+typedef std::int64_t VectorI64 __attribute__((vector_size(BYTES)));
+typedef std::uint32_t VectorU32 __attribute__((vector_size(BYTES)));
+typedef std::uint64_t VectorU64 __attribute__((vector_size(BYTES)));
+typedef std::int16_t VectorI16 __attribute__((vector_size(BYTES)));
+
+// Lanes of 32 and of 64 bits.
+template <int BITS>
+struct Lanes;
+template <>
+struct Lanes<32> {
+    using F = VectorF32;
+    using I = VectorI32;
+    using U = VectorU32;
+    using Scalar = float;
+    using Integer = std::int32_t;
+    using Unsigned = u32;
+    static constexpr int count = BYTES / 4, mantissa = 23, bias = 127;
+};
+template <>
+struct Lanes<64> {
+    using F = VectorF64;
+    using I = VectorI64;
+    using U = VectorU64;
+    using Scalar = double;
+    using Integer = std::int64_t;
+    using Unsigned = u64;
+    static constexpr int count = BYTES / 8, mantissa = 52, bias = 1023;
+};
+
+// One value in all lanes, as it is: to add it to zero would take the sign from -0.
+template <class V, class S>
+inline V all(S value) {
+    using U = typename Lanes<8 * sizeof(S)>::U;
+    typename Lanes<8 * sizeof(S)>::Unsigned word;
+    std::memcpy(&word, &value, sizeof word);
+    return (V)(U{} + word);
+}
+
+template <class V>
+inline V load(const void* from) {
+    V value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+// Steps for which the words of a block are made at once.
+constexpr int STEPS = 32;
+
+// Words of the sources of `count` neighbouring elements, for the next steps.
+template <class Source, int BITS>
+struct LaneWords {
+    // One by one, for what has no faster way: given words.
+    static constexpr int count = Lanes<BITS>::count;
+    using U = typename Lanes<BITS>::U;
+    Source sources[count];
+    void begin(const Call& call, i64 batch, i64 i, i64 j, i64 element, int there) {
+        for (int lane = 0; lane < there; ++lane) sources[lane].begin(call, batch, i, j + lane, element + lane);
+        for (int lane = there; lane < count; ++lane) sources[lane] = sources[0];
+    }
+    void fill(U* words, int steps, int stride) {
+        for (int step = 0; step < steps; ++step, words += stride) {
+            U word;
+            for (int lane = 0; lane < count; ++lane) word[lane] = typename Lanes<BITS>::Unsigned(sources[lane].next());
+            *words = word;
+        }
+    }
+};
+
+template <int BITS>
+struct LaneWords<NoWords, BITS> {
+    void begin(const Call&, i64, i64, i64, i64, int) {}
+    void fill(typename Lanes<BITS>::U*, int, int) {}
+};
+
+// The bit that comes in, and anything above it.
+template <u64 TAPS, class U>
+inline U parity_of_taps(U state) {
+    constexpr int place = __builtin_ctzll(TAPS);
+    if constexpr (TAPS == u64(1) << place)
+        return state >> place;
+    else
+        return (state >> place) ^ parity_of_taps<TAPS & (TAPS - 1)>(state);
+}
+
+template <bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
+struct LaneWords<LfsrWords<SUM, WIDTH, TAPS, WORD>, BITS> {
+    static_assert(WIDTH <= BITS, "a state has a lane's bits at most");
+    static constexpr int count = Lanes<BITS>::count;
+    using U = typename Lanes<BITS>::U;
+    using T = typename Lanes<BITS>::Unsigned;
+    U state;
+    void begin(const Call& call, i64, i64, i64, i64 element, int there) {
+        const i64* states = (SUM ? call.sum_states : call.product_states) + element;
+        for (int lane = 0; lane < count; ++lane) state[lane] = T(states[lane < there ? lane : 0]);
+    }
+    void fill(U* words, int steps, int stride) {
+        // What is above the word has left it, and harms nothing.
+        for (int step = 0; step < steps; ++step, words += stride) {
+            *words = state & T(ones(WORD));
+            state = state + state + (parity_of_taps<TAPS>(state) & 1);
+        }
+    }
+};
+
+template <bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
+struct LaneWords<PlateauWords<SUM, WIDTH, TAPS, WORD>, BITS> {
+    static constexpr int count = Lanes<BITS>::count;
+    using U = typename Lanes<BITS>::U;
+    using T = typename Lanes<BITS>::Unsigned;
+    U state, turned;
+    void begin(const Call& call, i64, i64, i64, i64 element, int there) {
+        const i64* states = (SUM ? call.sum_states : call.product_states) + element;
+        for (int lane = 0; lane < count; ++lane) {
+            const u64 given = u64(states[lane < there ? lane : 0]);
+            state[lane] = T(given & ones(WIDTH));
+            turned[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
+        }
+    }
+    void fill(U* words, int steps, int stride) {
+        for (int step = 0; step < steps; ++step, words += stride) {
+            *words = (state ^ turned) << (WORD - WIDTH);
+            state = (state + state + (parity_of_taps<TAPS>(state) & 1)) & T(ones(WIDTH));
+            turned ^= (U)(state == 1) & T(ones(WIDTH));
+        }
+    }
+};
+
+// Products of the low halves of 64-bit lanes with a number of 32 bits.
+inline VectorU64 times(VectorU64 x, u32 factor) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+    return (VectorU64)_mm512_mul_epu32((__m512i)x, _mm512_set1_epi64(factor));
+#elif defined(__AVX2__)
+    return (VectorU64)_mm256_mul_epu32((__m256i)x, _mm256_set1_epi64x(factor));
+#else
+    return (x & 0xFFFFFFFFu) * u64(factor);
+#endif
+}
+
+// High and low halves of such products, in lanes of 32 bits, or of 64 with zeros above.
+inline void product_halves(VectorU32 x, u32 factor, VectorU32& high, VectorU32& low) {
+    constexpr u64 lower = 0xFFFFFFFFu;
+    const VectorU64 even = times((VectorU64)x, factor), odd = times((VectorU64)x >> 32, factor);
+    high = (VectorU32)((even >> 32) | (odd & ~lower));
+    low = (VectorU32)((even & lower) | (odd << 32));
+}
+
+inline void product_halves(VectorU64 x, u32 factor, VectorU64& high, VectorU64& low) {
+    const VectorU64 product = times(x, factor);
+    high = product >> 32;
+    low = product & 0xFFFFFFFFu;
+}
+
+template <bool SUM, int WORD, int BITS>
+struct LaneWords<PhiloxWords<SUM, WORD>, BITS> {
+    static constexpr int count = Lanes<BITS>::count, per_block = PhiloxWords<SUM, WORD>::per_block;
+    using U = typename Lanes<BITS>::U;
+    using T = typename Lanes<BITS>::Unsigned;
+    u64 key, step;
+    U low, high;  // halves of the elements' numbers
+    void begin(const Call& call, i64, i64, i64, i64 element, int) {
+        key = call.key;
+        step = u64(call.first_step);
+        for (int lane = 0; lane < count; ++lane) {
+            low[lane] = T(u32(u64(element + lane)));
+            high[lane] = T(u64(element + lane) >> 32);
+        }
+    }
+    void fill_block(u64 block, U out[4]) const {
+        U c0 = all<U>(T(u32(block))), c1 = low, c2 = high, c3 = all<U>(T(SUM ? 0 : 1));
+        u32 k0 = u32(key), k1 = u32(key >> 32);
+#pragma GCC unroll 10
+        for (int round = 0; round < 10; ++round) {
+            U high0, low0, high1, low1;
+            product_halves(c0, 0xD2511F53u, high0, low0);
+            product_halves(c2, 0xCD9E8D57u, high1, low1);
+            c0 = high1 ^ c1 ^ T(k0);
+            c2 = high0 ^ c3 ^ T(k1);
+            c1 = low1;
+            c3 = low0;
+            k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+        }
+        out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+    }
+    void fill(U* words, int steps, int stride) {
+        U block[4]{};
+        bool made = false;
+        for (int at = 0; at < steps; ++at, ++step, words += stride) {
+            const int place = int(step % per_block);
+            if (place == 0 || !made) fill_block(step / per_block, block), made = true;
+            *words = (per_block == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place]) & T(ones(WORD));
+        }
+    }
+};
+
+}  // namespace halfulp
