@@ -66,7 +66,8 @@ class LossScaler:
 
     def _adapt(self, finite: bool) -> None:
         if not finite:
-            self.factor, self._good = self.factor / 2, 0
+            # Where nothing is finite any more, a factor of zero would not help.
+            self.factor, self._good = max(self.factor / 2, 2.0**-64), 0
             self.skipped += 1
             return
         self._good += 1

@@ -4,6 +4,7 @@ import copy
 import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -22,7 +23,7 @@ TWINS: dict[type[nn.Module], type[Computed]] = {
 }
 """Layers of torch, and what each is swapped for."""
 
-Rules = Policy | MacSpec | str | Mapping[str | type[nn.Module], Policy | MacSpec | str]
+Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
 """One policy for all layers, or policies by patterns of names (``fnmatch``) and by types, of which the first counts."""
 
 
