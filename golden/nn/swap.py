@@ -105,7 +105,7 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
     Raises
     ------
     TypeError, ValueError
-        If a policy is none, or a pattern or a type matches no layer that can be swapped.
+        If a policy is none, a pattern or a type matches no layer that can be swapped, or torch cannot copy the model.
 
     Notes
     -----
@@ -117,7 +117,7 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
         raise TypeError(f"a model is a Module of torch, not {type(model).__name__}")
     check_seed(seed)
     rules = _rules(policy)
-    made = model if inplace else copy.deepcopy(model)
+    made = model if inplace else _copied(model)
     found = _layers(made)
     used = {pattern for names, layer in found for pattern in rules if _matches(pattern, names, layer)}
     for pattern in rules:
@@ -132,6 +132,14 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
     swapped = {id(layer) for (_, layer), swap in zip(found, swaps, strict=True) if swap.policy}
     _turn_off_fast_paths(made, swapped)
     return Conversion(made, tuple(swaps))
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError as error:
+        # torch copies no tensor that was computed from others, as a pruned weight is.
+        raise ValueError(f"torch cannot copy the model, so convert it with inplace=True: {error}") from error
 
 
 def _rules(policy: Rules) -> dict[str | type[nn.Module], Policy]:
