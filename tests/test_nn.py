@@ -295,7 +295,7 @@ def test_convolution_sum_by_sum(options):
 def test_convolution_of_one_place_is_a_matrix_product(policy):
     layer = nn.Conv2d(3, 4, 2, policy=policy, seed=SEED)
     x, g = normal(5, 3, 2, 2), normal(5, 4, seed=1)
-    y = layer(given := x.clone().requires_grad_())
+    y = layer(x)
     y.backward(g[:, :, None, None])
     hand, weight = ByHand(policy), layer.weight.detach()
     # Words are drawn for a tensor of images, in the order of its elements, which is that of the rows here.

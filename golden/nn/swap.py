@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.utils.parametrize import is_parametrized
 
 from halfulp.hdl.formats import MacSpec
 
@@ -181,15 +182,25 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
             return Swap(name, kind, None, "fp32 is what it computes in")
         if type(layer).forward is not base.forward:
             return Swap(name, kind, None, f"{type(layer).__name__} has a forward function of its own")
-        own = type(layer)
-        # What a class adds, such as parametrizations, stays.
-        layer.__class__ = twin if own is base else type(twin.__name__, (twin, own), {})
+        layer.__class__ = _class(twin, base, layer)
     assert isinstance(layer, Computed)
     layer.compute_with(policy, seed_of(seed, name))
     device = next((parameter.device for parameter in layer.parameters()), None)
     if device is not None:
         layer._buffers.update({key: value.to(device) for key, value in layer._buffers.items() if value is not None})
     return Swap(name, kind, policy)
+
+
+def _class(twin: type[Computed], base: type[nn.Module], layer: nn.Module) -> type[nn.Module]:
+    """Class of a swapped layer, in which all that its own class adds stays."""
+    own = type(layer)
+    inner = own.__bases__[0] if is_parametrized(layer) else own
+    made = twin if inner is base else type(twin.__name__, (twin, inner), {})
+    if inner is own:
+        return made
+    # torch gives a parametrized layer a class with a property, outermost, and takes it away again as such.
+    kept = {name: value for name, value in vars(own).items() if name not in ("__dict__", "__weakref__")}
+    return type(f"Parametrized{made.__name__}", (made,), kept)
 
 
 def _turn_off_fast_paths(model: nn.Module, swapped: set[int]) -> None:
