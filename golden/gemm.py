@@ -9,6 +9,7 @@ from torch import Tensor
 from halfulp.hdl.formats import MacSpec, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 
+from . import kernels
 from .check import check_call, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
@@ -78,27 +79,39 @@ def gemm(
     check_call(spec.saturate, a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
-    begin = torch.zeros(shape, dtype=torch.int64, device=a.device)
-    if start is not None:
-        begin = begin + _broadcast("start", codes_of("start", start, spec.o.width), shape)
+    begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if spec.random is None:
         if seed is not None:
             raise ValueError(f"seed does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
-        words = [
+        given = (
             _given("random", random, spec.rounding, (*shape, k)),
             _given("random_product", random_product, spec.product_rounding, (*shape, k)),
-        ]
+        )
+        words = kernels.Words(given=given)
     else:
         for name, column in (("random", random), ("random_product", random_product)):
             if column is not None:
                 raise ValueError(f"{name} is given, but {spec} has its words from a source; give words or name one")
-        words = _dealt(spec, spec.random, _states(spec.random, seed, shape, a.device), k)
+        words = kernels.Words(states=_dealt(spec, spec.random, _states(spec.random, seed, shape, a.device)))
+    found = kernels.gemm(spec, a, b, begin, shape, words)
+    return _in_torch(spec, a, b, begin, shape, words) if found is None else found
 
+
+def _in_torch(
+    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
+) -> Tensor:
+    """The same by operations on tensors: the reference of the kernels, and for all that they do not do."""
+    k = a.shape[-1]
+    begin = torch.zeros(shape, dtype=torch.int64, device=a.device)
+    if start is not None:
+        begin = begin + start
+    bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
+    columns = [_steps(spec, words, index, k, bits[index]) for index in range(2)]
     # Step i takes column i of a and row i of b.
     x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
     accumulator = Accumulator.of(spec, spec.saturate)
     held, word = accumulator.holding(begin), None
-    for step, (word, word_product) in enumerate(zip(*words, strict=True)):
+    for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
         held = accumulator.step(held, term_of(spec, x.at(step), y.at(step), word_product), word)
     return accumulator.read(held, word) if k else begin
 
@@ -122,10 +135,10 @@ def _broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
         raise ValueError(f"{name} is of shape {tuple(given.shape)}, which does not broadcast to {shape}") from error
 
 
-def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int, ...]) -> Iterable[Tensor | None]:
-    """Random words of each step, from all of them."""
+def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int, ...]) -> Tensor | None:
+    """Random words of all steps."""
     words = random_of(name, words, rounding)
-    return [None] * shape[-1] if words is None else _broadcast(name, words, shape).unbind(-1)
+    return None if words is None else _broadcast(name, words, shape)
 
 
 def _states(source: Source, seed: Seeds | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
@@ -140,13 +153,20 @@ def _states(source: Source, seed: Seeds | None, shape: tuple[int, ...], device: 
     return states
 
 
-def _dealt(spec: MacSpec, source: Source, states: Tensor, k: int) -> list[Iterable[Tensor | None]]:
-    """Random words of each step, of the sum and of the product, from the sources of all elements."""
+def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """States of the sources of the sum and of the product, of all elements."""
     columns = dict(zip(spec.words, seeds(source, len(spec.words), states).unbind(-1), strict=True))
-    return [
-        _stepping(source, columns[name], spec.words[name], k) if name in columns else itertools.repeat(None, k)
-        for name in ("random", "random_product")
-    ]
+    return columns.get("random"), columns.get("random_product")
+
+
+def _steps(spec: MacSpec, words: kernels.Words, index: int, k: int, bits: int) -> Iterable[Tensor | None]:
+    """Random words of each step, of the sum or of the product."""
+    given, states = words.given[index], words.states[index]
+    if given is not None:
+        return given.unbind(-1)
+    if states is not None and spec.random is not None:
+        return _stepping(spec.random, states, bits, k)
+    return itertools.repeat(None, k)
 
 
 def _stepping(source: Source, states: Tensor, bits: int, k: int) -> Iterator[Tensor]:

@@ -1,0 +1,187 @@
+// The loops around a step on lanes: operands decoded and packed once, sums held in registers, work dealt to threads.
+//
+// A policy P is a type with: BITS of its lanes; V, a vector, and its Scalar; ROWS and VECTORS of a block; SumWords and
+// ProductWords; decode_a, decode_b, decode_start and encode, between codes and scalars; Extremes of operands;
+// accepts(), a verdict; FENV; and step<CHECKED>(sum, a, b, word, product word).
+#pragma once
+#include <cfenv>
+#include <memory>
+
+#include "lanes.h"
+
+namespace halfulp {
+
+// A rounding mode of the machine for a while; and subnormal numbers are kept, whatever the caller's state is.
+class Machine {
+#if defined(__SSE2__)
+    unsigned before = _mm_getcsr();
+
+public:
+    explicit Machine(int mode) {
+        const unsigned way = mode == FE_TOWARDZERO ? 3 : mode == FE_UPWARD ? 2 : mode == FE_DOWNWARD ? 1 : 0;
+        _mm_setcsr(0x1F80u | way << 13);
+    }
+    ~Machine() { _mm_setcsr(before); }
+#else
+    std::fenv_t before;
+
+public:
+    explicit Machine(int mode) {
+        std::fegetenv(&before);
+        std::fesetenv(FE_DFL_ENV);
+        std::fesetround(mode);
+    }
+    ~Machine() { std::fesetenv(&before); }
+#endif
+    Machine(const Machine&) = delete;
+};
+
+template <class T>
+struct Aligned {
+    std::unique_ptr<char[]> memory;
+    T* data;
+    explicit Aligned(i64 count) : memory(new char[size_t(count) * sizeof(T) + 64]) {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
+        data = reinterpret_cast<T*>((address + 63) / 64 * 64);
+    }
+};
+
+// What a kernel says to operands: not exact for them, no overflow can be, or every step looks.
+enum Verdict { REFUSED, UNCHECKED, CHECKED };
+
+template <class P>
+struct Blocks {
+    using V = typename P::V;
+    using Scalar = typename P::Scalar;
+    using U = typename Lanes<P::BITS>::U;
+    static constexpr int lanes = BYTES * 8 / P::BITS, rows = P::ROWS, vectors = P::VECTORS, columns = lanes * vectors;
+    static constexpr bool sum_words = !std::is_same<typename P::SumWords, NoWords>::value;
+    static constexpr bool product_words = !std::is_same<typename P::ProductWords, NoWords>::value;
+    static constexpr i64 GROUP = 4;  // blocks of rows that share what is read of b
+
+    const Call& call;
+    const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
+    Aligned<Scalar> a{call.batches * row_blocks * rows * call.k}, b{call.packs * panels * columns * call.k};
+
+    explicit Blocks(const Call& told) : call(told) {}
+
+    int run() {
+        std::vector<typename P::Extremes> seen(size_t(call.batches * row_blocks + call.packs * panels) + 1);
+        deal(call.batches * row_blocks, call.threads, [&](i64 task) { pack_a(task, seen[size_t(task)]); });
+        const i64 after = call.batches * row_blocks;
+        deal(call.packs * panels, call.threads, [&](i64 task) { pack_b(task, seen[size_t(after + task)]); });
+        typename P::Extremes of_a, of_b, of_start;
+        for (i64 task = 0; task < after; ++task) of_a.join(seen[size_t(task)]);
+        for (i64 task = 0; task < call.packs * panels; ++task) of_b.join(seen[size_t(after + task)]);
+        if (call.start.data)
+            for (i64 batch = 0; batch < call.batches; ++batch)
+                for (i64 i = 0; i < call.n; ++i)
+                    for (i64 j = 0; j < call.m; ++j) of_start.see(P::decode_start(u64(*call.start.at(batch, i, j))));
+        const Verdict verdict = P::accepts(of_a, of_b, of_start, call.k);
+        if (verdict == REFUSED) return 1;
+        const i64 groups = (row_blocks + GROUP - 1) / GROUP;
+        // Where there are few rows the panels are dealt too.
+        i64 parts = call.batches * groups >= 4 * call.threads ? 1 : (4 * call.threads + groups - 1) / (groups ? groups : 1);
+        if (parts > panels) parts = panels;
+        deal(call.batches * groups * parts, call.threads, [&](i64 task) {
+            const Machine machine(P::FENV);
+            const i64 part = task % parts, group = task / parts % groups, batch = task / parts / groups;
+            for (i64 panel = panels * part / parts; panel < panels * (part + 1) / parts; ++panel)
+                for (i64 block = group * GROUP; block < (group + 1) * GROUP && block < row_blocks; ++block)
+                    if (verdict == CHECKED)
+                        one_block<true>(batch, block, panel);
+                    else
+                        one_block<false>(batch, block, panel);
+        });
+        return 0;
+    }
+
+private:
+    void pack_a(i64 task, typename P::Extremes& seen) {
+        const i64 batch = task / row_blocks, first = task % row_blocks * rows;
+        Scalar* to = a.data + task * rows * call.k;
+        typename P::Extremes own;
+        for (int row = 0; row < rows; ++row) {
+            const i64 i = first + row < call.n ? first + row : call.n - 1;
+            const i64* from = call.a.at(batch, i, 0);
+            for (i64 step = 0; step < call.k; ++step) {
+                const Scalar value = P::decode_a(u64(from[step * call.a.column]));
+                to[step * rows + row] = value;
+                own.see(value);
+            }
+        }
+        seen = own;
+    }
+
+    void pack_b(i64 task, typename P::Extremes& seen) {
+        const i64 pack = task / panels, first = task % panels * columns;
+        const i64 there = call.m - first < columns ? call.m - first : columns;
+        Scalar* to = b.data + task * columns * call.k;
+        typename P::Extremes own;
+        for (i64 step = 0; step < call.k; ++step, to += columns) {
+            const i64* from = call.b.at(call.pack_batch[pack], step, first);
+            for (i64 j = 0; j < there; ++j) {
+                to[j] = P::decode_b(u64(from[j * call.b.column]));
+                own.see(to[j]);
+            }
+            for (i64 j = there; j < columns; ++j) to[j] = 0;
+        }
+        seen = own;
+    }
+
+    template <bool CHECK>
+    __attribute__((noinline)) void one_block(i64 batch, i64 block, i64 panel) {
+        const Scalar* x = a.data + (batch * row_blocks + block) * rows * call.k;
+        const Scalar* y = b.data + (call.pack_of[batch] * panels + panel) * columns * call.k;
+        const i64 top = block * rows, left = panel * columns;
+        V sum[rows][vectors];
+        LaneWords<typename P::SumWords, P::BITS> of_sum[rows][vectors];
+        LaneWords<typename P::ProductWords, P::BITS> of_product[rows][vectors];
+        for (int row = 0; row < rows; ++row)
+            for (int vector = 0; vector < vectors; ++vector) {
+                const i64 i = top + row < call.n ? top + row : call.n - 1;
+                i64 j = left + vector * lanes;
+                const int there = j >= call.m ? 0 : call.m - j < lanes ? int(call.m - j) : lanes;
+                V begin{};
+                if (call.start.data)
+                    for (int lane = 0; lane < there; ++lane)
+                        begin[lane] = P::decode_start(u64(*call.start.at(batch, i, j + lane)));
+                sum[row][vector] = begin;
+                if (there == 0) j = left;  // lanes without a sum take words that there are
+                const i64 element = (batch * call.n + i) * call.m + j;
+                of_sum[row][vector].begin(call, batch, i, j, element, there ? there : 1);
+                of_product[row][vector].begin(call, batch, i, j, element, there ? there : 1);
+            }
+        alignas(64) U words[sum_words ? STEPS : 1][rows][vectors], others[product_words ? STEPS : 1][rows][vectors];
+        for (i64 first = 0; first < call.k; first += STEPS) {
+            const int steps = call.k - first < STEPS ? int(call.k - first) : STEPS;
+            for (int row = 0; row < rows; ++row)
+                for (int vector = 0; vector < vectors; ++vector) {
+                    if (sum_words) of_sum[row][vector].fill(&words[0][row][vector], steps, rows * vectors);
+                    if (product_words) of_product[row][vector].fill(&others[0][row][vector], steps, rows * vectors);
+                }
+            for (int step = 0; step < steps; ++step, x += rows, y += columns) {
+                V right[vectors];
+                for (int vector = 0; vector < vectors; ++vector) right[vector] = load<V>(y + vector * lanes);
+#pragma GCC unroll 16
+                for (int row = 0; row < rows; ++row) {
+                    const V left_of_all = all<V>(x[row]);
+#pragma GCC unroll 16
+                    for (int vector = 0; vector < vectors; ++vector)
+                        sum[row][vector] = P::template step<CHECK>(
+                            sum[row][vector], left_of_all, right[vector], sum_words ? words[step][row][vector] : U{},
+                            product_words ? others[step][row][vector] : U{});
+                }
+            }
+        }
+        for (int row = 0; row < rows && top + row < call.n; ++row)
+            for (int vector = 0; vector < vectors; ++vector)
+                for (int lane = 0; lane < lanes; ++lane) {
+                    const i64 j = left + vector * lanes + lane;
+                    if (j < call.m)
+                        call.out[(batch * call.n + top + row) * call.m + j] = i64(P::encode(sum[row][vector][lane]));
+                }
+    }
+};
+
+}  // namespace halfulp

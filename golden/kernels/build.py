@@ -1,0 +1,123 @@
+"""Kernels as shared libraries: compiled when they are first asked for, and kept by content."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+
+from halfulp.hdl.paths import build_root
+
+SETTING = "HALFULP_KERNEL"
+LEVELS = {
+    "auto": ("-march=native",),
+    "avx2": ("-mavx2", "-mfma"),
+    "portable": (),
+    "torch": None,
+}
+"""What the setting may be, and the instructions that the compiler may then use; ``torch`` asks for no kernels."""
+
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-fno-math-errno", "-frounding-math", "-fno-trapping-math")
+# Where it counts, products are exact, so that fused and separate operations are the same.
+FLAGS += ("-ffp-contract=fast", "-Wno-psabi", "-Wno-attributes", "-fvisibility=hidden")
+
+
+def level() -> str:
+    """The instructions that kernels may use, from the environment.
+
+    Raises
+    ------
+    ValueError
+        If the setting is none.
+    """
+    given = os.environ.get(SETTING) or "auto"
+    if given not in LEVELS:
+        raise ValueError(f"{SETTING} is {given!r}; it may be {', '.join(LEVELS)}")
+    return given
+
+
+def library(name: str, source: str) -> ctypes.CDLL | None:
+    """The compiled source, or None where kernels are not wanted or cannot be had, which is said once.
+
+    Parameters
+    ----------
+    name : str
+        What the file's name begins with.
+    source : str
+        C++ that includes headers of this folder.
+    """
+    chosen = level()
+    if chosen == "torch":
+        return None
+    compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
+    return _library(name, source, chosen, compiler, build_root())
+
+
+def has_fma() -> bool:
+    """Whether the machine that kernels are compiled for has a fused multiply-add."""
+    chosen = level()
+    compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
+    return chosen != "torch" and "__FMA__" in (_target(compiler, chosen) or "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], root: Path) -> ctypes.CDLL | None:
+    target = _target(compiler, chosen)
+    if target is None:
+        return None
+    content = "\n".join([source, _headers(), target, *FLAGS])
+    path = root / "kernels" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:20]}.so"
+    try:
+        if not path.is_file():
+            _compile(source, [*compiler, *FLAGS, *(LEVELS[chosen] or ())], path)
+        return ctypes.CDLL(str(path))
+    except (OSError, subprocess.CalledProcessError) as error:
+        told = str(getattr(error, "stderr", "") or error).strip()
+        first = next((line for line in told.splitlines() if "error" in line.lower()), told.splitlines()[0])
+        _say(f"the kernel {name} could not be built ({first}); plain torch computes the same bits, slowly")
+        return None
+
+
+@functools.lru_cache
+def _target(compiler: tuple[str, ...], chosen: str) -> str | None:
+    """The compiler's version and all that it knows of the machine, as macros; None where there is no compiler."""
+    try:
+        if shutil.which(compiler[0]) is None:
+            raise FileNotFoundError(f"there is no {compiler[0]} on PATH")
+        command = [*compiler, *(LEVELS[chosen] or ()), "-dM", "-E", "-x", "c++", os.devnull]
+        return subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        _say(f"there is no C++ compiler for kernels ({error}); plain torch computes the same bits, slowly")
+        return None
+
+
+@functools.lru_cache
+def _headers() -> str:
+    return "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
+
+
+def _compile(source: str, command: list[str], path: Path) -> None:
+    """Compile beside the result and move it there whole, so that other processes see all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.stem}.", dir=path.parent) as folder:
+        text, built = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+        text.write_text(source)
+        subprocess.run(
+            [*command, f"-I{Path(__file__).parent}", str(text), "-o", str(built)],
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        os.replace(built, path)
+
+
+@functools.lru_cache
+def _say(sentence: str) -> None:
+    """Warn of a thing once, whatever filters Python has for warnings."""
+    warnings.warn(f"halfulp: {sentence}", RuntimeWarning, stacklevel=2)

@@ -1,0 +1,51 @@
+// What a kernel is called with, and how its work is dealt to threads.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "number.h"
+
+namespace halfulp {
+
+// A tensor of int64 of shape (batches, rows, columns[, steps]), of which the batches lie anywhere.
+struct View {
+    const i64* data;
+    const i64* batches;  // where each begins
+    i64 row, column, step;
+
+    const i64* at(i64 batch, i64 i, i64 j) const { return data + batches[batch] + i * row + j * column; }
+};
+
+struct Call {
+    i64 batches, n, m, k, threads;
+    i64 packs;               // batches of b that differ
+    const i64* pack_of;      // which of them each batch has
+    const i64* pack_batch;   // and a batch that has it
+    View a, b, start, sum_words, product_words;  // start.data is null where sums start from +0
+    const i64 *sum_states, *product_states;      // of sources, for each element
+    u64 key;                                     // of counter-based words
+    i64 first_step;                              // and the step that they begin with
+    i64* out;
+};
+
+// Calls work(task) for every task, in any order, on so many threads.
+template <class Work>
+void deal(i64 tasks, i64 threads, const Work& work) {
+    if (threads > tasks) threads = tasks;
+    std::atomic<i64> next{0};
+    const auto run = [&] {
+        for (i64 task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) work(task);
+    };
+    std::vector<std::thread> others;
+    try {
+        for (i64 index = 1; index < threads; ++index) others.emplace_back(run);
+    } catch (...) {
+        // The system has no more threads; those that there are do all.
+    }
+    run();
+    for (auto& other : others) other.join();
+}
+
+}  // namespace halfulp

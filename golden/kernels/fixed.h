@@ -1,0 +1,83 @@
+// Steps in integer lanes: fixed point throughout.
+#pragma once
+#include "blocks.h"
+
+namespace halfulp {
+
+// Integers in units of 2^-DROP of the result's last place become results. A rounding of two's-complement numbers adds
+// something and takes the floor.
+template <int BITS, int DROP, int MODE, int N>
+struct FixedRounder {
+    using I = typename Lanes<BITS>::I;
+    using U = typename Lanes<BITS>::U;
+    using T = typename Lanes<BITS>::Integer;
+
+    static I round(I x, U random) {
+        if (DROP <= 0) return x << (DROP < 0 ? -DROP : 0);
+        constexpr int drop = DROP > 0 ? DROP : 1;
+        const I low = I{} + T((T(1) << drop) - 1), half = I{} + T(T(1) << (drop - 1));
+        const I minus = x >> int(8 * sizeof(T) - 1);
+        switch (MODE) {
+            case RN: return (x + (half - 1) + (x >> drop & 1)) >> drop;
+            case RA: return (x + half + minus) >> drop;
+            case RZ: return (x + (low & minus)) >> drop;
+            case RU: return (x + low) >> drop;
+            case RO: return x >> drop | (((x & low) + low) >> drop & 1);
+            case SR:
+                // Random bits below the last place that there is meet zeros, and no carry comes out of them.
+                return (x + (I)(drop < N ? random >> (drop < N ? N - drop : 0) : random << (drop < N ? 0 : drop - N))) >> drop;
+            default: return x >> drop;
+        }
+    }
+};
+
+// Ends of a range, or the bits of a narrower integer.
+template <int BITS, int WIDTH, bool SIGNED, bool WRAPS>
+struct Range {
+    using I = typename Lanes<BITS>::I;
+    using T = typename Lanes<BITS>::Integer;
+    static constexpr T largest = T((T(1) << (WIDTH - SIGNED)) - 1), lowest = SIGNED ? T(-largest - 1) : T(0);
+    static I limited(I x) {
+        if (WRAPS) {
+            constexpr int up = int(8 * sizeof(T)) - WIDTH;
+            return SIGNED ? x << up >> up : x & largest;
+        }
+        x = x < lowest ? I{} + lowest : x;
+        return x > largest ? I{} + largest : x;
+    }
+};
+
+// S has: A, B, O; TERM_UP and O_UP, by which terms and sums are moved up to one unit; ROUNDS_PRODUCT, ProductRounder and
+// ProductRange; SumRounder and SumRange.
+template <class S, int LANE>
+struct FixedSteps : S {
+    static constexpr int BITS = LANE, FENV = FE_TONEAREST;
+    using V = typename Lanes<LANE>::I;
+    using U = typename Lanes<LANE>::U;
+    using Scalar = typename Lanes<LANE>::Integer;
+
+    struct Extremes {
+        void see(Scalar) {}
+        void join(const Extremes&) {}
+    };
+    static Verdict accepts(const Extremes&, const Extremes&, const Extremes&, i64) { return UNCHECKED; }
+
+    template <class Format>
+    static Scalar scalar(u64 code) {
+        const Raw x = Format::unpack(code);
+        return Scalar(x.sign ? 0 - u64(x.significand) : u64(x.significand));
+    }
+    static Scalar decode_a(u64 code) { return scalar<typename S::A>(code); }
+    static Scalar decode_b(u64 code) { return scalar<typename S::B>(code); }
+    static Scalar decode_start(u64 code) { return scalar<typename S::O>(code); }
+    static u64 encode(Scalar value) { return u64(i64(value)) & ones(S::O::width); }
+
+    template <bool CHECK>
+    static V step(V sum, V a, V b, U word, U product_word) {
+        V term = a * b;
+        if (S::ROUNDS_PRODUCT) term = S::ProductRange::limited(S::ProductRounder::round(term, product_word));
+        return S::SumRange::limited(S::SumRounder::round((term << S::TERM_UP) + (sum << S::O_UP), word));
+    }
+};
+
+}  // namespace halfulp

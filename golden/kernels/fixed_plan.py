@@ -1,0 +1,60 @@
+"""Which descriptions integer lanes compute exactly: those of fixed point throughout, whose sums a lane holds."""
+
+from fractions import Fraction
+
+from halfulp.hdl.formats import EXACT, Fixed, MacSpec, Rounding, Span
+
+from .float_plan import need
+from .text import boolean
+
+
+def fixed_text(spec: MacSpec, bits: int) -> str:
+    """What fixed.h takes beyond the description itself; refused where a lane of so many bits is too narrow.
+
+    A product and a sum in the smaller of the two units, and what rounding adds to them, are integers below 2^(bits - 1)
+    in magnitude, so that nothing overflows before the range is dealt with.
+    """
+    need(spec.quire is None)
+    a, b, o = spec.a, spec.b, spec.o
+    need(isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed))
+    assert isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)
+    need(max(a.width, b.width, o.width) < bits)
+    product = Span.of(a) * Span.of(b)
+    need(_bits(product, product.quantum) < bits)
+    term, lines = product, []
+    if spec.product is not None:
+        need(isinstance(spec.product, Fixed))
+        assert isinstance(spec.product, Fixed)
+        rounder, drop = _rounder(product.quantum, spec.product, spec.product_rounding, bits)
+        need(max(_bits(product, product.quantum), drop + 1) + 2 + max(-drop, 0) < bits)
+        lines += [f"using ProductRounder = {rounder};", f"using ProductRange = {_range(spec.product, spec, bits)};"]
+        term = Span.of(spec.product)
+    unit = min(term.quantum, o.quantum)
+    rounder, drop = _rounder(unit, o, spec.rounding, bits)
+    need(max(_bits(term, unit), _bits(Span.of(o), unit), drop + 1) + 2 < bits)
+    lines += [
+        f"using SumRounder = {rounder};",
+        f"using SumRange = {_range(o, spec, bits)};",
+        f"static constexpr bool ROUNDS_PRODUCT = {boolean(spec.product is not None)};",
+        f"static constexpr int TERM_UP = {term.quantum - unit}, O_UP = {o.quantum - unit};",
+    ]
+    if spec.product is None:
+        nothing = f"FixedRounder<{bits}, 0, EXACT, 0>"
+        lines += [f"using ProductRounder = {nothing};", f"using ProductRange = {_range(o, spec, bits)};"]
+    return "\n".join(lines)
+
+
+def _bits(span: Span, unit: int) -> int:
+    """Bits of the largest magnitude in units of 2^unit."""
+    return int(span.magnitude / Fraction(2) ** unit).bit_length()
+
+
+def _rounder(unit: int, fmt: Fixed, rounding: Rounding, bits: int) -> tuple[str, int]:
+    drop = fmt.quantum - unit
+    mode = "EXACT" if rounding == EXACT else rounding.mode.upper()
+    return f"FixedRounder<{bits}, {drop}, {mode}, {rounding.bits}>", drop
+
+
+def _range(fmt: Fixed, spec: MacSpec, bits: int) -> str:
+    wraps = fmt.overflow == "wrap" and not spec.saturate
+    return f"Range<{bits}, {fmt.width}, {boolean(fmt.signed)}, {boolean(wraps)}>"

@@ -1,0 +1,270 @@
+// Steps in binary32 or binary64 lanes, whose sums are numbers of the result format times a power of two.
+//
+// plan.py chooses the powers of two and proves what is used here (`FloatPlan`):
+//  - Results that are floats with subnormals are scaled so that their smallest normal number is the lane's. Then their
+//    fixed last place below it is one place of the lane's word, as their last places above it are, and to round is to
+//    round the word, whatever the exponent.
+//  - Results that are posits are scaled so that the word, behind its sign, is the tail of the posit's string with the
+//    regime's length as a number before it; to round the string is to round the word at a place that this tells.
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "blocks.h"
+
+namespace halfulp {
+
+enum Overflow { TO_INF, TO_NAN, TO_LARGEST };
+
+template <int BITS>
+struct Word {
+    using L = Lanes<BITS>;
+    using F = typename L::F;
+    using I = typename L::I;
+    using U = typename L::U;
+    using T = typename L::Unsigned;
+    static constexpr T sign = T(1) << (BITS - 1), magnitude = sign - 1;
+    static constexpr T infinity = T(2 * L::bias + 1) << L::mantissa, nan = infinity | T(1) << (L::mantissa - 1);
+
+    static U below_zero(U word) { return (U)((I)word >> (BITS - 1)); }
+    static U select(I condition, U x, U y) { return (U)(condition ? (I)x : (I)y); }
+};
+
+template <int BITS>
+inline typename Word<BITS>::U increment(int mode, typename Word<BITS>::U word, typename Word<BITS>::U low,
+                                        typename Word<BITS>::U last) {
+    // What is added before the places `low` are cut off; `last` is the last place kept, as 0 or 1.
+    using W = Word<BITS>;
+    switch (mode) {
+        case RN: return (low >> 1) + last;
+        case RA: return (low >> 1) + 1;
+        case RU: return low & ~W::below_zero(word);
+        case RD: return low & W::below_zero(word);
+        default: return typename W::U{};
+    }
+}
+
+// Rounds words to floats of MAN mantissa bits. LARGEST is the word of the largest finite number, or 0 where the lane
+// overflows as the format does; FLUSH that of the smallest normal one where there are no subnormals, or 0.
+template <int BITS, int MAN, int MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, bool INFS, u64 FLUSH, bool SIGNED_ZERO>
+struct FloatRounder {
+    using W = Word<BITS>;
+    using U = typename W::U;
+    using I = typename W::I;
+    using T = typename W::T;
+    static constexpr int drop = Lanes<BITS>::mantissa - MAN;
+    static constexpr T low = (T(1) << drop) - 1;
+
+    template <bool CHECKED>
+    static U round(U word, U random) {
+        if (drop > 0) {
+            if (MODE == SR)
+                word += random << (drop > N ? drop - N : 0);
+            else if (MODE == RO)
+                word |= (word & low) + low;
+            else
+                word += increment<BITS>(MODE, word, all<U>(T(low)), word >> drop & 1);
+            word &= ~low;
+        }
+        if (FLUSH) word = W::select((I)(word & W::magnitude) < (I)all<U>(T(FLUSH)), word & W::sign, word);
+        if (!SIGNED_ZERO) word = W::select((I)(word & W::magnitude) == 0, U{}, word);
+        if (!CHECKED || !LARGEST) return word;
+        const U magnitude = word & W::magnitude;
+        const I over = (I)magnitude > (I)all<U>(T(LARGEST));
+        U instead;
+        if (POSITIVE == TO_INF && NEGATIVE == TO_INF) {
+            // The larger of it and infinity: NaN stays.
+            instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), all<U>(T(W::infinity)), magnitude);
+        } else if (POSITIVE == TO_NAN && NEGATIVE == TO_NAN) {
+            instead = all<U>(T(W::nan));
+        } else {
+            const U positive = all<U>(what(POSITIVE)), negative = all<U>(what(NEGATIVE)), minus = W::below_zero(word);
+            const U finite = POSITIVE == NEGATIVE ? positive : (positive & ~minus) | (negative & minus);
+            const U special = INFS ? magnitude : all<U>(T(W::nan));
+            instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), finite, special);
+        }
+        return W::select(over, instead | (word & W::sign), word);
+    }
+
+    static constexpr T what(int overflow) {
+        return overflow == TO_INF ? W::infinity : overflow == TO_NAN ? W::nan : T(LARGEST);
+    }
+};
+
+// Rounds words to posits; the exponent field holds the number's exponent and BIAS << ES.
+template <int BITS, int WIDTH, int ES, int MODE, int N, int BIAS>
+struct PositRounder {
+    using W = Word<BITS>;
+    using U = typename W::U;
+    using I = typename W::I;
+    using T = typename W::T;
+    static constexpr int tail = Lanes<BITS>::mantissa + ES, max_scale = (WIDTH - 2) << ES;
+    static constexpr int least = tail + 2 - (WIDTH - 1);  // places cut off where the regime is shortest
+    static constexpr T smallest = T((BIAS << ES) - max_scale) << Lanes<BITS>::mantissa;
+    static constexpr T largest = T((BIAS << ES) + max_scale) << Lanes<BITS>::mantissa;
+
+    template <bool CHECKED>
+    static U round(U word, U random) {
+        using V = typename Lanes<BITS>::Integer;
+        const U magnitude = word & W::magnitude;
+        U x = W::select((I)magnitude < (I)all<U>(smallest), all<U>(smallest), magnitude);
+        x = W::select((I)x > (I)all<U>(largest), all<U>(largest), x);
+        const I k = (I)(x >> tail) - V(BIAS);
+        const I longer = k > ~k ? k : ~k;
+        I drop = longer + V(least);
+        drop = drop > V(tail) ? all<I>(V(tail)) : drop;
+        const U low = (all<U>(T(1)) << (U)drop) - 1;
+        if (MODE == SR)
+            x += random << (U)(drop - V(N));
+        else if (MODE == RO)
+            // Up from an even string is what setting the last place does, be it in the regime.
+            x += low & ((x >> (U)drop & 1) - 1);
+        else
+            x += increment<BITS>(MODE, word, low, x >> (U)drop & 1);
+        x = (x & ~low) | (word & W::sign);
+        x = W::select((I)magnitude == 0, U{}, x);
+        return W::select((I)magnitude >= (I)all<U>(T(W::infinity)), all<U>(T(W::nan)), x);
+    }
+};
+
+// Every result of the lane is one of the format.
+template <int BITS>
+struct NoRounder {
+    template <bool CHECKED>
+    static typename Word<BITS>::U round(typename Word<BITS>::U word, typename Word<BITS>::U) {
+        return word;
+    }
+};
+
+// Whether a number is not zero, and no NaN, as a mask.
+template <int BITS>
+inline typename Word<BITS>::U differs(typename Word<BITS>::F x) {
+    return (typename Word<BITS>::U)((x < 0) | (x > 0));
+}
+
+// The sum, cut to the lane's precision and with its last bit set where that lost something: rounded to odd.
+// The error of a sum is a number of the lane (Knuth, TAOCP 2, 4.2.2; Moller, BIT 5, 1965). Where it has the other sign
+// the sum was rounded away from zero, and one less is what truncation gives (Boldo and Melquiond, IEEE TC 57(4), 2008).
+template <int BITS>
+inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BITS>::F y) {
+    using W = Word<BITS>;
+    using U = typename W::U;
+    const typename W::F sum = x + y, y_there = sum - x, error = (x - (sum - y_there)) + (y - y_there);
+    const U inexact = differs<BITS>(error), word = (U)sum;
+    return (word + (W::below_zero(word ^ (U)error) & inexact)) | (inexact & 1);
+}
+
+// S has: A, B, O; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD; FENV; RoundWord and ProductWord
+// (rounders); ROUNDS_PRODUCT; NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP; GROWS, LIMIT and PRODUCT_LIMIT (see accepts).
+template <class S, int LANE>
+struct FloatSteps : S {
+    static constexpr int BITS = LANE, FENV = S::FENV;
+    using W = Word<LANE>;
+    using L = Lanes<LANE>;
+    using V = typename L::F;
+    using U = typename L::U;
+    using Scalar = typename L::Scalar;
+
+    struct Extremes {
+        double largest = 0;
+        int lowest_place = std::numeric_limits<int>::max() / 4;
+        bool special = false;
+        void see(Scalar value) {
+            typename L::Unsigned word;
+            std::memcpy(&word, &value, sizeof word);
+            word &= W::magnitude;
+            if (word >= W::infinity) {
+                special = true;
+                return;
+            }
+            if (std::fabs(double(value)) > largest) largest = std::fabs(double(value));
+            if (S::NEEDS_GRID && word) {
+                const int field = int(word >> L::mantissa);
+                const int zeros = __builtin_ctzll(u64(word) | u64(1) << L::mantissa);
+                const int place = (field ? field : 1) - L::bias - L::mantissa + zeros;
+                if (place < lowest_place) lowest_place = place;
+            }
+        }
+        void join(const Extremes& other) {
+            if (other.largest > largest) largest = other.largest;
+            if (other.lowest_place < lowest_place) lowest_place = other.lowest_place;
+            special |= other.special;
+        }
+    };
+
+    static Verdict accepts(const Extremes& a, const Extremes& b, const Extremes& start, i64 k) {
+        if (S::NEEDS_GRID && a.lowest_place + b.lowest_place < S::LOWEST_PLACE) return REFUSED;
+        if (S::NEEDS_TOP && a.largest > 0 && b.largest > 0 &&
+            std::ilogb(a.largest) + std::ilogb(b.largest) + 2 > S::TOP)
+            return REFUSED;
+        if (a.special || b.special || start.special) return CHECKED;
+        // Twice the product, for it may be rounded; all in long double, which holds any of them.
+        const long double product = 2 * (long double)a.largest * b.largest;
+        if (S::ROUNDS_PRODUCT && product > S::PRODUCT_LIMIT) return CHECKED;
+        const long double term = std::ldexp(product, S::RESCALE);
+        long double most;
+        if (S::GROWS) {
+            most = (start.largest + k * term) * std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
+        } else {
+            // Rounded to nearest or cut, a sum does not grow by less than a quarter of its last place.
+            most = std::ldexp(term, S::PRECISION + 3);
+            if (start.largest > most) most = start.largest;
+        }
+        return most < S::LIMIT ? UNCHECKED : CHECKED;
+    }
+
+    template <class Format>
+    static Scalar scalar(u64 code, int scale) {
+        const Raw x = Format::unpack(code);
+        const double sign = x.sign ? -1.0 : 1.0;
+        if (x.nan) return std::numeric_limits<Scalar>::quiet_NaN();
+        if (x.inf) return Scalar(sign * std::numeric_limits<double>::infinity());
+        // Exact, for there are 53 bits at most, and the plan has seen to the range.
+        return Scalar(std::ldexp(sign * double(u64(x.significand)), x.exponent + scale));
+    }
+
+    // Codes of up to 16 bits through a table.
+    template <class Format, int SCALE>
+    static Scalar decoded(u64 code) {
+        if constexpr (Format::width <= 16) {
+            static const std::vector<Scalar> table = [] {
+                std::vector<Scalar> made(size_t(1) << Format::width);
+                for (size_t index = 0; index < made.size(); ++index) made[index] = scalar<Format>(index, SCALE);
+                return made;
+            }();
+            return table[code & ones(Format::width)];
+        } else {
+            return scalar<Format>(code, SCALE);
+        }
+    }
+
+    static Scalar decode_a(u64 code) { return decoded<typename S::A, S::A_SCALE>(code); }
+    static Scalar decode_b(u64 code) { return decoded<typename S::B, S::B_SCALE>(code); }
+    static Scalar decode_start(u64 code) { return decoded<typename S::O, S::O_SCALE>(code); }
+
+    static u64 encode(Scalar value) {
+        typename L::Unsigned word;
+        std::memcpy(&word, &value, sizeof word);
+        const auto magnitude = word & W::magnitude;
+        const int field = int(magnitude >> L::mantissa);
+        u64 significand = magnitude & ((typename L::Unsigned(1) << L::mantissa) - 1);
+        if (field) significand |= u64(1) << L::mantissa;
+        const int exponent = (field ? field : 1) - L::bias - L::mantissa - S::O_SCALE;
+        const Raw x{significand, exponent, word != magnitude, magnitude > W::infinity, magnitude == W::infinity, false};
+        return S::O::template pack<Rounding<RZ, 0>, true>(x, 0);
+    }
+
+    template <bool CHECK>
+    static V step(V sum, V a, V b, U word, U product_word) {
+        if (S::ROUNDS_PRODUCT) {
+            V product = (V)S::ProductWord::template round<CHECK>((U)(a * b), product_word);
+            if (S::RESCALE) product *= Scalar(S::FACTOR);
+            const U total = S::ODD ? odd_sum<LANE>(product, sum) : (U)(product + sum);
+            return (V)S::RoundWord::template round<CHECK>(total, word);
+        }
+        const U total = S::ODD ? odd_sum<LANE>(a * b, sum) : (U)(a * b + sum);
+        return (V)S::RoundWord::template round<CHECK>(total, word);
+    }
+};
+
+}  // namespace halfulp

@@ -1,0 +1,119 @@
+"""Kernels called on tensors."""
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+I64 = ctypes.c_int64
+POINTER = ctypes.c_void_p
+
+
+class View(ctypes.Structure):
+    """A tensor, as call.h has it."""
+
+    _fields_ = (("data", POINTER), ("batches", POINTER), ("row", I64), ("column", I64), ("step", I64))
+
+
+class Call(ctypes.Structure):
+    """All that a kernel is called with, as call.h has it."""
+
+    _fields_ = (
+        *((name, I64) for name in ("batches", "n", "m", "k", "threads", "packs")),
+        *((name, POINTER) for name in ("pack_of", "pack_batch")),
+        *((name, View) for name in ("a", "b", "start", "sum_words", "product_words")),
+        *((name, POINTER) for name in ("sum_states", "product_states")),
+        ("key", ctypes.c_uint64),
+        ("first_step", I64),
+        ("out", POINTER),
+    )
+
+
+@dataclass(frozen=True)
+class Words:
+    """Where random words come from.
+
+    Attributes
+    ----------
+    given : tuple of Tensor, optional
+        Words of the sum and of the product for every step.
+    states : tuple of Tensor, optional
+        States of their sources, in the shape of the result.
+    key : int, optional
+        Of counter-based words, and the step that they begin with.
+    """
+
+    given: tuple[Tensor | None, Tensor | None] = (None, None)
+    states: tuple[Tensor | None, Tensor | None] = (None, None)
+    key: int | None = None
+    first_step: int = 0
+
+
+def call(
+    library: ctypes.CDLL, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
+) -> Tensor | None:
+    """Result of a kernel, or None where it refuses these operands, for which it is not proved exact.
+
+    Parameters
+    ----------
+    library : CDLL
+    a, b, start : Tensor
+        Codes, on the CPU; ``start`` in the shape of the result.
+    shape : tuple of int
+        Of the result.
+    words : Words
+    """
+    batch, k = shape[:-2], a.shape[-1]
+    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    out = torch.empty(shape, dtype=torch.int64)
+    kept: list[Tensor] = []
+
+    def pointer(tensor: Tensor) -> int:
+        kept.append(tensor)
+        return tensor.data_ptr()
+
+    def view(tensor: Tensor | None, inner: int) -> View:
+        if tensor is None:
+            return View()
+        strides = tensor.stride()
+        begins = _begins(tensor, tensor.dim() - inner)
+        return View(pointer(tensor), pointer(begins), *strides[-inner:], *[0] * (3 - inner))
+
+    begins = _begins(b, b.dim() - 2)
+    # Batches of b that are the same memory are packed once.
+    _, pack_of = torch.unique(begins, return_inverse=True)
+    packs = int(pack_of.max()) + 1 if len(pack_of) else 0
+    pack_batch = torch.zeros(packs, dtype=torch.int64)
+    pack_batch[pack_of] = torch.arange(len(pack_of))
+    given = [None if column is None else column.expand(*shape, k) for column in words.given]
+    states = [None if column is None else pointer(column.contiguous()) for column in words.states]
+    told = Call(
+        batches=torch.Size(batch).numel(),
+        n=shape[-2],
+        m=shape[-1],
+        k=k,
+        threads=torch.get_num_threads(),
+        packs=packs,
+        pack_of=pointer(pack_of),
+        pack_batch=pointer(pack_batch),
+        a=view(a, 2),
+        b=view(b, 2),
+        start=view(start, 2),
+        sum_words=view(given[0], 3),
+        product_words=view(given[1], 3),
+        sum_states=states[0],
+        product_states=states[1],
+        key=(words.key or 0) & (1 << 64) - 1,
+        first_step=words.first_step,
+        out=pointer(out),
+    )
+    return out if library.halfulp_gemm(ctypes.byref(told)) == 0 else None
+
+
+def _begins(tensor: Tensor, dims: int) -> Tensor:
+    """Where each of the batches, the first dimensions, begins."""
+    begins = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(tensor.shape[:dims], tensor.stride()[:dims], strict=True):
+        begins = begins.unsqueeze(-1) + torch.arange(size) * stride
+    return begins.flatten()

@@ -1,0 +1,316 @@
+// Numbers of any format, exactly: unpacked, multiplied, added, and rounded once. One number at a time.
+//
+// The stages are those of golden/raw.py, floating.py, fixed.py and posit.py, on 128-bit integers. What needs more is
+// kept out by plan.py (`fits_exact`).
+#pragma once
+#include <cstdint>
+
+namespace halfulp {
+
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using i64 = std::int64_t;
+using u128 = unsigned __int128;
+
+enum Mode { RN, RA, RZ, RU, RD, RO, SR, EXACT };
+enum Specials { IEEE, FN, FNUZ, FINITE };
+
+// (-1)^sign * significand * 2^exponent, and something above zero and below the last place where `sticky`.
+struct Raw {
+    u128 significand;
+    int exponent;
+    bool sign, nan, inf, sticky;
+};
+
+constexpr u64 ones(int width) { return width >= 64 ? ~u64(0) : (u64(1) << width) - 1; }
+
+inline int length_of(u128 value) {
+    const u64 high = u64(value >> 64), low = u64(value);
+    return high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
+}
+
+// The numbers cut to this many bits: far more than any rounding looks at, and room above for a carry and a regime.
+constexpr int WINDOW = 120;
+
+// A rounding: whether a truncated number goes up. `seen` holds the first BITS discarded bits.
+template <int MODE, int BITS>
+struct Rounding {
+    static constexpr int mode = MODE, bits = BITS;
+    static constexpr int places = MODE == SR ? BITS : MODE == RN || MODE == RA ? 1 : 0;
+
+    static u64 up(bool negative, u64 last, u64 seen, bool sticky, u64 random, bool floor = false) {
+        switch (MODE) {
+            case RN: return seen & (last | sticky);
+            case RA: return floor ? seen & u64(sticky | !negative) : seen;
+            case RZ: return floor ? sticky & negative : 0;
+            case RU: return floor ? sticky : sticky & !negative;
+            case RD: return floor ? 0 : sticky & negative;
+            case RO: return sticky & (last ^ 1);
+            case SR: return (seen + random) >> BITS;
+            default: return 0;
+        }
+    }
+
+    // What is cut off below place `shift` of a significand: the first places, and whether anything is left.
+    static u64 seen(u128 significand, int shift, bool& sticky) {
+        if (shift <= 0) return 0;
+        const int below = shift - places;
+        u64 first;
+        if (below >= 128) {
+            first = 0;
+            sticky |= significand != 0;
+        } else if (below > 0) {
+            first = u64(significand >> below) & ones(places);
+            sticky |= (significand & ((u128(1) << below) - 1)) != 0;
+        } else {
+            first = u64(significand << -below) & ones(places);
+        }
+        return first;
+    }
+
+    static constexpr bool to_largest(bool negative) {
+        return MODE == RZ || MODE == RO || (negative ? MODE == RU : MODE == RD);
+    }
+};
+
+// Significands of at most WINDOW bits.
+inline Raw narrowed(Raw x) {
+    const int over = length_of(x.significand) - WINDOW;
+    if (over > 0) {
+        x.sticky |= (x.significand & ((u128(1) << over) - 1)) != 0;
+        x.significand >>= over;
+        x.exponent += over;
+    }
+    return x;
+}
+
+template <int EXP, int MAN, int BIAS, int SPECIALS, bool SUBNORMALS>
+struct Float {
+    static constexpr int width = 1 + EXP + MAN, precision = MAN + 1, emin = 1 - BIAS, quantum = emin - MAN;
+    static constexpr u64 sign_code = u64(1) << (EXP + MAN);
+    static constexpr u64 max_code =
+        SPECIALS == IEEE ? sign_code - 1 - (u64(1) << MAN) : SPECIALS == FN ? sign_code - 2 : sign_code - 1;
+    static constexpr u64 nan_code = SPECIALS == IEEE ? max_code + 1 + (u64(1) << (MAN ? MAN - 1 : 0))
+                                    : SPECIALS == FN ? sign_code - 1
+                                                     : sign_code;
+    static constexpr int emax = int(max_code >> MAN) - BIAS;
+
+    static Raw unpack(u64 code) {
+        code &= ones(width);
+        const u64 magnitude = code & (sign_code - 1);
+        const int field = int(magnitude >> MAN);
+        u64 significand = magnitude & ones(MAN);
+        if (field)
+            significand |= u64(1) << MAN;
+        else if (!SUBNORMALS)
+            significand = 0;
+        Raw x{significand, (field ? field : 1) - BIAS - MAN, (code & sign_code) != 0, false, false, false};
+        if (SPECIALS == IEEE) {
+            x.inf = magnitude == max_code + 1;
+            x.nan = magnitude > max_code + 1;
+        } else if (SPECIALS == FN) {
+            x.nan = magnitude == nan_code;
+        } else if (SPECIALS == FNUZ) {
+            x.nan = code == sign_code;
+        }
+        return x;
+    }
+
+    template <class R, bool SATURATE>
+    static u64 pack(const Raw& x, u64 random) {
+        if (x.nan) return nan_code;
+        u64 magnitude = 0;
+        bool infinite = x.inf;
+        if (!x.inf && x.significand) {
+            const int first = x.exponent + length_of(x.significand) - 1;
+            int last_place = first - MAN;
+            if (SUBNORMALS && last_place < quantum) last_place = quantum;
+            const int shift = last_place - x.exponent;
+            bool sticky = x.sticky;
+            const u64 seen = R::seen(x.significand, shift, sticky);
+            u64 kept = shift <= 0 ? u64(x.significand) << -shift : shift < 128 ? u64(x.significand >> shift) : 0;
+            kept += R::up(x.sign, kept & 1, seen, sticky, random);
+            int field = last_place - quantum;
+            field += int(kept >> precision);
+            kept >>= kept >> precision;
+            constexpr int top = emax - emin;
+            constexpr u64 largest = (max_code & ones(MAN)) | (u64(1) << MAN);
+            if (field > top || (field == top && kept > largest)) {
+                if (SATURATE || R::to_largest(x.sign))
+                    magnitude = max_code;
+                else
+                    infinite = true;
+            } else if (SUBNORMALS || field >= 0) {
+                magnitude = (u64(field) << MAN) + kept;
+            }
+        }
+        if (infinite) {
+            if (SPECIALS == FN || SPECIALS == FNUZ) return nan_code;
+            magnitude = SPECIALS == IEEE ? max_code + 1 : max_code;
+        }
+        const bool sign = x.sign && (SPECIALS != FNUZ || magnitude);
+        return sign ? magnitude | sign_code : magnitude;
+    }
+};
+
+template <int INT, int FRAC, bool SIGNED, bool WRAP>
+struct Fixed {
+    static constexpr int width = INT + FRAC, quantum = -FRAC;
+    static constexpr u64 nan_code = 0;
+    static constexpr u64 largest = ones(width - SIGNED);
+    static constexpr u64 lowest = SIGNED ? u64(1) << (width - 1) : 0;  // its magnitude, and its code
+
+    static Raw unpack(u64 code) {
+        code &= ones(width);
+        const bool sign = SIGNED && code >> (width - 1) & 1;
+        return {sign ? (0 - code) & ones(width) : code, quantum, sign, false, false, false};
+    }
+
+    template <class R, bool SATURATE>
+    static u64 pack(const Raw& x, u64 random) {
+        if (x.nan) return 0;
+        if (x.inf) return x.sign ? lowest : largest;
+        const int shift = quantum - x.exponent;
+        u128 integer;
+        u64 below = 0;
+        bool sticky = x.sticky, beyond = false;
+        if (shift <= 0) {
+            beyond = x.significand && length_of(x.significand) - shift > WINDOW;
+            integer = -shift < 128 ? x.significand << -shift : 0;
+        } else {
+            below = R::seen(x.significand, shift, sticky);
+            integer = shift < 128 ? x.significand >> shift : 0;
+        }
+        // Of a negative number the floor lies below what truncation keeps, and the rest is what it has more.
+        const u64 rest = x.sign ? (0 - (below + sticky)) & ones(R::places) : below;
+        const bool inexact = below != 0 || sticky;
+        const u64 last = u64(integer) & 1;
+        const u64 up = R::up(x.sign, last ^ u64(x.sign && inexact), rest, sticky, random, true);
+        integer += x.sign ? u128(u64(inexact)) - u128(up) : u128(up);
+        if (SATURATE || !WRAP) {
+            if (x.sign && (beyond || integer > lowest)) return lowest;
+            if (!x.sign && (beyond || integer > largest)) return largest;
+        }
+        return (x.sign ? 0 - u64(integer) : u64(integer)) & ones(width);
+    }
+};
+
+template <int WIDTH, int ES>
+struct Posit {
+    static constexpr int width = WIDTH, max_scale = (WIDTH - 2) << ES;
+    static constexpr int fraction_bits = WIDTH - 3 - ES > 0 ? WIDTH - 3 - ES : 0;
+    static constexpr u64 nan_code = u64(1) << (WIDTH - 1), max_code = nan_code - 1;
+
+    static Raw unpack(u64 code) {
+        code &= ones(WIDTH);
+        if (code == 0) return {0, 0, false, false, false, false};
+        if (code == nan_code) return {1, 0, false, true, false, false};
+        const bool sign = code >> (WIDTH - 1) & 1;
+        if (sign) code = (0 - code) & ones(WIDTH);
+        constexpr int body = WIDTH - 1;
+        const bool first = code >> (body - 1) & 1;
+        const u64 run_bits = first ? ~code & ones(body) : code;
+        const int run = run_bits ? __builtin_clzll(run_bits) - (64 - body) : body;
+        const int k = first ? run - 1 : -run;
+        const int rest = body - run - 1 > 0 ? body - run - 1 : 0;
+        const u64 tail = code & ones(rest);
+        const int fraction = rest > ES ? rest - ES : 0;
+        const int exponent = rest < ES ? int(tail << (ES - rest)) : int(tail >> fraction);
+        return {(u64(1) << fraction) | (tail & ones(fraction)), (k << ES) + exponent - fraction, sign, false, false, false};
+    }
+
+    template <class R, bool SATURATE>
+    static u64 pack(const Raw& x, u64 random) {
+        if (x.nan || x.inf) return nan_code;
+        if (!x.significand) return 0;
+        const int fraction = length_of(x.significand) - 1;
+        const int scale = x.exponent + fraction;
+        u64 magnitude;
+        if (scale >= max_scale) {
+            magnitude = max_code;
+        } else if (scale < -max_scale) {
+            magnitude = 1;
+        } else {
+            const int k = scale >> ES, regime_width = k >= 0 ? k + 2 : 1 - k;
+            // The string behind the regime: exponent, then fraction; of which there is room for so many bits.
+            const u128 tail = (u128(u64(scale & int(ones(ES)))) << fraction) | (x.significand ^ (u128(1) << fraction));
+            const int shift = fraction + ES - (WIDTH - 1 - regime_width);
+            bool sticky = x.sticky;
+            const u64 seen = R::seen(tail, shift, sticky);
+            const u64 kept = shift <= 0 ? u64(tail) << -shift : shift < 128 ? u64(tail >> shift) : 0;
+            u64 regime;
+            if (k >= 0)
+                regime = (u64(1) << (WIDTH - 1)) - (u64(1) << (WIDTH - 2 - k));
+            else
+                regime = u64(1) << (WIDTH - 2 + k);
+            magnitude = regime + kept;
+            magnitude += R::up(x.sign, magnitude & 1, seen, sticky, random);
+        }
+        return (x.sign ? 0 - magnitude : magnitude) & ones(WIDTH);
+    }
+};
+
+inline Raw multiply(const Raw& x, const Raw& y) {
+    // Operands have 64 bits at most.
+    return {u128(u64(x.significand)) * u64(y.significand),
+            x.exponent + y.exponent,
+            x.sign != y.sign,
+            x.nan || y.nan || (x.inf && !y.significand) || (y.inf && !x.significand),
+            x.inf || y.inf,
+            false};
+}
+
+// Sum; an exactly cancelled one is -0 under rd and +0 otherwise. Of a difference the significand is the floor, and
+// sticky what the exact one has more.
+template <int MODE>
+inline Raw add(Raw x, Raw y) {
+    Raw z{0, 0, false, false, false, false};
+    z.nan = x.nan || y.nan || (x.inf && y.inf && x.sign != y.sign);
+    z.inf = x.inf || y.inf;
+    if (z.inf || z.nan) {
+        z.sign = x.inf ? x.sign : y.sign;
+        z.significand = 1;
+        return z;
+    }
+    const bool subtract = x.sign != y.sign;
+    if (!x.significand || !y.significand) {
+        z = x.significand ? x : y;
+        if (!z.significand) z.sign = (x.sign && y.sign) || (MODE == RD && subtract);
+        return z;
+    }
+    // Both with the first one at the same place, two below the top.
+    const int x_up = 126 - length_of(x.significand), y_up = 126 - length_of(y.significand);
+    x.significand <<= x_up, x.exponent -= x_up;
+    y.significand <<= y_up, y.exponent -= y_up;
+    if (x.exponent < y.exponent || (x.exponent == y.exponent && x.significand < y.significand)) {
+        const Raw swap = x;
+        x = y;
+        y = swap;
+    }
+    const int distance = x.exponent - y.exponent;
+    u128 small = 0;
+    if (distance < 128) {
+        small = y.significand >> distance;
+        z.sticky = distance && (y.significand & ((u128(1) << distance) - 1)) != 0;
+    } else {
+        z.sticky = true;
+    }
+    z.significand = subtract ? x.significand - small - z.sticky : x.significand + small;
+    z.exponent = x.exponent;
+    z.sign = z.significand || z.sticky ? x.sign : MODE == RD;
+    return narrowed(z);
+}
+
+// What a step adds, of an exact product.
+struct ExactProduct {
+    static Raw of(const Raw& product, u64) { return product; }
+};
+
+template <class F, class R, bool SATURATE>
+struct RoundedProduct {
+    static Raw of(const Raw& product, u64 random) {
+        return F::unpack(F::template pack<R, SATURATE>(narrowed(product), random));
+    }
+};
+
+}  // namespace halfulp

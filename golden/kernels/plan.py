@@ -1,0 +1,104 @@
+"""Which kernels a description has: the fastest that is proved exact for it, and those for what that one refuses."""
+
+import contextlib
+import functools
+import re
+
+from halfulp.hdl.formats import MacSpec, Span
+from halfulp.hdl.formats.source import Lfsr
+
+from ..round import looked_at
+from .fixed_plan import fixed_text
+from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
+from .text import spec_text
+
+ROWS, VECTORS = 4, 2
+
+WINDOW = 118
+"""Bits that exact.h looks at one by one; sums are cut to two more, and what is lower is one sticky bit."""
+
+
+@functools.lru_cache(maxsize=4096)
+def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
+    """C++ of the kernels of a description, in the order in which they are to be tried.
+
+    Parameters
+    ----------
+    spec : MacSpec
+    source : str, optional
+        ``philox`` where random words are counter-based.
+    fma : bool
+        Whether the machine fuses multiplication and addition.
+    """
+    found = []
+    for bits in (32, 64):
+        with contextlib.suppress(Refused):
+            found.append(_fixed(spec, source, bits))
+    for lane in (BINARY32, BINARY64):
+        with contextlib.suppress(Refused):
+            found.append(_floats(spec, source, lane, fma))
+    if fits_exact(spec):
+        found.append(_exact(spec, source))
+    return tuple(found)
+
+
+def file_name(spec: MacSpec) -> str:
+    """What the files of a description's kernels begin with."""
+    return re.sub(r"[^a-z0-9]+", "_", str(spec))
+
+
+def _fixed(spec: MacSpec, source: str | None, bits: int) -> str:
+    body = fixed_text(spec, bits)
+    _check_words(spec, source, bits)
+    shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
+    return _source("fixed.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FixedSteps", bits))
+
+
+def _check_words(spec: MacSpec, source: str | None, bits: int) -> None:
+    """Refuse a source whose states are wider than a lane."""
+    need(source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits)
+
+
+def _run(steps: str, bits: int) -> str:
+    return f"return Blocks<{steps}<Spec, {bits}>>(*call).run();"
+
+
+def _floats(spec: MacSpec, source: str | None, lane: Lane, fma: bool) -> str:
+    body = float_text(spec, lane, fma)
+    _check_words(spec, source, lane.bits)
+    shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
+    return _source("floats.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FloatSteps", lane.bits))
+
+
+def _exact(spec: MacSpec, source: str | None) -> str:
+    return _source("exact.h", spec_text(spec, source), "gemm_exact<Spec>(*call);\nreturn 0;")
+
+
+def _source(header: str, body: str, run: str) -> str:
+    return f"""#include "{header}"
+
+namespace halfulp {{
+struct Spec {{
+{body}
+}};
+}}  // namespace halfulp
+
+extern "C" __attribute__((visibility("default"))) int halfulp_gemm(const halfulp::Call* call) {{
+using namespace halfulp;
+{run}
+}}
+"""
+
+
+def fits_exact(spec: MacSpec) -> bool:
+    """Whether 128-bit integers hold all that a step looks at.
+
+    A sum has the first one of its larger term at place 125, so that nothing is lost of a term of up to 126 bits unless
+    it is below every place that rounding looks at one by one, of which there are at most 118: a difference that loses
+    more than one leading place is of numbers next to each other, and exact.
+    """
+    product = Span.of(spec.a) * Span.of(spec.b)
+    most = [product.precision, spec.terms.precision, spec.o.precision, looked_at(spec.o, spec.rounding, spec.sums)]
+    if spec.product is not None:
+        most.append(looked_at(spec.product, spec.product_rounding, product))
+    return max(most) <= WINDOW
