@@ -1,4 +1,7 @@
-"""A training run: the same bits from the same plan, however often it is stopped or killed in between."""
+"""A training run: the same bits from the same plan, however often it is stopped or killed in between.
+
+They do not depend on the number of threads either, but where layers are left to torch, whose own sums do.
+"""
 
 import io
 import math
