@@ -1,4 +1,4 @@
-"""Training runs: from files and shipped images to a row of a table; stopped, killed and gone on with to the same bits."""
+"""Training runs: from files and shipped images to a row of a table; stopped, killed and resumed to the same bits."""
 
 import csv
 import gzip
@@ -127,10 +127,10 @@ def test_files_of_cifar10(tmp_path):
         windows = both[:, number].unfold(2, 32, 1).unfold(3, 32, 1)
         assert (windows == image[None, :, None, None]).flatten(-2).all(-1).all(1).any()
     (folder / "test_batch").write_bytes(pickle.dumps({b"data": Bad()}, protocol=2))
-    with pytest.raises(ValueError, match="test_batch is no batch of CIFAR-10: it wants posix.system"):
+    with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: it wants posix\.system"):
         cifar10(tmp_path)
     (folder / "test_batch").unlink()
-    with pytest.raises(ValueError, match="test_batch is no batch of CIFAR-10: .*No such file"):
+    with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: .*No such file"):
         cifar10(folder)
 
 
@@ -235,9 +235,12 @@ def test_the_same_plan_gives_the_same_bits(tmp_path):
     told = []
     end = whole.train(told=told.append)
     assert (whole.step, len(told), told[-1]) == (12, 2, end)
-    state = torch.random.get_rng_state()
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(3)
     again = small(tmp_path)
     assert again.train() == end
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(threads)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(torch.equal(value, bits(again)[name]) for name, value in bits(whole).items())
     other = small(tmp_path, seed=1)
@@ -288,7 +291,7 @@ def test_a_run_that_is_interrupted_ends_its_step(tmp_path):
 
 def words(tmp_path, *more):
     (tmp_path / "small.toml").write_text(SMALL)
-    limits = ["--limit", "12", "--batch", "2", "--epochs", "20", "--every", "0"]
+    limits = ["--limit", "12", "--batch", "2", "--epochs", "12", "--every", "0"]
     places = ["--policy", "small.toml", "-o", "runs", "--results", "results.csv"]
     return ["train", "lenet5", *places, *limits, *more]
 
