@@ -1,4 +1,8 @@
-"""A training run: the same bits from the same plan, however often it is stopped or killed in between."""
+"""A training run: the same bits from the same plan, however often it is stopped or killed in between.
+
+They do not depend on the number of threads either: sums of described arithmetic have an order, and where layers are
+left to torch, whose sums have none, it is kept to one thread.
+"""
 
 import io
 import math
@@ -6,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from torch import Tensor, nn
 
 from halfulp.golden.nn import Computed, LossScaler, Policy, WeightUpdate, convert
 from halfulp.golden.nn.draw import mix
+from halfulp.sim.expect import one_thread
 from halfulp.sim.paths import write_whole
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.toolchain import digest
@@ -214,7 +219,8 @@ class Run:
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
-        with _patient() as stopped, torch.random.fork_rng(devices=[]):
+        ordered = one_thread() if self.conversion.left else nullcontext()
+        with _patient() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
                 self._step()
                 progress.advance(1)
