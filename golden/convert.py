@@ -1,11 +1,18 @@
 """Conversion between formats."""
 
+import functools
+
+import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
 
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
+from .kernels import elements
+
+TABLE_WIDTH = 16
+"""Formats of up to so many bits convert through a table, where there are more numbers than codes."""
 
 
 def convert(
@@ -48,5 +55,15 @@ def convert(
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
         Span.of(a).check_fits(o, f"number of {a}")
-    random = random_of("random", random, rounding)
-    return round_and_pack(unpack(codes_of("x", x, a.width), a), o, rounding, saturate, random)
+    random, x = random_of("random", random, rounding), codes_of("x", x, a.width)
+    if random is None and a.width <= TABLE_WIDTH and x.numel() > 1 << a.width:
+        return _table(a, o, rounding, saturate, x.device)[x]
+    found = elements.convert(x, a, o, rounding, saturate, random)
+    return round_and_pack(unpack(x, a), o, rounding, saturate, random) if found is None else found
+
+
+@functools.lru_cache(maxsize=64)
+def _table(a: Format, o: Format, rounding: Rounding, saturate: bool, device: torch.device) -> Tensor:
+    """What every code of a narrow format becomes."""
+    codes = torch.arange(1 << a.width, device=device)
+    return round_and_pack(unpack(codes, a), o, rounding, saturate, None)

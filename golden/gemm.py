@@ -1,20 +1,23 @@
 """Matrix products of which every sum is one of a multiply-accumulate's."""
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import MacSpec, Rounding
+from halfulp.hdl.formats import RN, MacSpec, Rounding
 from halfulp.hdl.formats.source import Source, Stream
 
 from . import kernels
 from .check import check_call, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
+from .philox import philox_words
 from .random import Seeds, jump, of_stream, seeds, states_of
 from .sequence import Accumulator
+from .values import encode
 
 BLOCK = 32
 """Steps for which a source's words are made at once: few, so that they take no more memory than the sums."""
@@ -29,13 +32,18 @@ def gemm(
     seed: Seeds | None = None,
     random: Tensor | None = None,
     random_product: Tensor | None = None,
+    source: str | None = None,
+    step: int = 0,
+    operand_rounding: Rounding | str = RN,
+    operand_saturate: bool = False,
 ) -> Tensor:
     """Matrix product on an array of multiply-accumulates, one for each element of the result.
 
     Parameters
     ----------
     a, b : Tensor
-        Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast.
+        Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or both
+        of real numbers, which are encoded first.
     mac : MacSpec or str
         What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
     start : Tensor, optional
@@ -46,6 +54,14 @@ def gemm(
     random, random_product : Tensor, optional
         Where ``mac`` names no source: random words of stochastic rounding, of the sum and of the product, of shapes
         that broadcast to (..., n, m, k).
+    source : str, optional
+        ``philox``: where ``mac`` names no source, counter-based words, whose key is ``seed``, 0 unless told otherwise.
+    step : int
+        Step of the counter with which its words begin.
+    operand_rounding : Rounding or str
+        How real numbers are rounded to the operand formats; not at random.
+    operand_saturate : bool
+        Whether those beyond the range become the largest finite number.
 
     Returns
     -------
@@ -70,17 +86,33 @@ def gemm(
 
     A sum that is rounded in every step may be split along k: the second part starts from the result of the first, of
     k' products, and from the seeds ``random.jump(source, seeds, k')``, where ``seeds`` are those that the first part
-    had, ``random.seeds(source, count, seed)`` in the shape of the result.
+    had, ``random.seeds(source, count, seed)`` in the shape of the result; or with ``step`` k' higher.
 
-    Operands are unpacked once, and nothing is held for every product: memory is that of operands and results, and of
-    random words that are given.
+    Counter-based words are those of `philox.philox_words` for the elements' numbers in row-major order: as good as
+    random, the same at any number of threads, and without the correlations of short registers; for training.
+
+    On the CPU a kernel does the work that is compiled for the description (`halfulp.golden.kernels`), in `float` or
+    integer lanes where that is proved exact, else in 128-bit integers. Operations on tensors do it where there is no
+    compiler, on other devices, and for what 128 bits do not hold. Nothing is held for every product: memory is that of
+    operands and results, and of random words that are given.
     """
     spec = MacSpec.parse(mac)
+    if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
+        rounding = Rounding.parse(operand_rounding)
+        if rounding.bits:
+            raise ValueError(f"operands are not rounded at random, but {rounding} is asked for; encode() does that")
+        a = encode(a, spec.a, rounding, saturate=operand_saturate)
+        b = encode(b, spec.b, rounding, saturate=operand_saturate)
     check_call(spec.saturate, a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
-    if spec.random is None:
+    if source is None and step:
+        raise ValueError("step is given, but only the counter of a source philox has steps to begin with")
+    if source is not None:
+        _check_counter(spec, source, random, random_product)
+        words = kernels.Words(key=_key(seed), first_step=_first_step(step))
+    elif spec.random is None:
         if seed is not None:
             raise ValueError(f"seed does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
         given = (
@@ -106,7 +138,7 @@ def _in_torch(
     if start is not None:
         begin = begin + start
     bits = [spec.words.get(name, 0) for name in ("random", "random_product")]
-    columns = [_steps(spec, words, index, k, bits[index]) for index in range(2)]
+    columns = [_steps(spec, words, index, (*shape, k), bits[index], a.device) for index in range(2)]
     # Step i takes column i of a and row i of b.
     x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
     accumulator = Accumulator.of(spec, spec.saturate)
@@ -128,6 +160,34 @@ def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
     )
 
 
+def _check_counter(spec: MacSpec, source: str, *given: Tensor | None) -> None:
+    """Refuse counter-based words where they are none, or are of no use."""
+    if source != kernels.PHILOX:
+        raise ValueError(
+            f"unknown source {source!r}; {kernels.PHILOX} is counter-based, and others belong to a description"
+        )
+    if not spec.words:
+        raise ValueError(f"source {source} does nothing, for no rounding of {spec} is stochastic; only sr is")
+    if spec.random is not None or any(words is not None for words in given):
+        raise ValueError(f"source {source} is given, but {spec} has other words; they have one source")
+
+
+def _first_step(step: int) -> int:
+    if not isinstance(step, int) or isinstance(step, bool):
+        raise TypeError(f"step is an int, not {type(step).__name__}")
+    if not 0 <= step < 1 << 32:
+        raise ValueError(f"step is 0 or more and less than 2^32, not {step}")
+    return step
+
+
+def _key(seed: Seeds | None) -> int:
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise TypeError(f"a seed of {kernels.PHILOX} is an int, not {type(seed).__name__}")
+    if seed is not None and not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed {seed:#x} does not fit the 64 bits of a key of {kernels.PHILOX}")
+    return seed or 0
+
+
 def _broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
     try:
         return given.expand(shape)
@@ -145,12 +205,20 @@ def _states(source: Source, seed: Seeds | None, shape: tuple[int, ...], device: 
     """States of the sources of all elements before the first step."""
     if seed is None or isinstance(seed, int):
         count = torch.Size(shape).numel()
+        # Before the cache, to which True and 1 are the same.
+        source.check_seed(1 if seed is None else seed)
         # Where there is no element, what the seed is still counts.
-        return seeds(source, max(count, 1), 1 if seed is None else seed, device=device)[:count].reshape(shape)
+        return _seeds(source, max(count, 1), 1 if seed is None else seed, device)[:count].reshape(shape)
     states = states_of(source, seed, device)
     if states.shape != shape:
         raise ValueError(f"seeds are of shape {tuple(states.shape)}, and the result of {shape}; give one for each sum")
     return states
+
+
+@functools.lru_cache(maxsize=4)
+def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tensor:
+    """Seeds of an array, which products of one shape and seed share: to deal them takes longer than many a product."""
+    return seeds(source, count, seed, device=device)
 
 
 def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -159,14 +227,31 @@ def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None
     return columns.get("random"), columns.get("random_product")
 
 
-def _steps(spec: MacSpec, words: kernels.Words, index: int, k: int, bits: int) -> Iterable[Tensor | None]:
+def _steps(
+    spec: MacSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
+) -> Iterable[Tensor | None]:
     """Random words of each step, of the sum or of the product."""
     given, states = words.given[index], words.states[index]
     if given is not None:
         return given.unbind(-1)
     if states is not None and spec.random is not None:
-        return _stepping(spec.random, states, bits, k)
-    return itertools.repeat(None, k)
+        return _stepping(spec.random, states, bits, shape[-1])
+    if words.key is not None and bits:
+        return _counting(words, index, shape, bits, device)
+    return itertools.repeat(None, shape[-1])
+
+
+def _counting(
+    words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
+) -> Iterator[Tensor]:
+    """Counter-based words, step by step, made in blocks."""
+    assert words.key is not None
+    elements = torch.arange(torch.Size(shape[:-1]).numel(), device=device).reshape(shape[:-1])
+    for first in range(0, shape[-1], BLOCK):
+        steps = min(BLOCK, shape[-1] - first)
+        yield from philox_words(words.key, elements, steps, bits, first=words.first_step + first, stream=index).unbind(
+            -1
+        )
 
 
 def _stepping(source: Source, states: Tensor, bits: int, k: int) -> Iterator[Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, parse_source
 
 from .check import codes_of
+from .kernels import elements
 from .raw import int64, mask
 
 Seeds = int | Sequence[Any] | Tensor
@@ -145,9 +146,12 @@ def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
     if isinstance(source, Plateau):
         return _jump_on_orbit(source, states, steps)
     # A step is linear over GF(2): where each single one of a state goes says where the state does.
-    result = torch.zeros_like(states)
-    for place in range(source.width):
-        result ^= -(states >> place & 1) & int64(source.jump(1 << place, steps))
+    columns = [int64(source.jump(1 << place, steps)) for place in range(source.width)]
+    result = elements.jump(states, columns)
+    if result is None:
+        result = torch.zeros_like(states)
+        for place, column in enumerate(columns):
+            result ^= -(states >> place & 1) & column
     return result
 
 

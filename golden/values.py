@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import FP64, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats import EXACT, FP64, RN, Format, Rounding, Span, parse
 
-from .check import codes_of
+from .check import check_call, codes_of, random_of
 from .convert import convert
+from .kernels import elements
 
 INTEGERS = 2.0**53
 """Below this magnitude float64 holds every integer."""
@@ -45,6 +46,16 @@ def encode(
     fmt = parse(fmt)
     if not isinstance(values, Tensor) or values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values is a tensor of real numbers, not {getattr(values, 'dtype', type(values).__name__)}")
+    rounding = Rounding.parse(rounding)
+    if values.dtype.is_floating_point:
+        # Kernels take these as they are; every other type is held by one of them.
+        values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
+        if rounding != EXACT:
+            words = random_of("random", random, rounding)
+            check_call(saturate, values=values, random=random)
+            found = elements.encode(values, fmt, rounding, saturate, words)
+            if found is not None:
+                return found
     real = values.to(torch.float64)
     if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
         raise ValueError("values holds integers of 2^53 or more, which float64 would round before they are encoded")

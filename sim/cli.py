@@ -225,10 +225,11 @@ def sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None
 
 @cli.command()
 def bench() -> None:
-    """Measure how fast golden model, compiled loop and cocotb are, against each other in this run."""
-    from .speed import table
+    """Measure how fast golden model, compiled loop and cocotb are, against each other in this run, and matrix products
+    against those of torch in FP32."""
+    from .speed import products, table
 
-    click.echo("\n".join(table()))
+    click.echo("\n".join([*table(), "", *products()]))
 
 
 def wanted(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:

@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from halfulp.hdl.paths import build_root as build_root
-from halfulp.hdl.paths import replacing as replacing
+from halfulp.hdl.paths import build_root, replacing
 
 from .errors import ToolError
+
+__all__ = ["build_root", "building", "locked", "machine_errors", "replacing", "scratch", "write_whole"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -1,8 +1,10 @@
 """How fast the parts are, each against a baseline of the same run, so that the ratios mean something anywhere."""
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,67 @@ def table() -> list[str]:
             f"   {slow:12,.0f}{fast:14,.0f}{fast / slow:7,.0f}x"
         )
     return lines
+
+
+PRODUCTS = (
+    "e5m2*e5m2+e6m5.rn",
+    "e5m2*e5m2+e6m5.rz",
+    "e5m2*e5m2+e6m5.ro",
+    "e5m2*e5m2+e6m5.sr10@lfsr16",
+    "e5m2*e5m2+e6m5.sr10@philox",
+    "e4m3fn*e4m3fn+fp16.rn",
+    "bf16*bf16+fp32.rn",
+    "bf16*bf16+bf16.rn",
+    "fp16*fp16=fp16.rn+fp16.rn",
+    "fxp4.4*fxp4.4+fxp8.8.rn",
+    "posit8*posit8+posit16.rn",
+    "posit8*posit8+exact=posit8.rn",
+)
+"""Descriptions whose matrix products are measured; ``philox`` is no source of theirs, but one of software."""
+
+SIDE, THREADS, REPEATS = 512, 2, 7
+"""Of the square matrices, and of the measurement."""
+
+
+def products() -> list[str]:
+    """Lines of the table of matrix products, each beside a plain one in FP32 that was timed in turns with it."""
+    import torch
+
+    from halfulp import golden
+    from halfulp.hdl.formats import MacSpec
+
+    lines = [
+        f"{f'{SIDE}^3 products, {THREADS} threads':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",
+        f"{'':34}{'MMAC/s':>10}{'MMAC/s':>12}",
+    ]
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
+        for text in PRODUCTS:
+            name, counted = text.removesuffix("@philox"), text.endswith("@philox")
+            spec = MacSpec.parse(name)
+            a, b = golden.encode(x, spec.a), golden.encode(y, spec.b)
+            options: dict[str, Any] = {"source": "philox"} if counted else {}
+            ours, plain = _in_turns(partial(golden.gemm, a, b, spec, **options), partial(torch.matmul, x, y))
+            rates = [SIDE**3 / seconds / 1e6 for seconds in (ours, plain)]
+            lines.append(f"{text:34}{rates[0]:10,.0f}{rates[1]:12,.0f}{ours / plain:7,.1f}x")
+    finally:
+        torch.set_num_threads(before)
+    return lines
+
+
+def _in_turns(*functions: Callable[[], Any]) -> list[float]:
+    """Median seconds of some functions that are called in turns, after one call of each that warms up."""
+    times: list[list[float]] = [[] for _ in functions]
+    for repeat in range(REPEATS + 1):
+        for function, taken in zip(functions, times, strict=True):
+            began = time.perf_counter()
+            function()
+            if repeat:
+                taken.append(time.perf_counter() - began)
+    return [statistics.median(taken) for taken in times]
 
 
 def _models(unit: Any) -> tuple[float, float]:

@@ -1,18 +1,23 @@
 """Kernels compiled for one description each, which give the same bits as the golden model in torch.
 
 `plan` says which kernels a description has and why they are exact, the headers are the kernels, `build` compiles and
-keeps them, and `launch` calls them. The setting ``HALFULP_KERNEL`` in the environment is ``auto`` (all instructions of
-this machine), ``avx2``, ``portable`` or ``torch`` (no kernels).
+keeps them, and `launch` calls them. On a GPU `triton_gemm` does what it can, where Triton is installed. The setting
+``HALFULP_KERNEL`` in the environment is ``auto`` (all instructions of this machine), ``avx2``, ``portable`` or
+``torch`` (no kernels).
 """
 
+import importlib.util
+
+import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import MacSpec
 
 from . import build, plan
 from .launch import Words, call
+from .text import PHILOX
 
-__all__ = ["Words", "gemm"]
+__all__ = ["PHILOX", "Words", "gemm"]
 
 
 def gemm(
@@ -31,13 +36,41 @@ def gemm(
         Of the result.
     words : Words
     """
-    if a.device.type != "cpu" or build.level() == "torch":
+    # Sums of no products are their start values, as they are.
+    if a.shape[-1] == 0 or build.level() == "torch":
         return None
-    philox = words.key is not None
-    for source in plan.sources(spec, "philox" if philox else None, build.has_fma()):
+    if a.device.type == "cuda":
+        return _on_gpu(spec, a, b, start, shape, words)
+    if a.device.type != "cpu":
+        return None
+    counted = None if words.key is None else PHILOX
+    for source in plan.sources(spec, counted, build.has_fma()):
         library = build.library(f"gemm_{plan.file_name(spec)}", source)
         if library is not None:
             found = call(library, a, b, start, shape, words)
             if found is not None:
                 return found
     return None
+
+
+def _on_gpu(
+    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
+) -> Tensor | None:
+    """In Triton, batch by batch, for what that kernel does."""
+    if words.key is not None or importlib.util.find_spec("triton") is None:
+        return None
+    from . import triton_gemm
+
+    if not triton_gemm.takes(spec):
+        return None
+    batch, (n, m), k = shape[:-2], shape[-2:], a.shape[-1]
+    a, b = a.expand(*batch, n, k).reshape(-1, n, k), b.expand(*batch, k, m).reshape(-1, k, m)
+    begins = None if start is None else start.reshape(-1, n, m)
+    given = None if words.given[0] is None else words.given[0].expand(*shape, k).reshape(-1, n, m, k)
+    parts = [
+        triton_gemm.gemm(
+            spec, a[at], b[at], None if begins is None else begins[at], None if given is None else given[at]
+        )
+        for at in range(len(a))
+    ]
+    return torch.stack(parts).reshape(shape) if parts else None

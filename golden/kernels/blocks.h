@@ -4,37 +4,11 @@
 // ProductWords; decode_a, decode_b, decode_start and encode, between codes and scalars; Extremes of operands;
 // accepts(), a verdict; FENV; and step<CHECKED>(sum, a, b, word, product word).
 #pragma once
-#include <cfenv>
 #include <memory>
 
 #include "lanes.h"
 
 namespace halfulp {
-
-// A rounding mode of the machine for a while; and subnormal numbers are kept, whatever the caller's state is.
-class Machine {
-#if defined(__SSE2__)
-    unsigned before = _mm_getcsr();
-
-public:
-    explicit Machine(int mode) {
-        const unsigned way = mode == FE_TOWARDZERO ? 3 : mode == FE_UPWARD ? 2 : mode == FE_DOWNWARD ? 1 : 0;
-        _mm_setcsr(0x1F80u | way << 13);
-    }
-    ~Machine() { _mm_setcsr(before); }
-#else
-    std::fenv_t before;
-
-public:
-    explicit Machine(int mode) {
-        std::fegetenv(&before);
-        std::fesetenv(FE_DFL_ENV);
-        std::fesetround(mode);
-    }
-    ~Machine() { std::fesetenv(&before); }
-#endif
-    Machine(const Machine&) = delete;
-};
 
 template <class T>
 struct Aligned {
@@ -66,6 +40,7 @@ struct Blocks {
     explicit Blocks(const Call& told) : call(told) {}
 
     int run() {
+        const Machine usual(FE_TONEAREST);
         std::vector<typename P::Extremes> seen(size_t(call.batches * row_blocks + call.packs * panels) + 1);
         deal(call.batches * row_blocks, call.threads, [&](i64 task) { pack_a(task, seen[size_t(task)]); });
         const i64 after = call.batches * row_blocks;

@@ -22,9 +22,22 @@ LEVELS = {
 }
 """What the setting may be, and the instructions that the compiler may then use; ``torch`` asks for no kernels."""
 
-FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-fno-math-errno", "-frounding-math", "-fno-trapping-math")
-# Where it counts, products are exact, so that fused and separate operations are the same.
-FLAGS += ("-ffp-contract=fast", "-Wno-psabi", "-Wno-attributes", "-fvisibility=hidden")
+FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    # The rounding mode is not the usual one everywhere.
+    "-frounding-math",
+    # Where it counts, products are exact, so that fused and separate operations are the same.
+    "-ffp-contract=fast",
+    "-fvisibility=hidden",
+    "-Wno-psabi",
+    "-Wno-attributes",
+)
 
 
 def level() -> str:

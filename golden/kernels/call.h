@@ -1,11 +1,15 @@
 // What a kernel is called with, and how its work is dealt to threads.
 #pragma once
 #include <atomic>
+#include <cfenv>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
 #include "number.h"
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 namespace halfulp {
 
@@ -30,12 +34,38 @@ struct Call {
     i64* out;
 };
 
+// A rounding mode of the machine for a while; and subnormal numbers are kept, whatever the caller's state is.
+class Machine {
+#if defined(__SSE2__)
+    unsigned before = _mm_getcsr();
+
+public:
+    explicit Machine(int mode) {
+        const unsigned way = mode == FE_TOWARDZERO ? 3 : mode == FE_UPWARD ? 2 : mode == FE_DOWNWARD ? 1 : 0;
+        _mm_setcsr(0x1F80u | way << 13);
+    }
+    ~Machine() { _mm_setcsr(before); }
+#else
+    std::fenv_t before;
+
+public:
+    explicit Machine(int mode) {
+        std::fegetenv(&before);
+        std::fesetenv(FE_DFL_ENV);
+        std::fesetround(mode);
+    }
+    ~Machine() { std::fesetenv(&before); }
+#endif
+    Machine(const Machine&) = delete;
+};
+
 // Calls work(task) for every task, in any order, on so many threads.
 template <class Work>
 void deal(i64 tasks, i64 threads, const Work& work) {
     if (threads > tasks) threads = tasks;
     std::atomic<i64> next{0};
     const auto run = [&] {
+        const Machine usual(FE_TONEAREST);
         for (i64 task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) work(task);
     };
     std::vector<std::thread> others;

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Fixed, MacSpec, Rounding, Span
 
-from .float_plan import need
+from .float_plan import Refused, need
 from .text import boolean
 
 
@@ -16,8 +16,8 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
     """
     need(spec.quire is None)
     a, b, o = spec.a, spec.b, spec.o
-    need(isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed))
-    assert isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)
+    if not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
+        raise Refused
     need(max(a.width, b.width, o.width) < bits)
     product = Span.of(a) * Span.of(b)
     need(_bits(product, product.quantum) < bits)

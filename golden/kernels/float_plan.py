@@ -48,7 +48,7 @@ BINARY32 = Lane(32, 24, -126, 128)
 BINARY64 = Lane(64, 53, -1022, 1024)
 
 
-class Refused(Exception):  # noqa: N818  # no error, but an answer
+class Refused(Exception):
     """A lane is not proved exact for a description."""
 
 
@@ -184,9 +184,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     mode = spec.rounding.mode
     one_step = of_sum.least == 0 and of_sum.natural
     narrow = (
-        isinstance(spec.o, Float)
-        and terms.precision <= spec.o.precision
-        and 2 * spec.o.precision + 2 <= lane.precision
+        isinstance(spec.o, Float) and terms.precision <= spec.o.precision and 2 * spec.o.precision + 2 <= lane.precision
     )
     odd = not (exact or one_step or mode in FENV or (mode == "rn" and narrow))
     if not one_step:
@@ -225,10 +223,11 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
         "int TOP": lane.top - 1,
         "bool GROWS": boolean(mode not in ("rn", "rz")),
         "int PRECISION": spec.o.precision,
+        "long double STEP": f"0x1p{held.quantum + of_sum.scale}L",
+        "long double PRODUCT_STEP": "0" if of_product is None else f"0x1p{terms.quantum + scale}L",
         "long double LIMIT": f"0x1p{limit}L",
         "long double PRODUCT_LIMIT": f"0x1p{product_limit}L",
     }
-    # A format as wide as the lane has nothing to cut off.
     lines = [f"static constexpr {name} = {value};" for name, value in constants.items()]
     lines.append(f"using RoundWord = {of_sum.text};")
     lines.append(f"using ProductWord = {of_product.text if of_product else f'NoRounder<{lane.bits}>'};")

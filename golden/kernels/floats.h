@@ -155,7 +155,8 @@ inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BI
 }
 
 // S has: A, B, O; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD; FENV; RoundWord and ProductWord
-// (rounders); ROUNDS_PRODUCT; NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP; GROWS, LIMIT and PRODUCT_LIMIT (see accepts).
+// (rounders); ROUNDS_PRODUCT; NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP; GROWS, PRECISION, STEP, PRODUCT_STEP, LIMIT and
+// PRODUCT_LIMIT (see accepts).
 template <class S, int LANE>
 struct FloatSteps : S {
     static constexpr int BITS = LANE, FENV = S::FENV;
@@ -198,13 +199,15 @@ struct FloatSteps : S {
             std::ilogb(a.largest) + std::ilogb(b.largest) + 2 > S::TOP)
             return REFUSED;
         if (a.special || b.special || start.special) return CHECKED;
-        // Twice the product, for it may be rounded; all in long double, which holds any of them.
-        const long double product = 2 * (long double)a.largest * b.largest;
+        // In long double, which holds any of them. Rounded, a product is at most doubled, or the least number there is.
+        const long double product = 2 * (long double)a.largest * b.largest + S::PRODUCT_STEP;
         if (S::ROUNDS_PRODUCT && product > S::PRODUCT_LIMIT) return CHECKED;
         const long double term = std::ldexp(product, S::RESCALE);
         long double most;
         if (S::GROWS) {
-            most = (start.largest + k * term) * std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
+            // By less than a last place in each step, which is a quantum at least.
+            most = (start.largest + k * (term + S::STEP)) *
+                   std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
         } else {
             // Rounded to nearest or cut, a sum does not grow by less than a quarter of its last place.
             most = std::ldexp(term, S::PRECISION + 3);

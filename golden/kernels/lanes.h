@@ -95,13 +95,14 @@ struct LaneWords<NoWords, BITS> {
     void fill(typename Lanes<BITS>::U*, int, int) {}
 };
 
-template <class U, u64 TAPS>
+// The bit that comes in, and anything above it.
+template <u64 TAPS, class U>
 inline U parity_of_taps(U state) {
-    // The bit that comes in, at place 0, and anything above.
-    U parity{};
-    for (int place = 0; place < 64; ++place)
-        if (TAPS >> place & 1) parity ^= state >> place;
-    return parity & 1;
+    constexpr int place = __builtin_ctzll(TAPS);
+    if constexpr (TAPS == u64(1) << place)
+        return state >> place;
+    else
+        return (state >> place) ^ parity_of_taps<TAPS & (TAPS - 1)>(state);
 }
 
 template <bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
@@ -119,7 +120,7 @@ struct LaneWords<LfsrWords<SUM, WIDTH, TAPS, WORD>, BITS> {
         // What is above the word has left it, and harms nothing.
         for (int step = 0; step < steps; ++step, words += stride) {
             *words = state & T(ones(WORD));
-            state = state + state + parity_of_taps<U, TAPS>(state);
+            state = state + state + (parity_of_taps<TAPS>(state) & 1);
         }
     }
 };
@@ -141,71 +142,75 @@ struct LaneWords<PlateauWords<SUM, WIDTH, TAPS, WORD>, BITS> {
     void fill(U* words, int steps, int stride) {
         for (int step = 0; step < steps; ++step, words += stride) {
             *words = (state ^ turned) << (WORD - WIDTH);
-            state = (state + state + parity_of_taps<U, TAPS>(state)) & T(ones(WIDTH));
+            state = (state + state + (parity_of_taps<TAPS>(state) & 1)) & T(ones(WIDTH));
             turned ^= (U)(state == 1) & T(ones(WIDTH));
         }
     }
 };
 
+// Products of the low halves of 64-bit lanes with a number of 32 bits.
+inline VectorU64 times(VectorU64 x, u32 factor) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+    return (VectorU64)_mm512_mul_epu32((__m512i)x, _mm512_set1_epi64(factor));
+#elif defined(__AVX2__)
+    return (VectorU64)_mm256_mul_epu32((__m256i)x, _mm256_set1_epi64x(factor));
+#else
+    return (x & 0xFFFFFFFFu) * u64(factor);
+#endif
+}
+
+// High and low halves of such products, in lanes of 32 bits, or of 64 with zeros above.
+inline void product_halves(VectorU32 x, u32 factor, VectorU32& high, VectorU32& low) {
+    constexpr u64 lower = 0xFFFFFFFFu;
+    const VectorU64 even = times((VectorU64)x, factor), odd = times((VectorU64)x >> 32, factor);
+    high = (VectorU32)((even >> 32) | (odd & ~lower));
+    low = (VectorU32)((even & lower) | (odd << 32));
+}
+
+inline void product_halves(VectorU64 x, u32 factor, VectorU64& high, VectorU64& low) {
+    const VectorU64 product = times(x, factor);
+    high = product >> 32;
+    low = product & 0xFFFFFFFFu;
+}
+
 template <bool SUM, int WORD, int BITS>
 struct LaneWords<PhiloxWords<SUM, WORD>, BITS> {
-    using Source = PhiloxWords<SUM, WORD>;
-    static constexpr int count = Lanes<BITS>::count, per_block = Source::per_block;
-    static constexpr int wide = BYTES / 8;  // products of 32 bits in a register
+    static constexpr int count = Lanes<BITS>::count, per_block = PhiloxWords<SUM, WORD>::per_block;
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
-    u64 key, step, element;
-    void begin(const Call& call, i64, i64, i64, i64 index, int) {
+    u64 key, step;
+    U low, high;  // halves of the elements' numbers
+    void begin(const Call& call, i64, i64, i64, i64 element, int) {
         key = call.key;
         step = u64(call.first_step);
-        element = u64(index);
-    }
-    // Blocks of the counter for all lanes: out[place][lane].
-    void blocks(u64 block, u32 (*out)[count]) const {
-        for (int lane = 0; lane < count; lane += wide) {
-            VectorU64 index;
-            for (int at = 0; at < wide; ++at) index[at] = element + u64(lane + at);
-            const VectorU64 low = all<VectorU64>(u64(0xFFFFFFFFu));
-            VectorU64 c0 = all<VectorU64>(u64(u32(block))), c1 = index & low, c2 = index >> 32;
-            VectorU64 c3 = all<VectorU64>(u64(SUM ? 0 : 1));
-            u32 k0 = u32(key), k1 = u32(key >> 32);
-            for (int round = 0; round < 10; ++round) {
-                const VectorU64 p0 = times(c0, 0xD2511F53u), p1 = times(c2, 0xCD9E8D57u);
-                c0 = (p1 >> 32) ^ c1 ^ u64(k0);
-                c2 = (p0 >> 32) ^ c3 ^ u64(k1);
-                // Only the low halves count; where a high half matters it is shifted down.
-                c1 = p1 & low;
-                c3 = p0 & low;
-                k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-            }
-            for (int at = 0; at < wide; ++at) {
-                out[0][lane + at] = u32(c0[at]);
-                out[1][lane + at] = u32(c1[at]);
-                out[2][lane + at] = u32(c2[at]);
-                out[3][lane + at] = u32(c3[at]);
-            }
+        for (int lane = 0; lane < count; ++lane) {
+            low[lane] = T(u32(u64(element + lane)));
+            high[lane] = T(u64(element + lane) >> 32);
         }
     }
-    static VectorU64 times(VectorU64 x, u32 factor) {
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
-        return (VectorU64)_mm512_mul_epu32((__m512i)x, _mm512_set1_epi64(factor));
-#elif defined(__AVX2__)
-        return (VectorU64)_mm256_mul_epu32((__m256i)x, _mm256_set1_epi64x(factor));
-#else
-        return (x & 0xFFFFFFFFu) * u64(factor);
-#endif
+    void fill_block(u64 block, U out[4]) const {
+        U c0 = all<U>(T(u32(block))), c1 = low, c2 = high, c3 = all<U>(T(SUM ? 0 : 1));
+        u32 k0 = u32(key), k1 = u32(key >> 32);
+#pragma GCC unroll 10
+        for (int round = 0; round < 10; ++round) {
+            U high0, low0, high1, low1;
+            product_halves(c0, 0xD2511F53u, high0, low0);
+            product_halves(c2, 0xCD9E8D57u, high1, low1);
+            c0 = high1 ^ c1 ^ T(k0);
+            c2 = high0 ^ c3 ^ T(k1);
+            c1 = low1;
+            c3 = low0;
+            k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+        }
+        out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
     }
     void fill(U* words, int steps, int stride) {
-        alignas(64) u32 block[4][count];
+        U block[4]{};
         bool made = false;
         for (int at = 0; at < steps; ++at, ++step, words += stride) {
             const int place = int(step % per_block);
-            if (place == 0 || !made) blocks(step / per_block, block), made = true;
-            const u32* from = per_block == 8 ? block[place >> 1] : block[place];
-            const int down = per_block == 8 ? (place & 1) * 16 : 0;
-            U word;
-            for (int lane = 0; lane < count; ++lane) word[lane] = T(from[lane] >> down & u32(ones(WORD)));
-            *words = word;
+            if (place == 0 || !made) fill_block(step / per_block, block), made = true;
+            *words = (per_block == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place]) & T(ones(WORD));
         }
     }
 };

@@ -4,10 +4,10 @@ import contextlib
 import functools
 import re
 
+from halfulp.golden.round import looked_at
 from halfulp.hdl.formats import MacSpec, Span
 from halfulp.hdl.formats.source import Lfsr
 
-from ..round import looked_at
 from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
 from .text import spec_text
@@ -85,7 +85,11 @@ struct Spec {{
 
 extern "C" __attribute__((visibility("default"))) int halfulp_gemm(const halfulp::Call* call) {{
 using namespace halfulp;
+try {{
 {run}
+}} catch (...) {{
+return 1;  // no memory: what comes next may do with less
+}}
 }}
 """
 

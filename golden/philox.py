@@ -1,0 +1,69 @@
+"""Counter-based random words: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3,
+SC 2011). No hardware here has it; it is for long runs in software, where each element has words of its own at any step.
+"""
+
+import torch
+from torch import Tensor
+
+_LOW = 0xFFFFFFFF
+_ROUNDS = 10
+
+
+def philox(counter: Tensor, key: int) -> Tensor:
+    """The four words of 32 bits that belong to a counter of four.
+
+    Parameters
+    ----------
+    counter : Tensor of int64
+        Of shape (..., 4), the first word being the lowest.
+    key : int
+        64 bits.
+
+    Returns
+    -------
+    Tensor of int64
+        Of the same shape.
+    """
+    c0, c1, c2, c3 = counter.unbind(-1)
+    k0, k1 = key & _LOW, key >> 32 & _LOW
+    for _ in range(_ROUNDS):
+        # Products wrap around modulo 2^64, which takes nothing from their halves.
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = (p1 >> 32 & _LOW) ^ c1 ^ k0, p1 & _LOW, (p0 >> 32 & _LOW) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + 0x9E3779B9) & _LOW, (k1 + 0xBB67AE85) & _LOW
+    return torch.stack([c0, c1, c2, c3], -1)
+
+
+def philox_words(key: int, elements: Tensor, steps: int, bits: int, *, first: int = 0, stream: int = 0) -> Tensor:
+    """Words of elements for some steps.
+
+    Parameters
+    ----------
+    key : int
+        64 bits.
+    elements : Tensor of int64
+        Numbers of the elements.
+    steps : int
+    bits : int
+        1 to 32. A block of the counter has 4 words, or 8 of up to 16 bits, the lower half of each 32 first.
+    first : int
+        Step of the first word.
+    stream : int
+        0 for words of sums, 1 for words of products.
+
+    Returns
+    -------
+    Tensor of int64
+        Of shape (..., steps) for elements of shape (...).
+    """
+    per_block = 8 if bits <= 16 else 4
+    begin, end = first // per_block, -(-(first + steps) // per_block)
+    blocks = torch.arange(begin, end, device=elements.device)
+    index = elements.unsqueeze(-1).expand(*elements.shape, len(blocks))
+    counter = torch.stack(
+        [(blocks & _LOW).expand_as(index), index & _LOW, index >> 32, torch.full_like(index, stream)], -1
+    )
+    words = philox(counter, key)
+    if per_block == 8:
+        words = torch.stack([words & 0xFFFF, words >> 16], -1).flatten(-2)
+    return words.flatten(-2)[..., first - begin * per_block :][..., :steps] & ((1 << bits) - 1)

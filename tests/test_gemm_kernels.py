@@ -1,0 +1,466 @@
+"""Compiled matrix products: the bits of operations on tensors, for every description, operand and machine."""
+
+import importlib
+import itertools
+import os
+import random
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.golden import exact, kernels
+from halfulp.golden.codec import round_and_pack, unpack
+from halfulp.golden.kernels import build, plan
+from halfulp.golden.kernels.launch import Words, call
+from halfulp.golden.philox import philox, philox_words
+from halfulp.hdl.formats import FP32, FP64, Fixed, MacSpec, Rounding, parse
+
+gemm_module = importlib.import_module("halfulp.golden.gemm")
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+PRODUCTS = 10_000_000 if EXHAUSTIVE else 30_000
+
+LISTED = [
+    "e5m2*e5m2+e6m5.rn",
+    "e5m2*e5m2+e6m5.rz",
+    "e5m2*e5m2+e6m5.ro",
+    "e5m2*e5m2+e6m5.sr10",
+    "e5m2*e5m2+e6m5.sr10@lfsr16",
+    "e4m3fn*e4m3fn+fp16.rn",
+    "bf16*bf16+fp32.rn",
+    "bf16*bf16+bf16.rn",
+    "fp16*fp16=fp16.rn+fp16.rn",
+    "fxp4.4*fxp4.4+fxp8.8.rn",
+    "fxp4.4*fxp4.4+fxp8.4.sr3@plateau3",
+    "posit8*posit8+posit16.rn",
+    "posit8*posit8+exact=posit8.rn",
+    "e5m2*e5m2+exact1=e6m5.rz",
+]
+FORMATS = {
+    "float": ["e5m2", "e4m3fn", "e4m3fnuz", "e3m2fn", "bf16", "fp16-ftz", "tf32", "e6m5", "fp32", "e5m10fn", "e4m0"],
+    "fixed": ["fxp4.4", "fxp8.8", "uint8", "fxp4.4-wrap", "fxp16.16", "ufxp4.2-wrap", "int32"],
+    "posit": ["posit8", "posit16", "posit8e0", "posit16e1", "posit6", "posit32", "posit10e3"],
+}
+MODES = ["rn", "ra", "rz", "ru", "rd", "ro", "sr3", "sr10", "sr24"]
+
+
+def sample(count, seed):
+    """Descriptions of all families, modes and sources, at random."""
+    chosen, made = random.Random(seed), []
+    every = [name for family in FORMATS.values() for name in family]
+    while len(made) < count:
+        names = chosen.choice([*FORMATS.values(), FORMATS["float"], every])
+        a, b, product, acc = (chosen.choice(names) for _ in range(4))
+        text = f"{a}*{b}"
+        if chosen.random() < 0.35:
+            text += f"={product}.{chosen.choice(MODES)}"
+        text += f"+{'exact=' if chosen.random() < 0.1 else ''}{acc}.{chosen.choice(MODES)}"
+        text += ".sat" if chosen.random() < 0.25 else ""
+        if "sr" in text and chosen.random() < 0.5:
+            text += chosen.choice(["@lfsr24", "@lfsr33", "@plateau3"])
+        try:
+            made.append(str(MacSpec.parse(text)))
+        except ValueError:
+            continue
+    return made
+
+
+SAMPLED = sample(60 if EXHAUSTIVE else 8, 6)
+
+
+def codes(rng, fmt, shape, way):
+    """Codes that are all over, near one, short (so that sums tie), tiny, or of numbers of middling size."""
+    width = min(fmt.width, 62)
+    top = (1 << width) - 1
+    if way == "real":
+        return golden.encode(torch.from_numpy(rng.normal(size=shape)), fmt)
+    drawn = rng.integers(0, top, shape, endpoint=True)
+    if way == "near":
+        one = 1 << (width // 2) if isinstance(fmt, Fixed) else int(golden.encode(torch.ones(1), fmt))
+        spread = max(1 << width >> 4, 1)
+        drawn = (one + rng.integers(-spread, spread, shape) + (rng.integers(0, 2, shape) << (width - 1))) & top
+    elif way == "short":
+        cut = rng.integers(0, max(width - 3, 1), shape)
+        drawn = drawn >> cut << cut
+    elif way == "tiny":
+        drawn = rng.integers(0, min(top, 15), shape, endpoint=True) | (rng.integers(0, 2, shape) << (width - 1))
+    return torch.from_numpy(np.asarray(drawn, dtype=np.int64))
+
+
+WAYS = ["any", "near", "short", "tiny", "real"]
+
+
+def specials(fmt):
+    """Codes of zeros, ends of the range, infinities and NaN."""
+    found = [0, 1, fmt.nan_code, fmt.infinity(False), fmt.infinity(True)]
+    found += [fmt.encode(value, saturate=True) for value in (fmt.largest, fmt.lowest, fmt.smallest, -0.0)]
+    return torch.tensor([golden.raw.int64(code) for code in found])
+
+
+def case(spec, n, k, m, seed):
+    """Operands, start values and words; specials in a few places."""
+    rng = np.random.default_rng(seed)
+    a, b = codes(rng, spec.a, (n, k), rng.choice(WAYS)), codes(rng, spec.b, (k, m), rng.choice(WAYS))
+    start = codes(rng, spec.o, (n, m), rng.choice(WAYS))
+    if seed % 3 == 0:
+        for fmt, operand in ((spec.a, a), (spec.b, b), (spec.o, start)):
+            kinds = specials(fmt)
+            places = torch.from_numpy(rng.integers(0, operand.numel(), max(operand.numel() // 40, 2)))
+            operand.view(-1)[places] = kinds[torch.from_numpy(rng.integers(0, len(kinds), len(places)))]
+    if spec.random is not None:
+        states = gemm_module._states(spec.random, 1, (n, m), torch.device("cpu"))
+        return a, b, start, Words(states=gemm_module._dealt(spec, spec.random, states))
+    given = tuple(
+        torch.from_numpy(rng.integers(0, 1 << spec.words[name], (n, m, k))) if name in spec.words else None
+        for name in ("random", "random_product")
+    )
+    return a, b, start, Words(given=given)
+
+
+def in_torch(spec, a, b, start, words):
+    shape = (a.shape[-2], b.shape[-1])
+    return gemm_module._in_torch(spec, a, b, start, shape, words)
+
+
+def compare(text, products, seed=0):
+    """Every kernel of a description against operations on tensors; how many results each gave."""
+    spec = MacSpec.parse(text)
+    sources = plan.sources(spec, None, build.has_fma())
+    assert sources, f"{text} has no kernel"
+    # By default not those between, which take what the first refuses: each takes seconds to compile.
+    sources = sources if EXHAUSTIVE or len(sources) < 3 else (sources[0], sources[-1])
+    libraries = [build.library("test", source) for source in sources]
+    assert None not in libraries
+    given = [0] * len(libraries)
+    done = 0
+    sizes = [(5, 40, 67), (1, 90, 33), (9, 7, 16), (2, 200, 31)]
+    sizes = [(40, 100, 150), *sizes] if products > 10**6 else sizes
+    for n, k, m in itertools.cycle(sizes):
+        seed += 1
+        a, b, start, words = case(spec, n, k, m, seed)
+        expected = in_torch(spec, a, b, start, words)
+        for index, library in enumerate(libraries):
+            found = call(library, a, b, start, (n, m), words)
+            if found is not None:
+                given[index] += found.numel()
+                assert torch.equal(found, expected), f"{text}: kernel {index}, case {seed}"
+        done += n * k * m
+        if done >= products:
+            break
+    return given
+
+
+@pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
+def test_kernels_give_the_bits_of_tensors(text):
+    given = compare(text, PRODUCTS)
+    # The last one, in 128-bit integers, takes everything.
+    assert given[-1] == max(given) > 0
+
+
+def test_the_fast_kernels_are_used():
+    """On operands of middling size the first kernel of each description does the work, and it is one in lanes."""
+    for text in LISTED[:-2]:
+        spec = MacSpec.parse(text)
+        first = plan.sources(spec, None, build.has_fma())[0]
+        assert "Blocks<" in first, text
+        rng = np.random.default_rng(1)
+        a, b = codes(rng, spec.a, (4, 9), "real"), codes(rng, spec.b, (9, 5), "real")
+        *_, words = case(spec, 4, 9, 5, 1)
+        if text != "fp16*fp16=fp16.rn+fp16.rn":
+            assert call(build.library("test", first), a, b, None, (4, 5), words) is not None, text
+
+
+def test_products_against_fractions():
+    """Step by step in exact arithmetic, which shares nothing with the kernels."""
+    for text in ("e5m2*e5m2+e6m5.rn", "bf16*bf16+bf16.rn", "posit8*posit8+posit16.rn", "fp16*fp16=fp16.rn+fp16.rn"):
+        spec = MacSpec.parse(text)
+        a, b, start, _ = case(spec, 3, 40, 4, 3)
+        found = golden.gemm(a, b, spec, start=start)
+        names = ("a", "b", "acc", "product", "product_rounding", "rounding", "saturate")
+        parameters = {name: getattr(spec, name) for name in names}
+        for i, j in itertools.product(range(3), range(4)):
+            total = int(start[i, j])
+            for step in range(40):
+                total = exact.mac(int(a[i, step]), int(b[step, j]), total, **parameters)
+            assert int(found[i, j]) == total, (text, i, j)
+
+
+def test_small_numbers_in_fp16():
+    """The 128 x 128 product of values from 1e-6 to 1e-2, most of whose products are subnormal."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = (1e-6 + (1e-2 - 1e-6) * torch.rand(128, 128, generator=generator) for _ in range(2))
+    spec = MacSpec.parse("fp16*fp16=fp16.rn+fp16.rn")
+    found = golden.gemm(a, b, spec)
+    x, y = golden.encode(a, "fp16"), golden.encode(b, "fp16")
+    assert torch.equal(found, in_torch(spec, x, y, None, Words()))
+    total = torch.zeros(128, 128, dtype=torch.float16)
+    for step in range(128):
+        total = total + a.half()[:, step, None] * b.half()[step]
+    assert torch.equal(golden.decode(found, "fp16"), total.double())
+
+
+TEXTS = ["e5m2*e5m2+e6m5.rn", "fxp4.4*fxp4.4+fxp8.8.rn", "posit8*posit8+exact=posit8.rn", "e5m2*e5m2+e6m5.sr10@lfsr16"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_shapes(text, monkeypatch):
+    """Dimensions of none and of one, about the numbers of lanes and rows, transposed, broadcast and in batches."""
+    spec = MacSpec.parse(text)
+    rng = np.random.default_rng(2)
+
+    def check(a, b, **more):
+        found = golden.gemm(a, b, spec, **more)
+        with monkeypatch.context() as patched:
+            patched.setenv("HALFULP_KERNEL", "torch")
+            assert torch.equal(found, golden.gemm(a, b, spec, **more))
+
+    for n, k, m in [
+        (0, 3, 4),
+        (3, 0, 4),
+        (3, 4, 0),
+        (1, 1, 1),
+        (4, 2, 32),
+        (5, 3, 31),
+        (3, 2, 33),
+        (8, 33, 15),
+        (1, 2, 65),
+    ]:
+        a, b = codes(rng, spec.a, (n, k), "any"), codes(rng, spec.b, (k, m), "any")
+        check(a, b, start=codes(rng, spec.o, (m,), "any"))
+    a, b = codes(rng, spec.a, (2, 1, 5, 9), "any"), codes(rng, spec.b, (3, 9, 7), "any")
+    start = codes(rng, spec.o, (3, 1, 7), "any")
+    check(a, b, start=start)
+    check(a.mT.contiguous().mT, b[:, ::3].repeat(1, 3, 1)[:, :9, ::2], start=start[..., ::2])
+    check(a[:, :, :1].expand(2, 3, 5, 9), b[:1, :, :1].expand(3, 9, 7).to(torch.int32), start=start.mT[:, :1])
+    check(a.to(torch.uint8) if spec.a.width == 8 else a, b)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_threads_and_machines(text, monkeypatch):
+    """Neither the number of threads, nor the instructions there are, nor flushing of subnormals changes a bit."""
+    spec = MacSpec.parse(text)
+    a, b, start, _ = case(spec, 21, 40, 70, 3)
+    expected = golden.gemm(a, b, spec, start=start)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            assert torch.equal(golden.gemm(a, b, spec, start=start), expected)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.set_flush_denormal(True)
+    try:
+        assert torch.equal(golden.gemm(a, b, spec, start=start), expected)
+    finally:
+        torch.set_flush_denormal(False)
+    for level in ("avx2", "portable", "torch") if EXHAUSTIVE or text == TEXTS[0] else ("portable", "torch"):
+        monkeypatch.setenv(build.SETTING, level)
+        assert torch.equal(golden.gemm(a, b, spec, start=start), expected), level
+
+
+def test_without_fused_operations(monkeypatch):
+    monkeypatch.setenv(build.SETTING, "portable")
+    assert not build.has_fma()
+    for text in ("bf16*bf16+fp32.rn", "bf16*bf16+bf16.sr10"):
+        compare(text, 10_000)
+
+
+def test_without_a_compiler(monkeypatch, tmp_path):
+    """Torch does it, and that is said once."""
+    a, b, _, _ = case(MacSpec.parse(TEXTS[0]), 3, 4, 5, 1)
+    expected = golden.gemm(a, b, TEXTS[0])
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    with pytest.warns(RuntimeWarning, match="no C\\+\\+ compiler for kernels"):
+        assert torch.equal(golden.gemm(a, b, TEXTS[0]), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(golden.gemm(a, b, TEXTS[0]), expected)
+    broken = tmp_path / "broken"
+    broken.write_text('#!/bin/sh\ncase "$*" in *-shared*) echo "error: it broke" >&2; exit 1;; esac\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.warns(RuntimeWarning, match="could not be built .*it broke"):
+        assert torch.equal(golden.gemm(a, b, TEXTS[0]), expected)
+    monkeypatch.setenv(build.SETTING, "fast")
+    with pytest.raises(ValueError, match="HALFULP_KERNEL is 'fast'; it may be auto, avx2, portable, torch"):
+        golden.gemm(a, b, TEXTS[0])
+
+
+def test_sums_that_grow_by_roundings_alone():
+    """Terms far below the last place carry sums to overflow, where each is rounded up."""
+    a, b = torch.ones(2, 20, dtype=torch.int64), torch.ones(20, 3, dtype=torch.int64)
+    for text in ("e5m2*e5m2+e2m1-fn.ru", "e5m2*e5m2=e2m1-fn.ru+e2m1-fn.rn", "e5m2*e5m2+e4m3fn.ru"):
+        spec, words = MacSpec.parse(text), Words()
+        for first in (0, 1):
+            start = torch.full((2, 3), first)
+            found = kernels.gemm(spec, a, b, start, (2, 3), words)
+            assert found is not None
+            assert torch.equal(found, in_torch(spec, a, b, start, words)), (text, first)
+
+
+def test_minus_zero_stays():
+    """-0 * 1 added to -0 is -0, and +0 as soon as there is a +0 among the terms."""
+    for text, expected in (("e5m2*e5m2+e6m5.rn", 0x800), ("e5m2*e5m2+e6m5.sr3", 0x800), ("e5m2*e5m2+e6m5.rd", 0x800)):
+        spec = MacSpec.parse(text)
+        a, b, start = torch.full((5, 3), 0x80), torch.full((3, 70), 0x3C), torch.full((5, 70), 0x800)
+        words = Words(given=(torch.zeros(1, 1, 1, dtype=torch.int64) if spec.words else None, None))
+        found = kernels.gemm(spec, a, b, start, (5, 70), words)
+        assert found is not None
+        assert (found == expected).all(), text
+        found = kernels.gemm(spec, a, torch.full((3, 70), 0xBC), start, (5, 70), words)
+        assert found is not None
+        assert (found == (0x800 if "rd" in text else 0)).all(), text
+
+
+def test_a_midpoint_and_a_little_more():
+    """9 * 29 = 261 lies between 260 and 262 in bf16, and 2^-20 decides: binary32 would have lost it."""
+    spec = MacSpec.parse("bf16*bf16+bf16.rn")
+    a, b, *start = (golden.encode(torch.tensor([[value]]), "bf16") for value in (9.0, 29.0, 2.0**-20, 0.0, -(2.0**-20)))
+    for begin, expected in zip(start, (262, 260, 260), strict=True):
+        for source in plan.sources(spec, None, build.has_fma()):
+            found = call(build.library("test", source), a, b, begin, (1, 1), Words())
+            assert found is not None
+            assert int(golden.decode(found, "bf16")) == expected
+
+
+def test_on_a_gpu_in_integers():
+    """In Triton: on a GPU where there is one, else as its interpreter runs it, in a process that it is told in."""
+    pytest.importorskip("triton")
+    script = Path(__file__).parent / "triton_kernel.py"
+    environment = os.environ | ({} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"})
+    run = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.endswith("products agree\n")
+
+
+# Counter-based words --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    [
+        ([0, 0, 0, 0], 0, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ([0xFFFFFFFF] * 4, (1 << 64) - 1, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            0x299F31D0A4093822,
+            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+        ),
+    ],
+)
+def test_philox_gives_the_published_words(counter, key, words):
+    """Those of the authors' library Random123, kat_vectors."""
+    assert philox(torch.tensor(counter), key).tolist() == words
+
+
+@pytest.mark.parametrize(
+    "text", ["e5m2*e5m2+e6m5.sr10", "e4m3*e4m3=e5m2.sr3+e6m5.sr24", "posit8*posit8+exact=posit8.sr5"]
+)
+def test_counter_based_words(text):
+    """Kernels and tensors have the same, a sum may be split, and they are those of philox_words."""
+    spec = MacSpec.parse(text)
+    rng = np.random.default_rng(1)
+    a, b, start = (codes(rng, *of, "real") for of in ((spec.a, (3, 50)), (spec.b, (50, 37)), (spec.o, (3, 37))))
+    key = 0xFEDCBA9876543210
+    found = golden.gemm(a, b, spec, start=start, source="philox", seed=key)
+    assert torch.equal(found, in_torch(spec, a, b, start, Words(key=key)))
+    elements = torch.arange(3 * 37).reshape(3, 37)
+    words = {
+        name: philox_words(key, elements, 50, bits, stream=stream)
+        for stream, name in enumerate(("random", "random_product"))
+        if (bits := spec.words.get(name))
+    }
+    assert torch.equal(found, golden.gemm(a, b, spec, start=start, **words))
+    assert not torch.equal(found, golden.gemm(a, b, spec, start=start, source="philox", seed=1))
+    if not spec.quire:
+        first = golden.gemm(a[:, :13], b[:13], spec, start=start, source="philox", seed=key)
+        assert torch.equal(found, golden.gemm(a[:, 13:], b[13:], spec, start=first, source="philox", seed=key, step=13))
+
+
+def test_real_operands():
+    generator = torch.Generator().manual_seed(1)
+    a, b = torch.randn(6, 20, generator=generator), 1e5 * torch.randn(20, 7, generator=generator, dtype=torch.float64)
+    for rounding, saturate in (("rn", False), ("rz", True)):
+        x, y = (golden.encode(values, "e5m2", rounding, saturate=saturate) for values in (a, b))
+        found = golden.gemm(a, b, TEXTS[0], operand_rounding=rounding, operand_saturate=saturate)
+        assert torch.equal(found, golden.gemm(x, y, TEXTS[0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"source": "lfsr16"}, ValueError, "unknown source 'lfsr16'; philox is counter-based"),
+        ({"source": "philox", "seed": -1}, ValueError, "seed -0x1 does not fit the 64 bits of a key of philox"),
+        ({"source": "philox", "seed": 1.5}, TypeError, "a seed of philox is an int, not float"),
+        ({"source": "philox", "step": -1}, ValueError, "step is 0 or more and less than 2\\^32, not -1"),
+        ({"source": "philox", "random": torch.zeros(1, dtype=torch.int64)}, ValueError, "they have one source"),
+        ({"random": torch.zeros(1, dtype=torch.int64), "step": 2}, ValueError, "step is given, but only the counter"),
+    ],
+)
+def test_what_is_refused(options, error, sentence):
+    a = torch.ones(2, 2, dtype=torch.int64)
+    with pytest.raises(error, match=sentence):
+        golden.gemm(a, a, "e5m2*e5m2+e6m5.sr10", **options)
+    with pytest.raises(ValueError, match="source philox does nothing, for no rounding"):
+        golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", source="philox")
+    with pytest.raises(ValueError, match="operands are not rounded at random, but sr3 is asked for"):
+        golden.gemm(a * 1.0, a * 1.0, "e5m2*e5m2+e6m5.rn", operand_rounding="sr3")
+
+
+# Conversions ----------------------------------------------------------------------------------------------------------
+
+TARGETS = [
+    "e5m2",
+    "fp16",
+    "bf16",
+    "e4m3fn",
+    "e4m3fnuz",
+    "e3m2fn",
+    "e4m0",
+    "fp16-ftz",
+    "e8m23",
+    "fxp4.4",
+    "posit8",
+    "posit16",
+]
+
+
+@pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[3:5] + TARGETS[8:11])
+@pytest.mark.parametrize("source", [torch.float32, torch.float64])
+def test_encoding(target, source):
+    """Any words, and numbers at and about the codes and midpoints of the target."""
+    o, rng = parse(target), np.random.default_rng(3)
+    integer = torch.int32 if source == torch.float32 else torch.int64
+    bits = torch.iinfo(integer).bits
+    words = torch.from_numpy(rng.integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1, 3000)).to(integer).view(source)
+    nearby = golden.decode(torch.from_numpy(rng.integers(0, 1 << o.width, 3000)), o)
+    factors = [1, 1.5, 1 + 2.0**-o.precision, 1 + 2.0 ** -(o.precision + 1), 1 - 2.0**-20, 1 + 2.0**-20, 0.25, 2.0**-30]
+    values = torch.cat([words, (nearby * torch.from_numpy(rng.choice(factors, 3000))).to(source)])
+    raw = unpack(values.double().view(torch.int64), FP64)
+    for mode in MODES if EXHAUSTIVE else ("rn", "ro", "sr10"):
+        rounding = Rounding.parse(mode)
+        noise = torch.from_numpy(rng.integers(0, 1 << rounding.bits, 6000)) if rounding.bits else None
+        for saturate in (False, True):
+            found = golden.encode(values, o, mode, noise, saturate)
+            assert torch.equal(found, round_and_pack(raw, o, rounding, saturate, noise)), (target, mode, saturate)
+
+
+def test_conversions_through_tables():
+    every = torch.arange(1 << 8).repeat(3)
+    for a, o in (("e5m2", "fp32"), ("posit8", "fxp4.4"), ("e4m3fn", "posit16")):
+        expected = round_and_pack(unpack(every, parse(a)), parse(o), Rounding.parse("rd"), False, None)
+        assert torch.equal(golden.convert(every, a=a, o=o, rounding="rd"), expected)
+    wide = torch.arange(1000) * 4_000_037
+    expected = round_and_pack(unpack(wide, FP32), parse("e5m2"), Rounding.parse("ru"), True, None)
+    assert torch.equal(golden.convert(wide, a="fp32", o="e5m2", rounding="ru", saturate=True), expected)
+
+
+def test_the_setting_is_told():
+    assert kernels.__doc__ is not None
+    assert all(f"``{level}``" in kernels.__doc__ for level in build.LEVELS)
