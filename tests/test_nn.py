@@ -55,12 +55,10 @@ def multiplied(mac, a, b, key, start=None):
     if mac is None:
         return a @ b if start is None else a @ b + start
     given = {}
-    shape = (*a.shape[:-1], b.shape[-1])
     if mac.random is not None:
-        given["seed"] = states(key, mac.random, shape, a.device)
+        given["seed"] = states(key, mac.random, (*a.shape[:-1], b.shape[-1]), a.device)
     elif mac.words:
-        full = (*shape, a.shape[-1])
-        given = {name: words(mix(key, i), bits, full, a.device) for i, (name, bits) in enumerate(mac.words.items())}
+        given = {"source": "philox", "seed": key}
     return golden.decode(golden.gemm(a, b, mac, start=start, **given), mac.o).float()
 
 

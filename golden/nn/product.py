@@ -7,7 +7,7 @@ from torch import Tensor
 from halfulp.golden.gemm import gemm
 from halfulp.hdl.formats import MacSpec
 
-from .draw import mix, states, words
+from .draw import states
 
 
 def product(a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | None = None) -> Tensor:
@@ -19,8 +19,8 @@ def product(a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | Non
         Codes, of shapes (..., n, k) and (..., k, m).
     mac : MacSpec
     key : int
-        Decides all random words. Where ``mac`` names a source, each sum has one whose state is drawn; otherwise the
-        words are drawn themselves.
+        Decides all random words. Where ``mac`` names a source, each sum has one whose state is drawn; otherwise it is
+        the key of counter-based words.
     start : Tensor, optional
         Codes that the sums start from, of a shape that broadcasts to (..., n, m).
 
@@ -30,11 +30,8 @@ def product(a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | Non
         Codes in the result format.
     """
     given: dict[str, Any] = {}
-    if mac.words:
-        shape = (*a.shape[:-1], b.shape[-1])
-        if mac.random is not None:
-            given["seed"] = states(key, mac.random, shape, a.device)
-        else:
-            for place, (name, bits) in enumerate(mac.words.items()):
-                given[name] = words(mix(key, place), bits, (*shape, a.shape[-1]), a.device)
+    if mac.random is not None:
+        given = {"seed": states(key, mac.random, (*a.shape[:-1], b.shape[-1]), a.device)}
+    elif mac.words:
+        given = {"source": "philox", "seed": key}
     return gemm(a, b, mac, start=start, **given)
