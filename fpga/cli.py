@@ -185,6 +185,43 @@ def adders(scheduler: str | None, output: Path | None) -> None:
     _show({"adders": table(found)}, output)
 
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@report.command()
+@click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; where halfulp train leaves it")
+@click.option("--mac", "texts", metavar="MAC", multiple=True, help="whose dot products; those published by default")
+@click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; one of a LeNet5 by default")
+@click.option("--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind")
+@_written
+def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, count: int, output: Path | None) -> None:
+    """Networks that were trained, beside those of Ben Ali et al. (DATE 2025), and the error of dot products."""
+    import sys
+
+    from halfulp.hdl.formats import MacSpec
+    from halfulp.sim.paths import machine_errors
+    from halfulp.sim.progress import Bar
+    from halfulp.sim.train.results import results, rows
+
+    from .accuracy import MACS, default_dots, leave, measure, tables, trained_layer
+
+    with requests():
+        macs = [MacSpec.parse(text) for text in dict.fromkeys(texts or MACS)]
+        place = table or results()
+        runs = rows(place) if table is not None or place.is_file() else []
+    folder = output or _reports()
+    # What is no place for files is told before the work.
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    with requests(), Bar("report accuracy") as bar:
+        layer, text = trained_layer(trained, bar)
+        found = measure(macs, runs, default_dots(count, layer), text, shlex.join(["halfulp", *sys.argv[1:]]), bar)
+    for one in tables(found).values():
+        click.echo(one.markdown())
+    for path in leave(found, folder):
+        click.echo(f"halfulp: wrote {path}", err=True)
+
+
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_scheduled

@@ -15,9 +15,10 @@ from halfulp.sim.paths import build_root, write_whole
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.toolchain import digest, version
 
-from .study import Dots
+from .study import TRAINED, Dots
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -75,7 +76,8 @@ def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> 
 
 
 def _remembered(mac: MacSpec, dots: Dots, distribution: str, length: int, own: str) -> Error:
-    key = digest(mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, own)
+    source = [dots.trained] if distribution == TRAINED else []
+    key = digest(mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, *source, own)
     path = build_root() / "dots" / f"{key}.json"
     if not path.is_file():
         with one_thread():
@@ -108,12 +110,59 @@ def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
 
     generator = torch.Generator().manual_seed(dots.seed)
     shape = (2, dots.count, length)
+    if distribution == TRAINED:
+        return dots.scale * _of_layer(dots, length, generator)[side]
     if distribution == "normal":
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
     else:
         values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
     # The product of two numbers of fp32 is one of float64.
     return (dots.scale * values[side]).to(torch.float32).to(torch.float64)
+
+
+def _of_layer(dots: Dots, length: int, generator: "torch.Generator") -> "tuple[Tensor, Tensor]":
+    """Activations and the weights that they meet: pieces of sums of a layer, from a place drawn in one of them on.
+
+    Each sum is of an example and an output that are drawn; where it ends, the next one goes on.
+    """
+    import torch
+
+    assert dots.trained is not None
+    activations, weights = layer_of(dots.trained.path)
+    k = activations.shape[1]
+    places = torch.randint(k, (dots.count, 1), generator=generator) + torch.arange(length)
+    sums = -(-(length + k) // k)
+    parts = []
+    for rows in (activations, weights):
+        drawn = torch.randint(len(rows), (dots.count, sums), generator=generator)
+        parts.append(rows[drawn.gather(1, places // k), places % k].to(torch.float32).to(torch.float64))
+    return parts[0], parts[1]
+
+
+def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
+    """Activations and weights in a file of a trained layer.
+
+    Raises
+    ------
+    ValueError
+        If the file has no such tensors.
+    """
+    import torch
+
+    try:
+        found = torch.load(path, weights_only=True)
+        a, b = found["activations"], found["weights"]
+        if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1] or not (a.numel() and b.numel()):
+            raise ValueError(f"they are of shapes {tuple(a.shape)} and {tuple(b.shape)}")
+        if not (a.isfinite().all() and b.isfinite().all()):
+            raise ValueError("not all of them are finite")
+    except Exception as error:
+        # torch raises whatever it comes upon in a file that is not its own.
+        raise ValueError(
+            f"{path} has no tensors activations and weights, of shapes (examples, k) and (outputs, k): "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    return a, b
 
 
 def _words(mac: MacSpec, dots: Dots, length: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import hashlib
 import itertools
 import math
 import tomllib
@@ -17,8 +18,14 @@ from .targets import TARGETS, check_route, target_of
 ENDINGS = (".toml", ".yaml", ".yml")
 """How names of files that describe a study end."""
 
-DISTRIBUTIONS = ("normal", "uniform")
-"""What operands are drawn from: of mean 0 and standard deviation 1, or even between -1 and 1."""
+TRAINED = "trained"
+"""Operands that are activations and weights of a trained layer."""
+
+DISTRIBUTIONS = ("normal", "uniform", TRAINED)
+"""What operands are drawn from: of mean 0 and standard deviation 1, even between -1 and 1, or a trained layer's."""
+
+NO_MAC = ("fp32", "mixed")
+"""What a table of training runs has for runs in torch's own arithmetic and in several ones: they are of no row."""
 
 REFERENCES = ("rounded", "drawn")
 """Operands whose exact sums results are held against: those that units get, or those that were drawn before they were
@@ -31,6 +38,40 @@ PORT = "port"
 """In place of a source: random words come from outside."""
 
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Operands of a trained layer.
+
+    Parameters
+    ----------
+    path : Path
+        File that `torch.save` made of two tensors, ``activations`` of shape (examples, k) and ``weights`` of shape
+        (outputs, k).
+    digest : str
+        Differs whenever the file does.
+    """
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, path: Path) -> "Layer":
+        """The layer in a file.
+
+        Raises
+        ------
+        ValueError
+            If the file cannot be read.
+        """
+        try:
+            return cls(path, hashlib.sha256(path.read_bytes()).hexdigest()[:20])
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+
+    def __str__(self) -> str:
+        return self.digest
 
 
 @dataclass(frozen=True)
@@ -51,6 +92,8 @@ class Dots:
         The operands drawn are so many times as large.
     against : str
         One of `REFERENCES`: ``drawn`` counts the rounding of operands as error too.
+    trained : Layer, optional
+        Where operands of the distribution ``trained`` are from.
     """
 
     lengths: tuple[int, ...] = (64,)
@@ -59,6 +102,7 @@ class Dots:
     seed: int = 0
     scale: float = 1.0
     against: str = "rounded"
+    trained: Layer | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +216,7 @@ def _study(given: object, folder: Path) -> Study:
         route=route,
         clock=clock,
         pipelines=tuple(sorted(fields.take("pipelines", _several(_whole(0)), (0,)))),
-        dots=_dots(fields.take("dots", _table, {})),
+        dots=_dots(fields.take("dots", _table, {}), folder),
         trained=() if accuracy is None else _trained(folder / accuracy),
     )
 
@@ -213,8 +257,9 @@ def _grid(given: Mapping[str, object] | None) -> list[MacSpec]:
     return specs
 
 
-def _dots(given: Mapping[str, object]) -> Dots:
-    fields = _Fields("dots", given, ("lengths", "distributions", "count", "seed", "scale", "against"))
+def _dots(given: Mapping[str, object], folder: Path) -> Dots:
+    fields = _Fields("dots", given, ("lengths", "distributions", "count", "seed", "scale", "against", TRAINED))
+    trained = fields.take(TRAINED, _word, None)
     found = Dots(
         lengths=fields.take("lengths", _several(_whole(1)), Dots.lengths),
         distributions=fields.take("distributions", _several(_word), Dots.distributions),
@@ -222,10 +267,13 @@ def _dots(given: Mapping[str, object]) -> Dots:
         seed=fields.take("seed", _whole(0), Dots.seed),
         scale=fields.take("scale", _positive, Dots.scale),
         against=fields.take("against", _word, Dots.against),
+        trained=None if trained is None else _named("dots.trained", Layer.of, folder / trained),
     )
     for name in found.distributions:
         if name not in DISTRIBUTIONS:
             raise ValueError(f"dots.distributions: unknown {name!r}; operands are {' or '.join(DISTRIBUTIONS)}")
+    if (TRAINED in found.distributions) != (found.trained is not None):
+        raise ValueError("dots.distributions has trained and dots.trained names a file with the operands, or neither")
     if found.against not in REFERENCES:
         raise ValueError(f"dots.against: unknown {found.against!r}; operands are {' or '.join(REFERENCES)}")
     if found.seed >= 1 << 63:
@@ -239,13 +287,16 @@ def _dots(given: Mapping[str, object]) -> Dots:
 
 
 def _trained(path: Path) -> tuple[Trained, ...]:
-    """Rows of a table of training runs: columns ``mac``, ``network`` and ``accuracy``; others say more to people."""
+    """Rows of a table of training runs: columns ``mac``, ``network`` and ``accuracy``; others say more to people.
+
+    Runs of no one multiply-accumulate are left out.
+    """
     try:
         rows = csv.DictReader(_text_of(path).splitlines(), strict=True)
         for column in ("mac", "network", "accuracy"):
             if column not in (rows.fieldnames or ()):
                 raise ValueError(f"there is no column {column}; it has one row for each training run")
-        return tuple(_run(row, rows.line_num) for row in rows)
+        return tuple(_run(row, rows.line_num) for row in rows if row["mac"] not in NO_MAC)
     except (ValueError, csv.Error) as error:
         raise ValueError(f"accuracy, {path.name}: {error}") from error
 

@@ -4,7 +4,7 @@ Operations take tensors of any integer dtype, any shape and any device, and give
 the same bits.
 """
 
-from . import random
+from . import nn, random
 from .accumulate import accumulate, accumulate_sequence
 from .add import add
 from .compare import compare
@@ -35,6 +35,7 @@ __all__ = [
     "mac",
     "mac_sequence",
     "mul",
+    "nn",
     "quire",
     "quire_sequence",
     "random",

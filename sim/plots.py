@@ -188,6 +188,75 @@ def _filled(flag: bool) -> str:
     return str(_MARK["color"]) if flag else "white"
 
 
+@dataclass(frozen=True)
+class Curve:
+    """What is drawn as a line.
+
+    Parameters
+    ----------
+    name : str
+        The same in all panels, and then of the same colour.
+    x : sequence of float
+    y : sequence of float or None
+        A gap where there is none.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+
+
+def curves(panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]) -> Figure:
+    """Small multiples of curves on logarithmic scales.
+
+    Parameters
+    ----------
+    panels : sequence of sequence of (str, sequence of Curve)
+        Rows of panels, each with its title.
+    xlabel : str
+    labels : sequence of str
+        What the rows show.
+    """
+    names = list(dict.fromkeys(curve.name for row in panels for _, found in row for curve in found))
+    styles = {name: _curve(place) for place, name in enumerate(names)}
+    with _style():
+        size = _TRADE_WIDTH, _CURVES * len(panels) + _KEY_LINE * math.ceil(len(names) / 2) + _MARGIN
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(panels), len(panels[0]), squeeze=False, sharex=True, sharey="row")
+        for row, found in enumerate(panels):
+            for column, (title, lines) in enumerate(found):
+                axis = axes[row, column]
+                axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
+                axis.xaxis.set_minor_locator(NullLocator())
+                ticks = sorted({x for curve in lines for x in curve.x})
+                axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+                axis.set_ylabel(labels[row] if column == 0 else "")
+                for curve in lines:
+                    # What is exact, infinite or not there has no place on a logarithmic scale.
+                    shown = [y if y is not None and 0 < y < math.inf else math.nan for y in curve.y]
+                    axis.plot(curve.x, shown, **styles[curve.name])
+        figure.supxlabel(xlabel)
+        keys = [Line2D([], [], **styles[name]) for name in names]
+        figure.legend(keys, names, loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    return figure
+
+
+_CURVES = 1.9  # inches
+# Told apart without colour too (Okabe and Ito, 2008, and marks).
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_MARKS = "osD^v<>"
+
+
+def _curve(place: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "marker": _MARKS[(place + place // len(_COLOURS)) % len(_MARKS)],
+        "linestyle": "-" if place < len(_COLOURS) else "--",
+        "markersize": 3,
+        "linewidth": 0.9,
+    }
+
+
 def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, float]]:
     """Index, cost and value of what has a value."""
     return [

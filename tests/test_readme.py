@@ -66,7 +66,7 @@ def test_python_session():
 
 def test_design():
     """The first design of the README accumulates what the golden model does."""
-    source, _ = blocks("python")
+    source, *_ = blocks("python")
     assert len(source.splitlines()) <= 25
     names = {}
     exec(source, names)
@@ -94,9 +94,22 @@ def test_design():
     assert totals == expected.tolist()
 
 
+def test_training(capsys):
+    """The model of the README is converted and makes a step."""
+    *_, source = blocks("python")
+    names = {}
+    exec(source, names)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "self_attn  MultiheadAttention  e5m2*e5m2+e6m5.sr10, update=e6m9.sr8, master=true",
+        "linear1    Linear              e4m3fn*e4m3fn+e5m10.rn",
+        "linear2    Linear              e4m3fn*e4m3fn+e5m10.rn",
+    ]
+    assert names["scaler"].skipped == 0
+
+
 def test_exact_sums():
     """The accumulators and dot products of the README are what their names say."""
-    _, source = blocks("python")
+    _, source, _ = blocks("python")
     names = {}
     exec(source, names)
     assert [names[name].name for name in ("exact", "tree", "chain")] == [

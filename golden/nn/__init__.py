@@ -1,0 +1,26 @@
+"""Training in the arithmetic of described multiply-accumulates: layers, policies, conversion of models, updates."""
+
+from .attention import MultiheadAttention
+from .cast import Cast
+from .layers import Bmm, Computed, Conv2d, Linear, Quantize
+from .policy import Policy, rules
+from .scale import LossScaler
+from .swap import Conversion, Swap, convert
+from .update import WeightUpdate
+
+__all__ = [
+    "Bmm",
+    "Cast",
+    "Computed",
+    "Conv2d",
+    "Conversion",
+    "Linear",
+    "LossScaler",
+    "MultiheadAttention",
+    "Policy",
+    "Quantize",
+    "Swap",
+    "WeightUpdate",
+    "convert",
+    "rules",
+]

@@ -1,0 +1,130 @@
+"""Multi-head attention in the arithmetic of a policy."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from halfulp.hdl.formats import MacSpec
+
+from .functional import bmm, linear
+from .layers import Computed
+from .policy import Policy
+
+
+class MultiheadAttention(Computed, nn.MultiheadAttention):
+    """`torch.nn.MultiheadAttention`, all of whose products are in the arithmetic of a policy.
+
+    Projections are as `Linear`: queries, keys and values, each with its part of ``in_proj_bias``, and the result's.
+    Queries, divided by the root of a head's size, times keys, and attention times values, are as `Bmm`. Masks, softmax
+    and dropout are torch's. Parameters have the names that torch gives them.
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+    policy : Policy, MacSpec or str
+    seed : int, optional
+        Of random words; without one torch's generator draws it.
+    **parts
+        As of `torch.nn.MultiheadAttention`, all of which mean the same.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        policy: Policy | MacSpec | str,
+        seed: int | None = None,
+        **parts: Any,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **parts)
+        self.compute_with(policy, seed)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Result and, where wanted, attention weights; arguments are those of `torch.nn.MultiheadAttention`."""
+        if self.policy.plain:
+            return super().forward(
+                query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+            )
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal is a hint on attn_mask; give the mask too")
+        batched = query.dim() == 3
+        # Batches come first from here on.
+        q, k, v = (self._batches(tensor, batched) for tensor in (query, key, value))
+        mask = self._mask(attn_mask, key_padding_mask, q, k, batched)
+        q, k, v = self._projected(q, k, v)
+        if self.bias_k is not None and self.bias_v is not None:
+            k, v = (torch.cat([x, bias.expand(len(x), 1, -1)], 1) for x, bias in ((k, self.bias_k), (v, self.bias_v)))
+            mask = None if mask is None else F.pad(mask, (0, 1))
+        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
+        if self.add_zero_attn:
+            k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
+            mask = None if mask is None else F.pad(mask, (0, 1))
+        scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.policy, self.next_key())
+        weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
+        kept = F.dropout(weights, self.dropout) if self.training and self.dropout else weights
+        heads = bmm(kept, v, self.policy, self.next_key())
+        sums = linear(
+            heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.policy, self.next_key()
+        )
+        result = sums.transpose(0, 1) if batched and not self.batch_first else sums if batched else sums.squeeze(0)
+        if not need_weights:
+            return result, None
+        shown = kept.mean(1) if average_attn_weights else kept
+        return result, shown if batched else shown.squeeze(0)
+
+    def _batches(self, x: Tensor, batched: bool) -> Tensor:
+        """A tensor as (batch, place, feature)."""
+        if x.dim() != (3 if batched else 2):
+            raise ValueError(
+                f"query, key and value have three dimensions each, or two each without batches; one has {x.dim()}"
+            )
+        return x.unsqueeze(0) if not batched else x if self.batch_first else x.transpose(0, 1)
+
+    def _projected(self, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+        if self._qkv_same_embed_dim:
+            parts = list(self.in_proj_weight.chunk(3))
+        else:
+            parts = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+        biases = [None] * 3 if self.in_proj_bias is None else list(self.in_proj_bias.chunk(3))
+        return [
+            linear(x, weight, bias, self.policy, self.next_key())
+            for x, weight, bias in zip((q, k, v), parts, biases, strict=True)
+        ]
+
+    def _mask(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, batched: bool
+    ) -> Tensor | None:
+        """What is added to scores, of a shape that broadcasts to (batch, head, query, key)."""
+        added = None
+        if attn_mask is not None:
+            added = _additive(attn_mask, q.dtype)
+            shape = (q.shape[1], k.shape[1])
+            if added.dim() == 3:
+                added = added.reshape(len(q), self.num_heads, *shape)
+            elif added.shape != shape:
+                raise ValueError(f"attn_mask is of shape {tuple(added.shape)}, and queries by keys are {shape}")
+        if key_padding_mask is not None:
+            ignored = _additive(key_padding_mask, q.dtype).reshape(len(k), 1, 1, k.shape[1])
+            added = ignored if added is None else added + ignored
+        return added
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as numbers: where one of truth values is true, nothing is looked at."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)

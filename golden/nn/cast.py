@@ -1,0 +1,149 @@
+"""How real values become codes on their way into a layer's arithmetic."""
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfulp.golden.values import decode, encode
+from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, Span, parse
+
+from .draw import words
+
+DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
+"""Formats of torch's real numbers."""
+
+_ROUNDED = re.compile(r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)")
+
+
+@dataclass(frozen=True)
+class Cast:
+    """How real values are rounded.
+
+    Parameters
+    ----------
+    fmt : Format, optional
+        What they are rounded to before anything else sees them. Without one they are rounded to the format that they
+        are used in, an operand's or an accumulator's, and that once.
+    rounding : Rounding
+    saturate : bool
+        Overflow gives the largest finite number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is of the wrong kind, or the rounding is ``exact``, which real values seldom are.
+
+    Notes
+    -----
+    ``str()`` gives a text such as ``rn``, ``sr3.sat`` or ``e5m2.rn``, and `Cast.parse` reads it back; there a format
+    alone, as ``e5m2``, is rounded to nearest.
+    """
+
+    fmt: Format | None = None
+    rounding: Rounding = RN
+    saturate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fmt is not None and not isinstance(self.fmt, Format):
+            raise TypeError(f"the format of a cast is a Format or None, not {type(self.fmt).__name__}")
+        if not isinstance(self.rounding, Rounding):
+            raise TypeError(f"the rounding of a cast is a Rounding, not {type(self.rounding).__name__}")
+        if not isinstance(self.saturate, bool):
+            raise TypeError(f"saturate is a bool, not {type(self.saturate).__name__}")
+        if self.rounding == EXACT:
+            raise ValueError("real values are rounded, which exact forbids; take rn or another rounding")
+
+    def __str__(self) -> str:
+        fmt = "" if self.fmt is None else f"{self.fmt}."
+        return f"{fmt}{self.rounding}{'.sat' if self.saturate else ''}"
+
+    @classmethod
+    def parse(cls, text: "str | Cast") -> "Cast":
+        """Cast that ``str()`` wrote; a cast is taken as it is."""
+        if isinstance(text, cls):
+            return text
+        if not isinstance(text, str):
+            raise TypeError(f"a cast is a Cast or a text such as 'e5m2.rn', not {type(text).__name__}")
+        rest = text.removesuffix(".sat")
+        if match := _ROUNDED.fullmatch(rest):
+            fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
+        else:
+            fmt, rounding = rest, RN
+        try:
+            return cls(None if fmt is None else parse(fmt), rounding, rest != text)
+        except ValueError as error:
+            raise ValueError(f"{text!r} is no cast such as rn, e5m2.rn or e5m2.sr3.sat: {error}") from error
+
+    def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
+        """Codes of values in a format, rounded once."""
+        random = words(key, self.rounding.bits, tuple(values.shape), values.device) if self.rounding.bits else None
+        return encode(values, fmt, self.rounding, random, self.saturate)
+
+    def real(self, values: Tensor, key: int) -> Tensor:
+        """Values rounded to the format of the cast, if it has one; of the dtype that they had."""
+        if self.fmt is None:
+            return values
+        return real(self.codes(values, self.fmt, key), self.fmt, values.dtype)
+
+
+class Operand:
+    """A tensor on its way into products, rounded to its own format if it has one, then to that of an operand.
+
+    Parameters
+    ----------
+    values : Tensor
+    cast : Cast
+    key : int
+        Of random words; for the same key and format, codes are the same.
+    """
+
+    def __init__(self, values: Tensor, cast: Cast, key: int) -> None:
+        self._values, self._cast, self._key = cast.real(values, key), cast, key
+
+    def taken(self, fmt: Format | None) -> Tensor:
+        """Codes in a format; or the values themselves, for torch's own arithmetic."""
+        if fmt is None:
+            return self._values
+        if self._cast.fmt is None:
+            return self._cast.codes(self._values, fmt, self._key)
+        return encode(self._values, fmt, saturate=self._cast.saturate)
+
+
+def check_real(values: object, name: str) -> torch.dtype:
+    """The dtype of a tensor of real numbers."""
+    if not isinstance(values, Tensor):
+        raise TypeError(f"{name} is a tensor of real numbers, not {type(values).__name__}")
+    if values.dtype not in DTYPES:
+        raise TypeError(f"{name} is of {values.dtype}; layers compute on {', '.join(map(str, DTYPES))}")
+    return values.dtype
+
+
+def check_holds(dtype: torch.dtype, fmt: Format) -> None:
+    """Refuse a format of which a dtype does not hold every number.
+
+    Raises
+    ------
+    ValueError
+        If so; it names the dtypes that do, if any does.
+    """
+    if _holds(dtype, fmt):
+        return
+    wider = [str(other) for other in DTYPES if _holds(other, fmt)]
+    cure = f"take a module of {wider[-1]}" if wider else "take a smaller format"
+    raise ValueError(f"{dtype} does not hold every number of {fmt}; {cure}")
+
+
+def _holds(dtype: torch.dtype, fmt: Format) -> bool:
+    try:
+        Span.of(fmt).check_fits(DTYPES[dtype], f"number of {fmt}")
+    except ValueError:
+        return False
+    return True
+
+
+def real(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
+    """Real values of codes in a dtype, exactly."""
+    check_holds(dtype, fmt)
+    return decode(codes, fmt).to(dtype)

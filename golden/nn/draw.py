@@ -1,0 +1,70 @@
+"""Random words of layers: pure functions of a key, of which a module's state gives a new one for each use."""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats.source import Plateau, Source
+
+_MASK = (1 << 64) - 1
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15
+
+STATE = "rounding_state"
+"""Buffer of a module that rounds at random: its seed, and how many keys it has given."""
+
+
+def mix(*parts: int) -> int:
+    """One number of 64 bits from several: equal for equal ones, and otherwise as if drawn at random.
+
+    Each part goes through the finaliser of SplitMix64 (Steele et al., OOPSLA 2014).
+    """
+    state = 0
+    for part in parts:
+        state = (state + _GOLDEN_RATIO + part) & _MASK
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & _MASK
+        state ^= state >> 31
+    return state
+
+
+def seed_of(seed: int, name: str) -> int:
+    """Seed of the module of a name, such that no two names share their words; it fits an int64."""
+    return mix(seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])) >> 1
+
+
+def fresh_state(seed: int) -> Tensor:
+    """State that has given no key yet."""
+    return torch.tensor([seed, 0], dtype=torch.int64)
+
+
+def next_key(state: Tensor) -> int:
+    """A key that the state has not given before; the state is changed."""
+    seed, used = state.tolist()
+    state[1] += 1
+    return mix(seed, used)
+
+
+def check_seed(seed: object) -> int:
+    """A seed, refused unless it is a whole number of 63 bits."""
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"a seed is an int, not {type(seed).__name__}")
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"a seed is 0 or more and less than 2^63, not {seed}")
+    return seed
+
+
+def words(key: int, bits: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Random words of a key, the same on every device and with any number of threads."""
+    generator = torch.Generator().manual_seed(key)
+    return torch.randint(1 << bits, shape, generator=generator).to(device)
+
+
+def states(key: int, source: Source, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """States of sources in an array, each drawn for itself."""
+    generator = torch.Generator().manual_seed(key)
+    # Every word of an LFSR but zero; a source of 64 bits has half of its states here.
+    found = torch.randint(1, (1 << min(source.width, 63)) - 1, shape, generator=generator)
+    if isinstance(source, Plateau):
+        found |= torch.randint(2, shape, generator=generator) << source.width
+    return found.to(device)

@@ -1,0 +1,84 @@
+"""Loss scaling: gradients large enough for the formats that they pass through."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class LossScaler:
+    """Multiplies the loss, and divides the gradients before the optimiser's step.
+
+    Parameters
+    ----------
+    start : float
+        Factor, a power of two unless it is to round.
+    adaptive : bool
+        Halve it, and leave the step out, where a gradient is infinite or NaN; double it after so many good steps. A
+        static factor stays, and no step is left out.
+    interval : int
+        Good steps before the factor is doubled.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is of the wrong kind or out of range.
+
+    Attributes
+    ----------
+    factor : float
+        What the loss is multiplied by now.
+    skipped : int
+        Steps that were left out.
+    """
+
+    def __init__(self, start: float = 256.0, *, adaptive: bool = True, interval: int = 2000) -> None:
+        if not isinstance(start, (int, float)) or isinstance(start, bool):
+            raise TypeError(f"a loss scale is a number, not {type(start).__name__}")
+        if not (start > 0 and math.isfinite(start)):
+            raise ValueError(f"a loss scale is more than 0 and finite, not {start}")
+        if not isinstance(interval, int) or isinstance(interval, bool):
+            raise TypeError(f"interval is an int, not {type(interval).__name__}")
+        if interval < 1:
+            raise ValueError(f"interval is 1 or more, not {interval}")
+        self.factor, self.adaptive, self.interval = float(start), adaptive, interval
+        self.skipped = self._good = 0
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """The loss to go backward from."""
+        return loss * self.factor
+
+    @torch.no_grad()
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Divide the gradients and step the optimiser; says whether it stepped."""
+        finite = True
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad /= self.factor
+                    finite = finite and bool(parameter.grad.isfinite().all())
+        if finite or not self.adaptive:
+            optimizer.step()
+        if self.adaptive:
+            self._adapt(finite)
+        return finite or not self.adaptive
+
+    def _adapt(self, finite: bool) -> None:
+        if not finite:
+            # Where nothing is finite any more, a factor of zero would not help.
+            self.factor, self._good = max(self.factor / 2, 2.0**-64), 0
+            self.skipped += 1
+            return
+        self._good += 1
+        # Not beyond what a loss in float32 can be multiplied by.
+        if self._good >= self.interval and self.factor < 2.0**64:
+            self.factor, self._good = self.factor * 2, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed to go on."""
+        return {"factor": self.factor, "good": self._good, "skipped": self.skipped}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.factor, self._good, self.skipped = state["factor"], state["good"], state["skipped"]

@@ -1,0 +1,106 @@
+"""The table of finished training runs, which reports read: one row for each."""
+
+import csv
+import fcntl
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from halfulp.hdl.formats import MacSpec
+from halfulp.sim.paths import build_root, machine_errors, write_whole
+from halfulp.sim.toolchain import version
+
+from .loop import Run
+
+MIXED = "mixed"
+"""In place of a multiply-accumulate: several."""
+
+COLUMNS = (
+    *("mac", "network", "accuracy", "loss", "seed", "epochs", "policy", "batch", "rate", "scale", "skipped"),
+    *("train", "test", "data", "seconds", "halfulp", "torch", "command", "run"),
+)
+
+
+def results() -> Path:
+    """Where the table is unless told otherwise."""
+    return build_root() / "train" / "results.csv"
+
+
+def row_of(run: Run, command: str) -> dict[str, str]:
+    """The row of a finished run."""
+    last, plan, data = run.epochs[-1], run.plan, run.data
+    policies = list(plan.rules.items())
+    macs = {mac for _, policy in policies for mac in policy.macs}
+    mac = macs.pop() if len(macs) == 1 else MIXED
+    policy = str(policies[0][1]) if len(policies) == 1 else "; ".join(f"{name}: {one}" for name, one in policies)
+    cells = {
+        "mac": str(mac) if isinstance(mac, MacSpec) or mac == MIXED else "fp32",
+        "network": plan.network,
+        "accuracy": f"{last.accuracy:.4f}",
+        "loss": f"{last.loss:.6g}",
+        "seed": plan.seed,
+        "epochs": plan.epochs,
+        "policy": policy,
+        "batch": plan.batch,
+        "rate": f"{plan.rate:g}",
+        "scale": f"{plan.scale:g}{'' if plan.adaptive else ' static'}" if run.scaler else "",
+        "skipped": run.scaler.skipped if run.scaler else "",
+        "train": len(data.train[0]),
+        "test": len(data.test[0]),
+        "data": data.name,
+        "seconds": f"{run.seconds:.1f}",
+        "halfulp": version("halfulp"),
+        "torch": version("torch"),
+        "command": command,
+        "run": run.key,
+    }
+    return {name: str(cell) for name, cell in cells.items()}
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """What a table has.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read, or lacks a column.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            found = csv.DictReader(file, strict=True)
+            for name in ("mac", "network", "accuracy"):
+                if name not in (found.fieldnames or ()):
+                    raise ValueError(f"there is no column {name}")
+            return list(found)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{path} is no table of training runs: {error}") from error
+
+
+def append(path: Path, row: Mapping[str, str]) -> None:
+    """Add a row; of the same run done again it takes the place of the old one. Others may append at the same time.
+
+    Raises
+    ------
+    ValueError
+        If there is another kind of file.
+    ToolError
+        If the disk is full or the file cannot be written.
+    """
+    with machine_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        kept = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
+        held = io.StringIO()
+        # Columns that users have added stay.
+        names = list(dict.fromkeys([*(kept[0] if kept else ()), *COLUMNS]))
+        writer = csv.DictWriter(held, names, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*kept, row])
+        write_whole(path, held.getvalue())
+    finally:
+        os.close(handle)

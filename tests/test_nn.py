@@ -1,0 +1,849 @@
+"""Layers in described arithmetic: forward and backward bit for bit against products written out by hand."""
+
+import copy
+import io
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn as tnn
+from torch.nn.utils import parametrizations, prune
+
+from halfulp import golden
+from halfulp.golden import nn
+from halfulp.golden.nn.draw import mix, states, words
+from halfulp.hdl.formats import MacSpec
+
+E5M2 = "e5m2*e5m2+e6m5.rn"
+SR = "e5m2*e5m2+e6m5.sr10"
+MIXED = (
+    "forward=e4m3fn*e4m3fn+e5m10.rz, input_gradient=e5m2*e4m3fn+e6m5.ro, weight_gradient=e5m2*fxp4.4+e8m7.sr4, "
+    "weights=e4m3fn.sr3, activations=rz, gradients=sr5.sat, bias=e5m2.ra"
+)
+POLICIES = [
+    E5M2,
+    SR,
+    f"{SR}@lfsr16",
+    "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@plateau3",
+    "fxp4.4*fxp4.4=fxp4.4.rn+fxp8.8.rn",
+    "posit8*posit8+exact=posit16.rn",
+    MIXED,
+    "forward=fp32, input_gradient=e5m2*e5m2+e6m5.rn, weight_gradient=fp32, weights=e5m2.rn",
+]
+ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
+SEED = 7
+
+
+def rounded(values, cast, fmt, key):
+    """Codes of values, or values where there is no format, as a cast makes them."""
+    cast = nn.Cast.parse(cast)
+
+    def once(values, fmt, cast):
+        random = words(key, cast.rounding.bits, tuple(values.shape), values.device) if cast.rounding.bits else None
+        return golden.encode(values, fmt, cast.rounding, random, cast.saturate)
+
+    if cast.fmt is not None:
+        codes = once(values, cast.fmt, cast)
+        values, cast = golden.decode(codes, cast.fmt).float(), nn.Cast(saturate=cast.saturate)
+    return values if fmt is None else once(values, fmt, cast)
+
+
+def multiplied(mac, a, b, key, start=None):
+    """Product of codes as values, or of values."""
+    if mac is None:
+        return a @ b if start is None else a @ b + start
+    given = {}
+    if mac.random is not None:
+        given["seed"] = states(key, mac.random, (*a.shape[:-1], b.shape[-1]), a.device)
+    elif mac.words:
+        given = {"source": "philox", "seed": key}
+    return golden.decode(golden.gemm(a, b, mac, start=start, **given), mac.o).float()
+
+
+class ByHand:
+    """What a layer with this policy, seed and number of uses gives for matrices."""
+
+    def __init__(self, policy, used=0, seed=SEED, activations=False):
+        self.policy = nn.Policy.parse(policy)
+        key = mix(seed, used) if self.policy.stochastic else 0
+        self.key = {role: mix(key, place) for place, role in enumerate(ROLES)}
+        self.second = self.policy.activations if activations else self.policy.weights
+
+    def operand(self, role, side, values):
+        casts = {"x": self.policy.activations, "w": self.second, "gradient": self.policy.gradients}
+        mac = getattr(self.policy, side[0])
+        fmt = None if mac is None else getattr(mac, side[1])
+        return rounded(values, casts[role], fmt, self.key[role])
+
+    def start(self, bias):
+        mac = self.policy.forward
+        return None if bias is None else rounded(bias, self.policy.bias, mac and mac.o, self.key["bias"])
+
+    def forward(self, x, w, bias=None):
+        a, b = self.operand("x", ("forward", "a"), x), self.operand("w", ("forward", "b"), w)
+        return multiplied(self.policy.forward, a, b.mT, self.key["forward"], self.start(bias))
+
+    def input_gradient(self, g, w):
+        a, b = self.operand("gradient", ("input_gradient", "a"), g), self.operand("w", ("input_gradient", "b"), w)
+        return multiplied(self.policy.input_gradient, a, b, self.key["input_gradient"])
+
+    def weight_gradient(self, g, x):
+        a, b = self.operand("gradient", ("weight_gradient", "a"), g), self.operand("x", ("weight_gradient", "b"), x)
+        return multiplied(self.policy.weight_gradient, a.mT, b, self.key["weight_gradient"])
+
+    def bias_gradient(self, g):
+        mac = self.policy.weight_gradient
+        a = self.operand("gradient", ("weight_gradient", "a"), g)
+        one = torch.ones(len(g), 1) if mac is None else torch.full((len(g), 1), mac.b.encode(1))
+        return multiplied(mac, a.mT, one, self.key["bias_gradient"]).squeeze(-1)
+
+
+def same(x, y):
+    """Whether two tensors have the same bits, or NaN both."""
+    assert (x.shape, x.dtype) == (y.shape, y.dtype)
+    nan = x.isnan() & y.isnan()
+    return bool((nan | (x.view(torch.int32) == y.view(torch.int32))).all())
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+# Layers --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_linear(policy):
+    layer = nn.Linear(9, 4, policy=policy, seed=SEED)
+    x, g = normal(5, 9), normal(5, 4, seed=1)
+    for used in range(2):
+        hand = ByHand(policy, used)
+        given = x.clone().requires_grad_()
+        layer.zero_grad()
+        y = layer(given)
+        y.backward(g)
+        weight, bias = layer.weight.detach(), layer.bias.detach()
+        assert same(y.detach(), hand.forward(x, weight, bias))
+        assert same(given.grad, hand.input_gradient(g, weight))
+        assert same(layer.weight.grad, hand.weight_gradient(g, x))
+        assert same(layer.bias.grad, hand.bias_gradient(g))
+
+
+def test_random_words_are_new_in_each_use_and_each_tensor():
+    layer = nn.Linear(64, 64, bias=False, policy=f"{SR}, weights=sr4, activations=sr4", seed=SEED)
+    x = normal(64, 64)
+    assert not same(layer(x).detach(), layer(x).detach())
+    keys = [mix(mix(SEED, used), place) for used in range(50) for place in range(len(ROLES))]
+    assert len({key & 0xFFFFFFFF for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize("shape", [(9,), (2, 3, 9), (0, 9), (2, 0, 9)])
+def test_linear_takes_any_shape_as_torch_does(shape):
+    layer, own = nn.Linear(9, 4, policy=E5M2), tnn.Linear(9, 4)
+    y = layer(x := torch.ones(shape, requires_grad=True))
+    assert y.shape == own(x).shape
+    y.sum().backward()
+    assert x.grad.shape == shape
+    assert layer.weight.grad.shape == (4, 9)
+
+
+def test_sums_of_nothing_are_the_bias():
+    layer = nn.Linear(0, 3, policy=E5M2)
+    with torch.no_grad():
+        layer.bias.copy_(torch.tensor([0.5, 1.03, -3.0]))
+    y = layer(x := torch.ones(2, 0, requires_grad=True))
+    assert y.tolist() == [[0.5, 1.03125, -3.0]] * 2
+    y.sum().backward()
+    assert (x.grad.shape, layer.bias.grad.tolist()) == ((2, 0), [2.0] * 3)
+    none = nn.Linear(3, 2, policy=E5M2)
+    none(torch.ones(0, 3)).sum().backward()
+    assert torch.equal(none.weight.grad, torch.zeros(2, 3))
+
+
+def test_strange_tensors_and_numbers():
+    layer = nn.Linear(6, 4, policy=E5M2, seed=SEED)
+    hand, weight, bias = ByHand(E5M2), layer.weight.detach(), layer.bias.detach()
+    x = normal(6, 10).mT[::2]
+    assert not x.is_contiguous()
+    assert same(layer(x).detach(), hand.forward(x.contiguous(), weight, bias))
+    x = normal(1, 6).expand(3, 6)
+    assert same(layer(x).detach(), hand.forward(x.contiguous(), weight, bias))
+    x = normal(5, 6)
+    x[0, 0], x[1, 1], x[2, 2], x[3, 3] = math.nan, math.inf, -math.inf, 1e30
+    y = layer(given := x.clone().requires_grad_())
+    g = torch.full((5, 4), 1.0)
+    g[4, 0], g[3, 1] = math.nan, math.inf
+    y.backward(g)
+    assert same(y.detach(), hand.forward(x, weight, bias))
+    assert y[0].isnan().all()
+    assert y[1:4].isinf().all()
+    assert same(given.grad, hand.input_gradient(g, weight))
+    assert same(layer.weight.grad, hand.weight_gradient(g, x))
+    assert layer.weight.grad[0].isnan().all()
+    # Fixed point has neither.
+    fixed = nn.Linear(6, 4, policy="fxp4.4*fxp4.4+fxp8.8.rn")
+    assert fixed(x).isfinite().all()
+
+
+CONVOLUTIONS = [
+    {},
+    {"stride": 2, "padding": 1},
+    {"stride": (2, 3), "dilation": (1, 2), "padding": (2, 1)},
+    {"padding": "same", "padding_mode": "circular", "dilation": 2},
+    {"groups": 2, "padding": "valid", "bias": False},
+    {"groups": 4, "stride": 3, "padding": 3, "padding_mode": "replicate"},
+]
+
+
+def conv_by_hand(hand, layer, x, g):
+    """Result and gradients of a convolution of padded images, sum by sum."""
+    (sh, sw), (dh, dw), groups = layer.stride, layer.dilation, layer.groups
+    weight, bias = layer.weight.detach(), layer.bias
+    m, per, kh, kw = weight.shape
+    n, c, h, wide = x.shape
+    codes = {
+        (role, mac): hand.operand(role, (mac, side), values).numpy()
+        for role, mac, side, values in (
+            ("x", "forward", "a", x),
+            ("w", "forward", "b", weight),
+            ("gradient", "input_gradient", "a", g),
+            ("w", "input_gradient", "b", weight),
+            ("gradient", "weight_gradient", "a", g),
+            ("x", "weight_gradient", "b", x),
+        )
+    }
+    places = list(itertools.product(range(g.shape[2]), range(g.shape[3])))
+    kernel = list(itertools.product(range(per), range(kh), range(kw)))
+    start = hand.start(bias.detach()) if bias is not None else None
+    sums = {"y": [], "for_w": [], "for_b": [], "for_x": []}
+
+    def all_of(name, mac, shape, start=None):
+        """Sums of pairs, each by itself; short ones have zeros at their end."""
+        longest = max(map(len, sums[name]))
+        pairs = torch.tensor([pairs + [(0, 0)] * (longest - len(pairs)) for pairs in sums[name]]).reshape(
+            -1, longest, 2
+        )
+        a, b = pairs.unbind(-1)
+        starts = None if start is None else start[:, None, None]
+        return multiplied(getattr(hand.policy, mac), a[:, None], b[..., None], 0, starts).reshape(shape)
+
+    for k in range(m):
+        first = k // (m // groups) * per
+        a, b = codes["x", "forward"], codes["w", "forward"]
+        for i, (p, q) in itertools.product(range(n), places):
+            pairs = [(a[i, first + r, p * sh + s * dh, q * sw + t * dw], b[k, r, s, t]) for r, s, t in kernel]
+            sums["y"].append(pairs)
+        a, b = codes["gradient", "weight_gradient"], codes["x", "weight_gradient"]
+        for r, s, t in kernel:
+            pairs = [
+                (a[i, k, p, q], b[i, first + r, p * sh + s * dh, q * sw + t * dw])
+                for i, (p, q) in itertools.product(range(n), places)
+            ]
+            sums["for_w"].append(pairs)
+        one = hand.policy.weight_gradient.b.encode(1)
+        pairs = [(a[i, k, p, q], one) for i, (p, q) in itertools.product(range(n), places)]
+        sums["for_b"].append(pairs)
+    a, b = codes["gradient", "input_gradient"], codes["w", "input_gradient"]
+    for i, channel, u, v in itertools.product(range(n), range(c), range(h), range(wide)):
+        group, r = divmod(channel, per)
+        pairs = []
+        # Kernels turned round: of the result's points, the first ones first.
+        for k, s, t in itertools.product(range(group * m // groups, (group + 1) * m // groups), range(kh), range(kw)):
+            (p, off), (q, side) = divmod(u - (kh - 1 - s) * dh, sh), divmod(v - (kw - 1 - t) * dw, sw)
+            if (off, side) == (0, 0) and (p, q) in places:
+                pairs.append((a[i, k, p, q], b[k, r, kh - 1 - s, kw - 1 - t]))
+        sums["for_x"].append(pairs)
+    starts = None if start is None else start.repeat_interleave(n * len(places))
+    return (
+        all_of("y", "forward", (m, n, *g.shape[2:]), starts).transpose(0, 1),
+        all_of("for_x", "input_gradient", x.shape),
+        all_of("for_w", "weight_gradient", weight.shape),
+        all_of("for_b", "weight_gradient", (m,)),
+    )
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+def test_convolution_sum_by_sum(options):
+    policy = "forward=e5m2*e4m3+e6m5.rz, input_gradient=e5m2*e4m3+e5m4.rn, weight_gradient=e5m2*e5m2+e6m5.ro"
+    layer = nn.Conv2d(4, 4, (2, 3), policy=policy, **options)
+    own = tnn.Conv2d(4, 4, (2, 3), **options)
+    x = normal(2, 4, 5, 7)
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    big = F.pad(x, tuple(layer._reversed_padding_repeated_twice), mode=mode)
+    y = layer(x)
+    assert y.shape == own(x).shape
+    assert y.shape[2:] != (1, 1)
+    g = normal(*y.shape, seed=2)
+    # On padded images, for the gradient of the padding is torch's.
+    bare = copy.copy(layer)
+    bare._reversed_padding_repeated_twice = [0] * 4
+    bare(given := big.clone().requires_grad_()).backward(g)
+    expected = conv_by_hand(ByHand(policy), layer, big, g)
+    assert same(y.detach(), expected[0].contiguous())
+    assert same(given.grad, expected[1])
+    assert same(layer.weight.grad, expected[2])
+    if layer.bias is not None:
+        assert same(layer.bias.grad, expected[3])
+
+
+# torch's own products of convolutions are summed in an order of theirs.
+@pytest.mark.parametrize("policy", POLICIES[:-1])
+def test_convolution_of_one_place_is_a_matrix_product(policy):
+    layer = nn.Conv2d(3, 4, 2, policy=policy, seed=SEED)
+    x, g = normal(5, 3, 2, 2), normal(5, 4, seed=1)
+    y = layer(x)
+    y.backward(g[:, :, None, None])
+    hand, weight = ByHand(policy), layer.weight.detach()
+    # Words are drawn for a tensor of images, in the order of its elements, which is that of the rows here.
+    assert same(y.detach().flatten(1), hand.forward(x.flatten(1), weight.flatten(1), layer.bias.detach()))
+    assert same(layer.weight.grad.flatten(1), hand.weight_gradient(g, x.flatten(1)))
+    assert same(layer.bias.grad, hand.bias_gradient(g))
+
+
+def test_empty_images():
+    layer, own = nn.Conv2d(3, 4, 2, padding=1, policy=E5M2), tnn.Conv2d(3, 4, 2, padding=1)
+    for shape in ((0, 3, 4, 4), (3, 4, 4), (1, 3, 1, 1)):
+        y = layer(x := torch.zeros(shape, requires_grad=True))
+        assert y.shape == own(x).shape
+        y.sum().backward()
+        assert x.grad.shape == shape
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_bmm(policy):
+    layer = nn.Bmm(policy=policy, seed=SEED)
+    a, b, g = normal(3, 2, 4, 5), normal(2, 5, 3, seed=1), normal(3, 2, 4, 3, seed=2)
+    x, w = a.clone().requires_grad_(), b.clone().requires_grad_()
+    y = layer(x, w)
+    y.backward(g)
+    hand, wide = ByHand(policy, activations=True), b.expand(3, 2, 5, 3).mT
+    assert same(y.detach(), hand.forward(a, wide))
+    assert same(x.grad, hand.input_gradient(g, wide))
+    assert same(w.grad, hand.weight_gradient(g, a).mT.sum(0))
+
+
+def test_quantize():
+    layer = nn.Quantize("e5m2.sr3", "e4m3.rz", seed=SEED)
+    x, g = normal(40), normal(40, seed=1)
+    y = layer(given := x.clone().requires_grad_())
+    y.backward(g)
+    assert same(y.detach(), rounded(x, "e5m2.sr3", None, mix(mix(SEED, 0), 0)))
+    assert same(given.grad, rounded(g, "e4m3.rz", None, 0))
+    assert not same(given.grad, g)
+    through = nn.Quantize("e5m2")
+    through(given := x.clone().requires_grad_()).backward(g)
+    assert same(given.grad, g)
+
+
+@pytest.mark.parametrize("policy", [SR, MIXED])
+def test_threads_change_no_bit(policy):
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 4):
+        torch.set_num_threads(threads)
+        layer = nn.Linear(40, 50, policy=policy, seed=SEED)
+        with torch.no_grad():
+            layer.weight.copy_(normal(50, 40, seed=4))
+            layer.bias.zero_()
+        y = layer(normal(70, 40))
+        y.backward(normal(70, 50, seed=1))
+        found.append((y.detach(), layer.weight.grad, layer.bias.grad))
+    torch.set_num_threads(before)
+    assert all(same(x, y) for x, y in zip(*found, strict=True))
+
+
+# Conversion ----------------------------------------------------------------------------------------------------------
+
+
+def encoder_by_hand(layer, x, mask=None):
+    """`TransformerEncoderLayer` in e5m2 products: its steps one by one."""
+    hand = ByHand(E5M2)
+    attention, heads = layer.self_attn, layer.self_attn.num_heads
+    (n, length, width), part = x.shape, layer.self_attn.head_dim
+
+    def projected(x, weight, bias):
+        return hand.forward(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
+
+    def attended(x):
+        w, b = attention.in_proj_weight, attention.in_proj_bias
+        cut = [slice(i * width, (i + 1) * width) for i in range(3)]
+        q, k, v = (projected(x, w[i], b[i]).reshape(n, length, heads, part).transpose(1, 2) for i in cut)
+        scores = hand.forward(q * math.sqrt(1 / part), k)
+        if mask is not None:
+            scores = scores + mask
+        sums = hand.forward(torch.softmax(scores, -1), v.mT).transpose(1, 2).reshape(n, length, width)
+        return projected(sums, attention.out_proj.weight, attention.out_proj.bias)
+
+    def fed(x):
+        return projected(
+            F.relu(projected(x, layer.linear1.weight, layer.linear1.bias)), layer.linear2.weight, layer.linear2.bias
+        )
+
+    if layer.norm_first:
+        x = x + attended(layer.norm1(x))
+        return x + fed(layer.norm2(x))
+    x = layer.norm1(x + attended(x))
+    return layer.norm2(x + fed(x))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("mode", ["train", "eval", "no_grad"])
+def test_encoder_layer_of_torch(norm_first, mode):
+    own = tnn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first)
+    for parameter in own.parameters():
+        tnn.init.normal_(parameter)
+    layer = nn.convert(own, E5M2).model.train(mode == "train")
+    x = normal(3, 5, 8)
+    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    with torch.set_grad_enabled(mode != "no_grad"):
+        found, masked = layer(x).detach(), layer(x, src_mask=later).detach()
+    with torch.no_grad():
+        assert same(found, encoder_by_hand(own, x))
+        assert same(masked, encoder_by_hand(own, x, torch.zeros(5, 5).masked_fill(later, -math.inf)))
+        assert not same(found, masked)
+        assert not same(found, own.eval()(x))
+
+
+def test_encoder_layer_of_torch_trains():
+    layer = nn.convert(tnn.TransformerEncoderLayer(8, 2, 12, batch_first=True), f"{SR}, update=e5m7.sr8").model
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=0.01)
+    nn.WeightUpdate(optimizer, "e5m7.sr8")
+    scaler = nn.LossScaler()
+    x, before = normal(3, 5, 8), copy.deepcopy(layer.state_dict())
+    scaler.scale((layer(x) ** 2).mean()).backward()
+    assert all(parameter.grad.abs().sum() > 0 for name, parameter in layer.named_parameters() if "norm" not in name)
+    assert scaler.step(optimizer)
+    assert all(not torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+
+
+def test_stack_of_encoder_layers_keeps_to_its_layers_in_evaluation():
+    own = tnn.TransformerEncoder(tnn.TransformerEncoderLayer(8, 2, 12, batch_first=True), 2).eval()
+    stack = nn.convert(own, {"layers.1.linear2": E5M2}).model
+    x, padding = normal(3, 5, 8), torch.arange(5).expand(3, 5) >= torch.tensor([[5], [3], [2]])
+    with torch.no_grad():
+        plain = own.layers[0](x, src_key_padding_mask=padding)
+        attended = plain + own.layers[1]._sa_block(plain, None, torch.zeros(3, 5).masked_fill(padding, -math.inf))
+        inner = own.layers[1].norm1(attended)
+        last = own.layers[1]
+        fed = ByHand(E5M2).forward(F.relu(last.linear1(inner)).reshape(15, 12), last.linear2.weight, last.linear2.bias)
+        expected = last.norm2(inner + fed.reshape(3, 5, 8))
+        found = stack(x, src_key_padding_mask=padding)
+    assert (found - expected)[~padding].abs().max() < 0.2
+    assert not torch.equal(found[~padding], own(x, src_key_padding_mask=padding)[~padding])
+
+
+ATTENTIONS = [
+    {},
+    {"bias": False},
+    {"add_bias_kv": True},
+    {"add_zero_attn": True},
+    {"kdim": 5, "vdim": 7},
+    {"batch_first": True, "add_bias_kv": True, "add_zero_attn": True},
+]
+
+
+@pytest.mark.parametrize("options", ATTENTIONS, ids=str)
+@pytest.mark.parametrize("batched", [True, False])
+def test_attention_is_torchs_where_nothing_is_rounded(options, batched):
+    """In float64, whose rounding is the only difference."""
+    own = tnn.MultiheadAttention(8, 2, dtype=torch.float64, **options)
+    # Weights are rounded to a format that holds them, so that the layer is ours and its arithmetic torch's.
+    layer = nn.convert(own, "fp32, weights=fp64.rn").model
+    sizes = [(4, 3, 8), (5, 3, options.get("kdim", 8)), (5, 3, options.get("vdim", 8))]
+    q, k, v = (normal(*size, seed=seed).double() for seed, size in enumerate(sizes))
+    if options.get("batch_first"):
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    if not batched:
+        q, k, v = (x.select(0 if options.get("batch_first") else 1, 1) for x in (q, k, v))
+    padding = torch.tensor([[False] * 5, [False] * 4 + [True], [True] + [False] * 4])
+    masks = [
+        {},
+        {"attn_mask": torch.ones(4, 5, dtype=torch.bool).triu(2)},
+        {"attn_mask": normal(6 if batched else 2, 4, 5).double(), "average_attn_weights": False},
+        {"key_padding_mask": padding if batched else padding[1]},
+        {"need_weights": False, "attn_mask": normal(4, 5).double()},
+    ]
+    for given in masks:
+        (x, x_weights), (y, y_weights) = own(q, k, v, **given), layer(q, k, v, **given)
+        assert x.shape == y.shape
+        assert (x - y).abs().max() < 1e-13
+        assert (x_weights is None) == (y_weights is None)
+        if x_weights is not None:
+            assert x_weights.shape == y_weights.shape
+            assert (x_weights - y_weights).abs().max() < 1e-13
+
+
+def network():
+    return tnn.Sequential(tnn.Conv2d(1, 2, 3), tnn.Flatten(), tnn.Linear(8, 4), tnn.Linear(4, 3))
+
+
+def test_conversion_says_what_it_did():
+    own = network()
+    found = nn.convert(own, {tnn.Conv2d: E5M2, "2": SR, "3": "fp32"})
+    assert [type(layer) for layer in own] == [tnn.Conv2d, tnn.Flatten, tnn.Linear, tnn.Linear]
+    assert [type(layer) for layer in found.model] == [nn.Conv2d, tnn.Flatten, nn.Linear, tnn.Linear]
+    assert [(swap.name, swap.kind, str(swap.policy)) for swap in found.swapped] == [
+        ("0", "Conv2d", E5M2),
+        ("2", "Linear", SR),
+    ]
+    assert [(swap.name, swap.why) for swap in found.left] == [("3", "fp32 is what it computes in")]
+    assert str(found).splitlines() == [
+        "layer  type    computes in",
+        "0      Conv2d  e5m2*e5m2+e6m5.rn",
+        "2      Linear  e5m2*e5m2+e6m5.sr10",
+        "3      Linear  left: fp32 is what it computes in",
+    ]
+    assert "policy='e5m2*e5m2+e6m5.rn'" in repr(found.model[0])
+    assert nn.convert(own, E5M2, inplace=True).model is own
+    # Again, to something else and back.
+    assert nn.convert(own, {"2": SR}, inplace=True).left[0].why == "no pattern names it"
+    assert "rounding_state" in own[2].state_dict()
+    plain = nn.convert(own, "fp32", inplace=True).model
+    x = normal(2, 1, 4, 4)
+    reference = network()
+    reference.load_state_dict(plain.state_dict())
+    assert same(plain(x).detach(), reference(x).detach())
+
+
+def test_the_model_itself_may_be_a_layer():
+    layer = tnn.Linear(3, 2)
+    assert nn.convert(layer, SR).model(torch.ones(1, 3)).shape == (1, 2)
+    assert type(layer) is tnn.Linear
+    assert str(nn.convert(layer, SR)).splitlines()[1].startswith("(the model)  Linear  e5m2")
+
+
+class Own(tnn.Linear):
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
+class Named(tnn.Linear):
+    pass
+
+
+def test_layers_of_other_classes():
+    model = tnn.Sequential(Own(2, 2), Named(2, 2), tnn.LazyLinear(2))
+    found = nn.convert(model, E5M2)
+    assert [swap.why for swap in found.left] == [
+        "Own has a forward function of its own",
+        "its sizes are not known before its first use",
+    ]
+    assert isinstance(found.model[1], Named)
+    assert isinstance(found.model[1], nn.Linear)
+
+
+def test_shared_layers_and_parameters_stay_so():
+    shared = tnn.Linear(4, 4)
+    model = tnn.ModuleDict({"a": shared, "b": shared, "c": tnn.Linear(4, 4), "e": tnn.Embedding(4, 4)})
+    model["c"].weight = model["e"].weight
+    found = nn.convert(model, {"b": E5M2, "c": E5M2})
+    assert [swap.name for swap in found.swapped] == ["a", "c"]
+    assert found.model["a"] is found.model["b"]
+    assert found.model["c"].weight is found.model["e"].weight
+    optimizer = torch.optim.SGD(found.model.parameters(), lr=1.0)
+    nn.WeightUpdate(optimizer, "e5m2", parameters=[found.model["c"].weight, found.model["e"].weight])
+
+
+def test_state_dicts():
+    own = network()
+    for policy in (E5M2, SR):
+        made = nn.convert(own, policy).model
+        extra = set(made.state_dict()) - set(own.state_dict())
+        assert extra == ({f"{i}.rounding_state" for i in (0, 2, 3)} if policy == SR else set())
+        made.load_state_dict(own.state_dict())
+        x = normal(2, 1, 4, 4)
+        made(x)
+        other = nn.convert(network(), policy, seed=9).model
+        other.load_state_dict(made.state_dict())
+        assert same(made(x).detach(), other(x).detach())
+        held = io.BytesIO()
+        torch.save(made, held)
+        held.seek(0)
+        again = torch.load(held, weights_only=False)
+        assert same(made(x).detach(), again(x).detach())
+        twin = copy.deepcopy(made)
+        assert same(made(x).detach(), twin(x).detach())
+
+
+@pytest.mark.parametrize("first", ["convert", "utils"])
+def test_utilities_of_torch(first):
+    """Weight norm, orthogonal weights, pruning and clipping, before or after conversion."""
+
+    def utilities(model):
+        parametrizations.weight_norm(model[2])
+        parametrizations.orthogonal(model[3])
+        prune.l1_unstructured(model[0], "weight", 0.5)
+        return model
+
+    torch.manual_seed(0)
+    model = network()
+    if first == "utils":
+        with pytest.raises(ValueError, match="torch cannot copy the model, so convert it with inplace=True"):
+            nn.convert(utilities(model), E5M2)
+        nn.convert(model, E5M2, inplace=True)
+    else:
+        model = utilities(nn.convert(model, E5M2).model)
+    x = normal(2, 1, 4, 4)
+    y = model(x)
+    hand, rows = ByHand(E5M2), x.unfold(2, 3, 1).unfold(3, 3, 1).reshape(2 * 4, 9)
+    with torch.no_grad():
+        conv = hand.forward(rows, model[0].weight.flatten(1), model[0].bias).reshape(2, 4, 2).mT.reshape(2, 8)
+        inner = hand.forward(conv, model[2].weight, model[2].bias)
+        assert same(y.detach(), hand.forward(inner, model[3].weight, model[3].bias))
+    assert (model[0].weight == 0).sum() == 9
+    y.sum().backward()
+    norm = tnn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    assert norm > 0
+    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    torch.nn.utils.parametrize.remove_parametrizations(model[2], "weight")
+    assert isinstance(model[2], nn.Linear)
+    assert same(model(x).detach(), y.detach())
+
+
+def test_checkpointing_of_activations():
+    layer = nn.Linear(4, 4, policy=E5M2)
+    x = normal(3, 4).requires_grad_()
+    torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
+    again = x.detach().clone().requires_grad_()
+    layer(again).sum().backward()
+    assert same(x.grad, again.grad)
+
+
+# Updates -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.Adam(p, 0.1)])
+@pytest.mark.parametrize("master", [True, False])
+def test_updates(make, master):
+    parameter, twin = (tnn.Parameter(normal(50)) for _ in range(2))
+    optimizer, plain = make([parameter]), make([twin])
+    update = nn.WeightUpdate(optimizer, "e5m2.sr3", master=master, seed=3)
+    for step in range(4):
+        # After each step, and before the first.
+        expected = rounded(twin.detach(), "e5m2.sr3", None, mix(mix(3, step), 0))
+        assert same(parameter.detach(), expected)
+        if not master:
+            twin.data.copy_(expected)
+        parameter.grad, twin.grad = (normal(50, seed=step) for _ in range(2))
+        if step == 2:
+            held = copy.deepcopy((optimizer.state_dict(), update.state_dict(), parameter.detach()))
+            optimizer.step()
+            after = parameter.detach().clone()
+            other = tnn.Parameter(torch.zeros(50))
+            optimizer = make([other])
+            update = nn.WeightUpdate(optimizer, "e5m2.sr3", master=master)
+            optimizer.load_state_dict(held[0])
+            update.load_state_dict(held[1])
+            other.data.copy_(held[2])
+            other.grad = parameter.grad
+            parameter = other
+        optimizer.step()
+        plain.step()
+        if step == 2:
+            assert same(parameter.detach(), after)
+
+
+def test_small_steps_are_lost_without_a_master():
+    ends = []
+    for master in (True, False):
+        parameter = tnn.Parameter(torch.ones(1))
+        optimizer = torch.optim.SGD([parameter], 0.01)
+        nn.WeightUpdate(optimizer, "e5m2.rn", master=master)
+        for _ in range(50):
+            parameter.grad = torch.ones(1)
+            optimizer.step()
+        ends.append(parameter.item())
+    assert ends == [0.5, 1.0]
+
+
+def test_loss_scaling():
+    parameter = tnn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], 1.0)
+    scaler = nn.LossScaler(interval=2)
+    assert scaler.scale(torch.tensor(2.0)) == 512
+
+    def step(*gradient):
+        parameter.grad = torch.tensor(gradient)
+        return scaler.step(optimizer), scaler.factor
+
+    assert step(256.0, 0.0) == (True, 256)
+    assert parameter.tolist() == [0, 1]
+    assert step(math.nan, 0.0) == (False, 128)
+    assert step(1.0, math.inf) == (False, 64)
+    assert parameter.tolist() == [0, 1]
+    assert [step(0.0, 0.0), step(0.0, 0.0)] == [(True, 64), (True, 128)]
+    other = nn.LossScaler(interval=2)
+    other.load_state_dict(scaler.state_dict())
+    assert (other.state_dict(), scaler.skipped) == (scaler.state_dict(), 2)
+    scaler = nn.LossScaler(8, adaptive=False)
+    assert step(math.inf, 8.0) == (True, 8)
+    assert parameter.tolist() == [-math.inf, 0]
+
+
+# Policies and what is refused ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [*POLICIES, "fp32", "e5m2*e5m2+e6m5.rn, update=fxp4.4.sr3, master=true"])
+def test_policies_are_read_as_they_are_written(text):
+    policy = nn.Policy.parse(text)
+    assert str(policy) == text
+    assert nn.Policy.parse(policy) is policy
+    assert nn.Policy.parse(str(policy)) == policy
+    hash(policy)
+
+
+def test_parts_of_policies():
+    assert nn.Policy.of(E5M2) == nn.Policy.parse(MacSpec.parse(E5M2)) == nn.Policy(E5M2, E5M2, E5M2)
+    assert nn.Policy.parse(f"{E5M2}, forward=fp32").macs == (None, MacSpec.parse(E5M2), MacSpec.parse(E5M2))
+    assert [str(nn.Cast.parse(text)) for text in ("rn", "e5m2", "fxp4.4", "fxp4.4.sr3.sat", "sr1")] == (
+        ["rn", "e5m2.rn", "fxp4.4.rn", "fxp4.4.sr3.sat", "sr1"]
+    )
+
+
+def test_files_of_policies(tmp_path):
+    path = tmp_path / "mixed.toml"
+    path.write_text(f'mac = "{SR}"\nweights = "e5m2"\n[layers."0"]\nmac = "fp32"\n[layers."fc*"]\nbias = "sr3"\n')
+    assert nn.rules(path) == {
+        "0": nn.Policy.parse("fp32, weights=e5m2"),
+        "fc*": nn.Policy.parse(f"{SR}, weights=e5m2, bias=sr3"),
+        "*": nn.Policy.parse(f"{SR}, weights=e5m2"),
+    }
+    for text, sentence in (
+        ("layers = 3", 'mixed.toml: layers are tables, such as [layers."fc*"]'),
+        ("max = 3", "mixed.toml: a policy has no 'max'; its parts are mac, forward, input_gradient,"),
+        ("mac = 3", "mixed.toml: forward: a multiply-accumulate is a MacSpec or a text such as"),
+        ("mac =", "mixed.toml: Invalid value"),
+    ):
+        path.write_text(text)
+        with pytest.raises((TypeError, ValueError)) as caught:
+            nn.rules(path)
+        assert str(caught.value).startswith(sentence)
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        nn.rules(tmp_path / "other.toml")
+
+
+def differentiated_twice():
+    layer = nn.Linear(2, 2, policy=E5M2)
+    x = torch.ones(1, 2, requires_grad=True)
+    torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (
+            differentiated_twice,
+            RuntimeError,
+            "products in the arithmetic of a multiply-accumulate are differentiated once; call backward without",
+        ),
+        (
+            lambda: nn.Linear(2, 2, policy="e5m2*e5m2+e11m30.rn")(torch.ones(1, 2)),
+            ValueError,
+            "torch.float32 does not hold every number of e11m30; take a module of torch.float64",
+        ),
+        (
+            lambda: nn.Linear(2, 2, policy="posit8*posit8+posit64.rn")(torch.ones(1, 2)),
+            ValueError,
+            "torch.float32 does not hold every number of posit64; take a smaller format",
+        ),
+        (
+            lambda: nn.Linear(2, 2, policy="e5m2*ufxp0.8+e6m5.rn")(torch.ones(1, 2)),
+            ValueError,
+            "ufxp0.8 has no 1, by which gradients are multiplied to add up that of a bias; take a layer without bias",
+        ),
+        (lambda: nn.Linear(2, 2, policy=3), TypeError, "a policy is a Policy, a MacSpec or a text such as"),
+        (lambda: nn.Linear(2, 2, policy=E5M2)(3), TypeError, "the input is a tensor of real numbers, not int"),
+        (
+            lambda: nn.Linear(2, 2, policy=E5M2)(torch.ones(1, 2, dtype=torch.int32)),
+            TypeError,
+            "the input is of torch.int32; layers compute on torch.float64, torch.float32,",
+        ),
+        (
+            lambda: nn.Linear(2, 2, policy=E5M2)(torch.ones(1, 3)),
+            ValueError,
+            "the input is of shape (1, 3); a layer of 2 inputs takes (..., 2)",
+        ),
+        (
+            lambda: nn.Conv2d(2, 2, 3, policy=E5M2)(torch.ones(1, 3, 4, 4)),
+            ValueError,
+            "the input is of shape (1, 3, 4, 4); a convolution of 2 channels takes (N, 2, H, W)",
+        ),
+        (
+            lambda: nn.Conv2d(2, 2, 3, policy=E5M2)(torch.ones(1, 2, 4, 2)),
+            ValueError,
+            "the input is 4 x 2 with its padding, less than the kernel's 3 x 3",
+        ),
+        (
+            lambda: nn.Bmm(policy=E5M2)(torch.ones(2, 3, 4), torch.ones(2, 3, 4)),
+            ValueError,
+            "a is of shape (2, 3, 4) and b of (2, 3, 4); a matrix product takes (..., n, k) and (..., k, m)",
+        ),
+        (
+            lambda: nn.Bmm(policy=E5M2)(torch.ones(2, 3, 4), torch.ones(3, 4, 4)),
+            ValueError,
+            "batches of shapes (2,) and (3,) do not broadcast",
+        ),
+        (
+            lambda: nn.Bmm(policy=E5M2)(torch.ones(3, 4), torch.ones(4, 4).double()),
+            TypeError,
+            "a is of torch.float32 and b of torch.float64; both are of one dtype",
+        ),
+        (
+            lambda: nn.MultiheadAttention(4, 2, policy=E5M2)(*[torch.ones(3, 1, 4)] * 3, is_causal=True),
+            ValueError,
+            "is_causal is a hint on attn_mask; give the mask too",
+        ),
+        (lambda: nn.Linear(2, 2, policy=SR, seed=1.0), TypeError, "a seed is an int, not float"),
+        (lambda: nn.Linear(2, 2, policy=SR, seed=-1), ValueError, "a seed is 0 or more and less than 2^63, not -1"),
+        (lambda: nn.Quantize("rn"), ValueError, "forward is rn, which names no format to round to; write it like"),
+        (lambda: nn.Cast.parse("e5m2.exact"), ValueError, "'e5m2.exact' is no cast such as rn, e5m2.rn"),
+        (lambda: nn.Cast.parse("e1m2.rn"), ValueError, "'e1m2.rn' is no cast such as rn, e5m2.rn or e5m2.sr3.sat: "),
+        (lambda: nn.Cast.parse(3), TypeError, "a cast is a Cast or a text such as 'e5m2.rn', not int"),
+        (lambda: nn.Cast("e5m2"), TypeError, "the format of a cast is a Format or None, not str"),
+        (lambda: nn.Policy.parse("e5m2"), ValueError, "forward: 'e5m2' is no multiply-accumulate"),
+        (lambda: nn.Policy.parse(f"{E5M2}, {E5M2}"), ValueError, "policy 'e5m2*e5m2+e6m5.rn, e5m2*e5m2+e6m5.rn' says"),
+        (lambda: nn.Policy.parse(f"{E5M2}, mode=3"), ValueError, "a policy has no 'mode'; its parts are mac,"),
+        (
+            lambda: nn.Policy.of(E5M2, update="sr3"),
+            ValueError,
+            "an update rounds parameters to a format, and sr3 names",
+        ),
+        (lambda: nn.Policy.of(E5M2, master=True), ValueError, "master keeps a copy of parameters that are rounded"),
+        (lambda: nn.Policy.of(E5M2, master="maybe"), TypeError, "master is a bool, not str"),
+        (lambda: nn.convert(3, E5M2), TypeError, "a model is a Module of torch, not int"),
+        (lambda: nn.convert(network(), {3: E5M2}), TypeError, "layers are named by a pattern or a type of Module"),
+        (
+            lambda: nn.convert(network(), {"4": E5M2}),
+            ValueError,
+            "'4' matches no layer that can be swapped; those are 0, 2, 3",
+        ),
+        (
+            lambda: nn.convert(network(), {tnn.LSTM: E5M2}),
+            ValueError,
+            "LSTM matches no layer that can be swapped; those are 0, 2, 3",
+        ),
+        (
+            lambda: nn.convert(tnn.MultiheadAttention(4, 2), {"out_proj": E5M2}),
+            ValueError,
+            "'out_proj' matches no layer that can be swapped; those are (the model)",
+        ),
+        (lambda: nn.convert(tnn.ReLU(), E5M2), ValueError, "'*' matches no layer that can be swapped; those are none"),
+        (lambda: nn.WeightUpdate(3, "e5m2"), TypeError, "an optimizer is one of torch.optim, not int"),
+        (
+            lambda: nn.WeightUpdate(
+                torch.optim.SGD(tnn.Linear(2, 2).parameters()), "e5m2", parameters=tnn.Linear(2, 2).parameters()
+            ),
+            ValueError,
+            "a parameter is to be rounded that the optimizer does not step",
+        ),
+        (lambda: nn.LossScaler("256"), TypeError, "a loss scale is a number, not str"),
+        (lambda: nn.LossScaler(0), ValueError, "a loss scale is more than 0 and finite, not 0"),
+        (lambda: nn.LossScaler(interval=0), ValueError, "interval is 1 or more, not 0"),
+    ],
+)
+def test_what_is_refused(make, error, sentence):
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value).startswith(sentence)

