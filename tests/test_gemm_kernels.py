@@ -241,6 +241,37 @@ def test_shapes(text, monkeypatch):
     check(a.to(torch.uint8) if spec.a.width == 8 else a, b)
 
 
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("e4m3fn*e5m2+e6m5.rn", None),
+        ("e4m3*e5m2=e5m2.sr3+e6m5.sr10", None),
+        ("e4m3*e5m2=e5m2.sr3+e6m5.sr10", "philox"),
+        ("e5m2*e4m3=e5m2.sr3+e6m5.sr10@lfsr16", None),
+        ("fxp4.4*fxp2.6+fxp8.8.sr3@plateau3", None),
+        ("posit8*fxp4.4+exact=posit8.sr7", None),
+    ],
+)
+def test_few_columns(text, source, monkeypatch):
+    """Many rows of few columns are computed as the transposed product, with the words of each element still its own."""
+    spec = MacSpec.parse(text)
+    rng = np.random.default_rng(4)
+    for shape, k, m in (((40,), 5, 3), ((2, 65), 40, 1), ((3, 61), 3, 18)):
+        assert plan.is_turned(shape[-1], m)
+        a, b = codes(rng, spec.a, (*shape, k), "any"), codes(rng, spec.b, (k, m), "any")
+        more = {"start": codes(rng, spec.o, (shape[-1], 1), "any")}
+        if source:
+            more |= {"source": source, "seed": 5}
+        elif spec.random is None:
+            more |= {
+                name: torch.from_numpy(rng.integers(0, 1 << bits, (*shape, m, k))) for name, bits in spec.words.items()
+            }
+        found = golden.gemm(a, b, spec, **more)
+        with monkeypatch.context() as patched:
+            patched.setenv("HALFULP_KERNEL", "torch")
+            assert torch.equal(found, golden.gemm(a, b, spec, **more))
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_threads_and_machines(text, monkeypatch):
     """Neither the number of threads, nor the instructions there are, nor flushing of subnormals changes a bit."""

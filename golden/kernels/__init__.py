@@ -7,6 +7,7 @@ keeps them, and `launch` calls them. On a GPU `triton_gemm` does what it can, wh
 """
 
 import importlib.util
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -43,11 +44,14 @@ def gemm(
         return _on_gpu(spec, a, b, start, shape, words)
     if a.device.type != "cpu":
         return None
+    turned = plan.is_turned(*shape[-2:])
+    if turned:
+        spec = replace(spec, a=spec.b, b=spec.a)
     counted = None if words.key is None else PHILOX
     for source in plan.sources(spec, counted, build.has_fma()):
         library = build.library(f"gemm_{plan.file_name(spec)}", source)
         if library is not None:
-            found = call(library, a, b, start, shape, words)
+            found = call(library, a, b, start, shape, words, turned)
             if found is not None:
                 return found
     return None

@@ -123,9 +123,8 @@ private:
                         begin[lane] = P::decode_start(u64(*call.start.at(batch, i, j + lane)));
                 sum[row][vector] = begin;
                 if (there == 0) j = left;  // lanes without a sum take words that there are
-                const i64 element = (batch * call.n + i) * call.m + j;
-                of_sum[row][vector].begin(call, batch, i, j, element, there ? there : 1);
-                of_product[row][vector].begin(call, batch, i, j, element, there ? there : 1);
+                of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);
+                of_product[row][vector].begin(call, batch, i, j, there ? there : 1);
             }
         alignas(64) U words[sum_words ? STEPS : 1][rows][vectors], others[product_words ? STEPS : 1][rows][vectors];
         for (i64 first = 0; first < call.k; first += STEPS) {
@@ -154,7 +153,7 @@ private:
                 for (int lane = 0; lane < lanes; ++lane) {
                     const i64 j = left + vector * lanes + lane;
                     if (j < call.m)
-                        call.out[(batch * call.n + top + row) * call.m + j] = i64(P::encode(sum[row][vector][lane]));
+                        call.out[call.element(batch, top + row, j)] = i64(P::encode(sum[row][vector][lane]));
                 }
     }
 };

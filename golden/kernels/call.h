@@ -32,6 +32,9 @@ struct Call {
     u64 key;                                     // of counter-based words
     i64 first_step;                              // and the step that they begin with
     i64* out;
+    i64 down, across;                            // from an element of a batch to that below it, and beside it
+
+    i64 element(i64 batch, i64 i, i64 j) const { return batch * n * m + i * down + j * across; }
 };
 
 // A rounding mode of the machine for a while; and subnormal numbers are kept, whatever the caller's state is.

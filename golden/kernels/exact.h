@@ -141,12 +141,12 @@ void gemm_exact(const Call& call) {
         typename S::SumWords sum_words;
         typename S::ProductWords product_words;
         for (i64 j = first; j < call.m && j < first + COLUMNS; ++j) {
-            const i64 element = row * call.m + j;
-            sum_words.begin(call, batch, i, j, element);
-            product_words.begin(call, batch, i, j, element);
+            sum_words.begin(call, batch, i, j);
+            product_words.begin(call, batch, i, j);
             const u64 code = call.start.data ? u64(*call.start.at(batch, i, j)) : 0;
             const Raw* column = b.data() + (call.pack_of[batch] * call.m + j) * call.k;
-            call.out[element] = i64(one_sum<S>(a.data(), column, code, call.k, sum_words, product_words));
+            call.out[call.element(batch, i, j)] =
+                i64(one_sum<S>(a.data(), column, code, call.k, sum_words, product_words));
         }
     });
 }

@@ -76,8 +76,8 @@ struct LaneWords {
     static constexpr int count = Lanes<BITS>::count;
     using U = typename Lanes<BITS>::U;
     Source sources[count];
-    void begin(const Call& call, i64 batch, i64 i, i64 j, i64 element, int there) {
-        for (int lane = 0; lane < there; ++lane) sources[lane].begin(call, batch, i, j + lane, element + lane);
+    void begin(const Call& call, i64 batch, i64 i, i64 j, int there) {
+        for (int lane = 0; lane < there; ++lane) sources[lane].begin(call, batch, i, j + lane);
         for (int lane = there; lane < count; ++lane) sources[lane] = sources[0];
     }
     void fill(U* words, int steps, int stride) {
@@ -91,7 +91,7 @@ struct LaneWords {
 
 template <int BITS>
 struct LaneWords<NoWords, BITS> {
-    void begin(const Call&, i64, i64, i64, i64, int) {}
+    void begin(const Call&, i64, i64, i64, int) {}
     void fill(typename Lanes<BITS>::U*, int, int) {}
 };
 
@@ -112,9 +112,9 @@ struct LaneWords<LfsrWords<SUM, WIDTH, TAPS, WORD>, BITS> {
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
     U state;
-    void begin(const Call& call, i64, i64, i64, i64 element, int there) {
-        const i64* states = (SUM ? call.sum_states : call.product_states) + element;
-        for (int lane = 0; lane < count; ++lane) state[lane] = T(states[lane < there ? lane : 0]);
+    void begin(const Call& call, i64 batch, i64 i, i64 j, int there) {
+        const i64* states = (SUM ? call.sum_states : call.product_states) + call.element(batch, i, j);
+        for (int lane = 0; lane < count; ++lane) state[lane] = T(states[lane < there ? lane * call.across : 0]);
     }
     void fill(U* words, int steps, int stride) {
         // What is above the word has left it, and harms nothing.
@@ -131,10 +131,10 @@ struct LaneWords<PlateauWords<SUM, WIDTH, TAPS, WORD>, BITS> {
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
     U state, turned;
-    void begin(const Call& call, i64, i64, i64, i64 element, int there) {
-        const i64* states = (SUM ? call.sum_states : call.product_states) + element;
+    void begin(const Call& call, i64 batch, i64 i, i64 j, int there) {
+        const i64* states = (SUM ? call.sum_states : call.product_states) + call.element(batch, i, j);
         for (int lane = 0; lane < count; ++lane) {
-            const u64 given = u64(states[lane < there ? lane : 0]);
+            const u64 given = u64(states[lane < there ? lane * call.across : 0]);
             state[lane] = T(given & ones(WIDTH));
             turned[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
         }
@@ -180,12 +180,13 @@ struct LaneWords<PhiloxWords<SUM, WORD>, BITS> {
     using T = typename Lanes<BITS>::Unsigned;
     u64 key, step;
     U low, high;  // halves of the elements' numbers
-    void begin(const Call& call, i64, i64, i64, i64 element, int) {
+    void begin(const Call& call, i64 batch, i64 i, i64 j, int) {
+        const i64 element = call.element(batch, i, j);
         key = call.key;
         step = u64(call.first_step);
         for (int lane = 0; lane < count; ++lane) {
-            low[lane] = T(u32(u64(element + lane)));
-            high[lane] = T(u64(element + lane) >> 32);
+            low[lane] = T(u32(u64(element + lane * call.across)));
+            high[lane] = T(u64(element + lane * call.across) >> 32);
         }
     }
     void fill_block(u64 block, U out[4]) const {

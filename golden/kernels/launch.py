@@ -27,6 +27,7 @@ class Call(ctypes.Structure):
         ("key", ctypes.c_uint64),
         ("first_step", I64),
         ("out", POINTER),
+        *((name, I64) for name in ("down", "across")),
     )
 
 
@@ -51,7 +52,13 @@ class Words:
 
 
 def call(
-    library: ctypes.CDLL, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
+    library: ctypes.CDLL,
+    a: Tensor,
+    b: Tensor,
+    start: Tensor | None,
+    shape: tuple[int, ...],
+    words: Words,
+    turned: bool = False,
 ) -> Tensor | None:
     """Result of a kernel, or None where it refuses these operands, for which it is not proved exact.
 
@@ -63,9 +70,18 @@ def call(
     shape : tuple of int
         Of the result.
     words : Words
+    turned : bool
+        The kernel computes the transposed product, and is that of a description with its operands exchanged.
     """
     batch, k = shape[:-2], a.shape[-1]
     a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    given = [None if column is None else column.expand(*shape, k) for column in words.given]
+    n, m = shape[-2:]
+    down, across = m, 1
+    if turned:
+        a, b, n, m, down, across = b.mT, a.mT, m, n, 1, m
+        start = None if start is None else start.mT
+        given = [None if column is None else column.transpose(-3, -2) for column in given]
     out = torch.empty(shape, dtype=torch.int64)
     kept: list[Tensor] = []
 
@@ -86,12 +102,11 @@ def call(
     packs = int(pack_of.max()) + 1 if len(pack_of) else 0
     pack_batch = torch.zeros(packs, dtype=torch.int64)
     pack_batch[pack_of] = torch.arange(len(pack_of))
-    given = [None if column is None else column.expand(*shape, k) for column in words.given]
     states = [None if column is None else pointer(column.contiguous()) for column in words.states]
     told = Call(
         batches=torch.Size(batch).numel(),
-        n=shape[-2],
-        m=shape[-1],
+        n=n,
+        m=m,
         k=k,
         threads=torch.get_num_threads(),
         packs=packs,
@@ -107,6 +122,8 @@ def call(
         key=(words.key or 0) & (1 << 64) - 1,
         first_step=words.first_step,
         out=pointer(out),
+        down=down,
+        across=across,
     )
     return out if library.halfulp_gemm(ctypes.byref(told)) == 0 else None
 

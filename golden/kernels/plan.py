@@ -12,7 +12,8 @@ from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
 from .text import spec_text
 
-ROWS, VECTORS = 4, 2
+ROWS, VECTORS, WIDEST = 4, 2, 16
+"""Of a block: rows, vectors in a row, and lanes in a vector where they are most."""
 
 WINDOW = 118
 """Bits that exact.h looks at one by one; sums are cut to two more, and what is lower is one sticky bit."""
@@ -40,6 +41,19 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
     if fits_exact(spec):
         found.append(_exact(spec, source))
     return tuple(found)
+
+
+def is_turned(n: int, m: int) -> bool:
+    """Whether the transposed product is the faster one: lanes are columns, and where there are few most are idle.
+
+    It has the same bits. A step's product does not depend on the order of its factors, and every sum keeps its place
+    in the order of the elements, by which random words are dealt.
+    """
+
+    def work(rows: int, columns: int) -> int:
+        return -(-rows // ROWS) * ROWS * -(-columns // (VECTORS * WIDEST)) * VECTORS * WIDEST
+
+    return work(m, n) < work(n, m)
 
 
 def file_name(spec: MacSpec) -> str:

@@ -5,7 +5,7 @@
 namespace halfulp {
 
 struct NoWords {
-    void begin(const Call&, i64, i64, i64, i64) {}
+    void begin(const Call&, i64, i64, i64) {}
     u64 next() { return 0; }
 };
 
@@ -14,7 +14,7 @@ template <bool SUM>
 struct GivenWords {
     const i64* at;
     i64 step;
-    void begin(const Call& call, i64 batch, i64 i, i64 j, i64) {
+    void begin(const Call& call, i64 batch, i64 i, i64 j) {
         const View& view = SUM ? call.sum_words : call.product_words;
         at = view.at(batch, i, j);
         step = view.step;
@@ -30,8 +30,8 @@ struct GivenWords {
 template <bool SUM, int WIDTH, u64 TAPS, int BITS>
 struct LfsrWords {
     u64 state;
-    void begin(const Call& call, i64, i64, i64, i64 element) {
-        state = u64((SUM ? call.sum_states : call.product_states)[element]);
+    void begin(const Call& call, i64 batch, i64 i, i64 j) {
+        state = u64((SUM ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
     }
     u64 next() {
         const u64 word = state & ones(BITS);
@@ -44,8 +44,8 @@ struct LfsrWords {
 template <bool SUM, int WIDTH, u64 TAPS, int BITS>
 struct PlateauWords {
     u64 state, turned;
-    void begin(const Call& call, i64, i64, i64, i64 element) {
-        state = u64((SUM ? call.sum_states : call.product_states)[element]);
+    void begin(const Call& call, i64 batch, i64 i, i64 j) {
+        state = u64((SUM ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
         turned = state >> WIDTH & 1;
         state &= ones(WIDTH);
     }
@@ -76,9 +76,9 @@ struct PhiloxWords {
     static constexpr int per_block = BITS <= 16 ? 8 : 4;
     u64 key, element, step;
     u32 block[4];
-    void begin(const Call& call, i64, i64, i64, i64 index) {
+    void begin(const Call& call, i64 batch, i64 i, i64 j) {
         key = call.key;
-        element = u64(index);
+        element = u64(call.element(batch, i, j));
         step = u64(call.first_step);
         if (step % per_block) refill();
     }
