@@ -329,7 +329,6 @@ def test_every_code_of_wider_formats_prints_its_number(fmt, capsys):
     [
         "posit16",
         "posit32",
-        "posit64",
         "posit31e4",
         "posit64e0",
         "fxp8.8",

@@ -2,8 +2,9 @@
 
 `plan` says which kernels a description has and why they are exact, the headers are the kernels, `build` compiles and
 keeps them, and `launch` calls them. On a GPU `triton_gemm` does what it can, where Triton is installed. The setting
-``HALFULP_KERNEL`` in the environment is ``auto`` (all instructions of this machine), ``avx2``, ``portable`` or
-``torch`` (no kernels).
+``HALFULP_KERNEL`` in the environment is ``native`` (all instructions of this machine), ``avx2``, ``portable``,
+``torch`` (no kernels), or ``auto``: as ``native``, but a kernel is compiled only when there has been enough work for
+it.
 """
 
 import importlib.util
@@ -17,6 +18,9 @@ from halfulp.hdl.formats import MacSpec
 from . import build, plan
 from .launch import Words, call
 from .text import PHILOX
+
+IN_TORCH = 0.5e-6
+"""Seconds that torch takes for a product and its sum."""
 
 __all__ = ["PHILOX", "Words", "gemm"]
 
@@ -48,12 +52,14 @@ def gemm(
     if turned:
         spec = replace(spec, a=spec.b, b=spec.a)
     counted = None if words.key is None else PHILOX
+    seconds = torch.Size(shape).numel() * a.shape[-1] * IN_TORCH
     for source in plan.sources(spec, counted, build.has_fma()):
-        library = build.library(f"gemm_{plan.file_name(spec)}", source)
-        if library is not None:
-            found = call(library, a, b, start, shape, words, turned)
-            if found is not None:
-                return found
+        library = build.library(f"gemm_{plan.file_name(spec)}", source, seconds)
+        if library is None:
+            return None
+        found = call(library, a, b, start, shape, words, turned)
+        if found is not None:
+            return found
     return None
 
 

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import hashlib
+import math
 import os
 import shlex
 import shutil
@@ -16,11 +17,16 @@ from halfulp.hdl.paths import build_root
 SETTING = "HALFULP_KERNEL"
 LEVELS = {
     "auto": ("-march=native",),
+    "native": ("-march=native",),
     "avx2": ("-mavx2", "-mfma"),
     "portable": (),
     "torch": None,
 }
-"""What the setting may be, and the instructions that the compiler may then use; ``torch`` asks for no kernels."""
+"""What the setting may be, and the instructions that the compiler may then use. With ``auto`` a kernel is compiled when
+it would have saved as much time as that takes; ``torch`` asks for no kernels."""
+
+COMPILING = 3.0
+"""Seconds that it takes to compile a kernel."""
 
 FLAGS = (
     "-O3",
@@ -54,8 +60,10 @@ def level() -> str:
     return given
 
 
-def library(name: str, source: str) -> ctypes.CDLL | None:
+def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | None:
     """The compiled source, or None where kernels are not wanted or cannot be had, which is said once.
+
+    None too where it is not there and not yet worth the time to compile it.
 
     Parameters
     ----------
@@ -63,12 +71,30 @@ def library(name: str, source: str) -> ctypes.CDLL | None:
         What the file's name begins with.
     source : str
         C++ that includes headers of this folder.
+    seconds : float
+        What torch takes for the work at hand.
     """
     chosen = level()
     if chosen == "torch":
         return None
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
+    if chosen == "auto" and not _is_due(name, source, compiler, build_root(), seconds):
+        return None
     return _library(name, source, chosen, compiler, build_root())
+
+
+_spent: dict[tuple[str, Path], float] = {}
+"""Seconds that torch took for what a kernel would have done."""
+
+
+def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, seconds: float) -> bool:
+    """Whether a kernel is there, or torch has taken as long for its work as it takes to compile."""
+    spent = _spent.get((source, root), 0.0)
+    if not spent:
+        path = _path(name, source, "auto", compiler, root)
+        spent = math.inf if path is not None and path.is_file() else 0.0
+    _spent[source, root] = spent + seconds
+    return spent + seconds >= COMPILING
 
 
 def has_fma() -> bool:
@@ -80,11 +106,9 @@ def has_fma() -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], root: Path) -> ctypes.CDLL | None:
-    target = _target(compiler, chosen)
-    if target is None:
+    path = _path(name, source, chosen, compiler, root)
+    if path is None:
         return None
-    content = "\n".join([source, _headers(), target, *FLAGS])
-    path = root / "kernels" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:20]}.so"
     try:
         if not path.is_file():
             _compile(source, [*compiler, *FLAGS, *(LEVELS[chosen] or ())], path)
@@ -94,6 +118,15 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
         first = next((line for line in told.splitlines() if "error" in line.lower()), told.splitlines()[0])
         _say(f"the kernel {name} could not be built ({first}); plain torch computes the same bits, slowly")
         return None
+
+
+def _path(name: str, source: str, chosen: str, compiler: tuple[str, ...], root: Path) -> Path | None:
+    """File of a compiled source; None where there is no compiler."""
+    target = _target(compiler, chosen)
+    if target is None:
+        return None
+    content = "\n".join([source, _headers(), target, *FLAGS])
+    return root / "kernels" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:20]}.so"
 
 
 @functools.lru_cache

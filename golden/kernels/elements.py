@@ -14,6 +14,9 @@ from .text import boolean, format_text, rounding_text
 WORTHWHILE = 256
 """Fewer numbers are as soon done in torch."""
 
+IN_TORCH = 0.2e-6
+"""Seconds that torch takes for a number."""
+
 
 class Elements(ctypes.Structure):
     """All that a conversion is called with, as elements.h has it."""
@@ -51,7 +54,9 @@ def _run(x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, ra
         random = random.contiguous()
     x = x.contiguous()
     library = build.library(
-        f"convert_{format_name(a)}_{format_name(o)}_{rounding}", _source(x.dtype, a, o, rounding, saturate)
+        f"convert_{format_name(a)}_{format_name(o)}_{rounding}",
+        _source(x.dtype, a, o, rounding, saturate),
+        x.numel() * IN_TORCH,
     )
     if library is None:
         return None
@@ -104,7 +109,7 @@ extern "C" __attribute__((visibility("default"))) void halfulp_jump(const halful
 halfulp::jump(*call);
 }
 """
-    library = build.library("states", source)
+    library = build.library("states", source, states.numel() * len(columns) * IN_TORCH)
     if library is None:
         return None
     states = states.contiguous()
