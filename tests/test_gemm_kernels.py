@@ -24,12 +24,6 @@ from halfulp.hdl.formats import FP32, FP64, Fixed, MacSpec, Rounding, parse
 gemm_module = importlib.import_module("halfulp.golden.gemm")
 
 
-@pytest.fixture(autouse=True)
-def _kernels(monkeypatch):
-    """Even for little work."""
-    monkeypatch.setenv("HALFULP_KERNEL", "native")
-
-
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 PRODUCTS = 10_000_000 if EXHAUSTIVE else 30_000
 
@@ -55,6 +49,12 @@ FORMATS = {
     "posit": ["posit8", "posit16", "posit8e0", "posit16e1", "posit6", "posit32", "posit10e3"],
 }
 MODES = ["rn", "ra", "rz", "ru", "rd", "ro", "sr3", "sr10", "sr24"]
+
+
+@pytest.fixture(autouse=True)
+def _kernels(monkeypatch):
+    """Even for little work."""
+    monkeypatch.setenv("HALFULP_KERNEL", "native")
 
 
 def sample(count, seed):
@@ -328,6 +328,30 @@ def test_without_a_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv(build.SETTING, "fast")
     with pytest.raises(ValueError, match="HALFULP_KERNEL is 'fast'; it may be auto, native, avx2, portable, torch"):
         golden.gemm(a, b, TEXTS[0])
+
+
+def test_kernels_wait_for_work(monkeypatch, tmp_path):
+    """What torch does sooner than a compiler is left to it, and added up; a kernel that is there is taken at once."""
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
+    monkeypatch.setenv("HALFULP_KERNEL", "auto")
+    a = torch.arange(32).reshape(4, 8)
+
+    def compiled():
+        found.append(golden.gemm(a, a.mT, "e5m2*e5m2+e6m5.rn"))
+        return len(list(tmp_path.glob("kernels/*.so")))
+
+    found = []
+    assert compiled() == 0
+    monkeypatch.setattr(build, "COMPILING", 2.5 * 4 * 8 * 4 * kernels.IN_TORCH)
+    assert compiled() == 0
+    assert compiled() == 1
+    monkeypatch.setattr(build, "COMPILING", 1e9)
+    build._spent.clear()
+    used = []
+    monkeypatch.setattr(kernels, "call", lambda *given: used.append(given) or call(*given))
+    assert compiled() == 1
+    assert len(used) == 1
+    assert all(torch.equal(one, found[0]) for one in found)
 
 
 def test_sums_that_grow_by_roundings_alone():
