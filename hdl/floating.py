@@ -90,7 +90,7 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
         if x.tail + missing:
             shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
         else:
-            # A number that is rounded has all its discarded bits below those that the rounding sees.
+            # Of what is below the places that rounding sees it is enough to know whether there is a one.
             shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
             sticky = sticky | below
     if can_be_subnormal:
