@@ -1,8 +1,8 @@
 """RTL at compiled speed against the golden model: every operand, rounding mode and random word of small formats, and
 fifty thousand directed and random vectors of wide posits.
 
-By default that is for some formats, and for three rounding modes each, such that all of either are taken by one unit or
-another. With HALFULP_EXHAUSTIVE=1 in the environment it is for all of them, which takes most of an hour."""
+By default that is for some of the formats, and for three rounding modes each, in turn. With HALFULP_EXHAUSTIVE=1 in the
+environment it is for all of them, which takes most of an hour."""
 
 import os
 from typing import ClassVar
