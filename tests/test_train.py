@@ -427,3 +427,11 @@ def test_networks_without_data_are_refused(halfulp):
         assert halfulp("train", network, "--mac", SR) == (2, "", f"halfulp: {sentence}\n")
     code, _, told = halfulp("train", "vgg16", "--mac", SR)
     assert (code, "'vgg16' is not one of" in told) == (2, True)
+
+
+@pytest.mark.parametrize("mac", ["int8*int8+int32.rn", "e5m2*e5m2+e6m5.rn, weights=fp64.rn"])
+def test_formats_that_the_network_does_not_hold_are_refused_before_the_work(mac, tmp_path):
+    plan = Plan("lenet5", (("*", mac),), 0, 1, 8, 0.1)
+    with pytest.raises(ValueError, match=r"torch\.float32 does not hold every number of (int32|e11m52)"):
+        Run(plan, NETWORKS["lenet5"].load(None).limited(8), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfulp.golden.nn import Computed, LossScaler, Policy, WeightUpdate, convert
+from halfulp.golden.nn.cast import check_holds
 from halfulp.golden.nn.draw import mix
 from halfulp.sim.expect import one_thread
 from halfulp.sim.paths import write_whole
@@ -100,7 +101,8 @@ class Run:
     Raises
     ------
     ValueError
-        If no layer of the network can be converted as planned.
+        If no layer of the network can be converted as planned, or float32, in which networks are trained, does not
+        hold the numbers of a format.
     """
 
     def __init__(self, plan: Plan, data: Data, folder: Path) -> None:
@@ -112,6 +114,7 @@ class Run:
             model = self.network.build(data)
         self.conversion = convert(model, plan.rules, seed=plan.seed, inplace=True)
         self.model = self.conversion.model
+        _check_held(self.model)
         self.optimizer = self.network.optimizer(self.model, plan.rate)
         # Without products in formats of few bits there is nothing to scale for.
         self.scaler = LossScaler(plan.scale, adaptive=plan.adaptive) if self.conversion.swapped else None
@@ -266,6 +269,17 @@ class Run:
         loss, accuracy = tested(self.model, self.data)
         self.epochs.append(Epoch(len(self.epochs) + 1, sum(self.losses) / len(self.losses), loss, accuracy))
         self.losses = []
+
+
+def _check_held(model: nn.Module) -> None:
+    """Refuse formats before the work whose numbers the network's own values do not hold."""
+    for layer in model.modules():
+        if isinstance(layer, Computed):
+            policy = layer.policy
+            macs = (policy.forward, policy.input_gradient, policy.weight_gradient)
+            casts = (policy.weights, policy.activations, policy.gradients, policy.bias)
+            for fmt in [*(mac.o for mac in macs if mac), *(cast.fmt for cast in casts if cast.fmt)]:
+                check_holds(torch.float32, fmt)
 
 
 def _generator(*parts: int) -> torch.Generator:
