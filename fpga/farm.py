@@ -157,7 +157,10 @@ class Farm:
                     if outcome is None:
                         future.add_done_callback(done.put)
                     else:
-                        ended(running.pop(future), outcome)
+                        task = running.pop(future)
+                        # What is still asked for is done again when the worker that did it dies.
+                        future.release()
+                        ended(task, outcome)
                 if self._workers is not None:
                     self._workers.replace()
         finally:
