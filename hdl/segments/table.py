@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from halfulp.hdl.formats import EXACT, Format, parse
+from halfulp.hdl.formats import EXACT, RU, Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 
 SYMMETRIES = ("odd", "even", "point", "linear")
@@ -29,7 +29,8 @@ Special = Fraction | str
 
 _SPECIALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-0": -0.0}
 
-MAX_PIECES, MAX_TERMS, MAX_FRACTION = 1 << 16, 8, 64
+MAX_PIECES, MAX_TERMS, MAX_FRACTION, MAX_BITS = 1 << 12, 8, 48, 62
+"""Most pieces, powers of two in a slope, bits behind the point of `exp2`, and bits of a coefficient."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ class Segments:
             raise ValueError(f"unknown symmetry {self.symmetry!r}; there are {', '.join(SYMMETRIES)}")
         if self.symmetry != "point" and self.centre != 1:
             raise ValueError(f"centre {self.centre} does nothing; only symmetry point has one")
+        _check_bits(self.centre)
         if self.symmetry is not None and self.negative is not None:
             raise ValueError(f"{self.name} is {self.symmetry}: below zero it has no value of its own")
 
@@ -235,6 +237,19 @@ class Segments:
             else:
                 check_holds(self.slope, piece.slope, "slope")
             check_holds(self.intercept, piece.intercept, "intercept")
+        for negative in (False, True):
+            for piece in self.unfolded(negative):
+                for value in (piece.slope, piece.intercept):
+                    _check_bits(value)
+        if self.reduction == "exp2":
+            self._check_exp2()
+
+    def _check_exp2(self) -> None:
+        """What is without end in the argument ends in saturation, or in a result too small to be told from another."""
+        if self.extremes[0] <= 0:
+            raise ValueError("pieces of exp2 have values above zero, but these reach it")
+        if isinstance(self.out, Fixed) and self.out.overflow == "wrap":
+            raise ValueError(f"exp2 in {self.out} is refused: it overflows by any number of bits; make it saturate")
 
     def _check_specials(self) -> None:
         for what in ("nan", "inf", "minus_inf", "zero", "minus_zero", "negative"):
@@ -242,7 +257,9 @@ class Segments:
             if isinstance(special, str):
                 if special not in _SPECIALS:
                     raise ValueError(f"{what} {special!r} is no value; there are fractions, {', '.join(_SPECIALS)}")
-            elif not isinstance(special, Fraction) and not (special is None and what != "nan"):
+            elif isinstance(special, Fraction):
+                _check_bits(special)
+            elif special is not None or what == "nan":
                 raise TypeError(f"{what} of {self.name} is a Fraction or a text, not {type(special).__name__}")
 
     # What it is called -----------------------------------------------------------------------------------------
@@ -295,6 +312,37 @@ class Segments:
     def _starts(self) -> list[Fraction]:
         return [piece.start for piece in self.pieces]
 
+    @cached_property
+    def reached(self) -> tuple[Fraction, ...]:
+        """The first number of ``fmt`` that, folded, is on the second piece, on the third, and so on.
+
+        Pieces that start beyond the last number are left out. Not for functions with a reduction.
+        """
+        numbers = (ceiling(self.fmt, start) for start in self._starts[1:])
+        return tuple(number for number in numbers if number is not None)
+
+    @cached_property
+    def extremes(self) -> tuple[Fraction, Fraction]:
+        """Bounds on what the lines give: with a reduction g's, without one the function's; specials aside."""
+        if self.reduction is not None:
+            low, high = (Fraction(end) for end in DOMAINS[self.reduction])
+            sides = [(self.pieces, 1, low, high)]
+        elif self.symmetry is None:
+            sides = [(self.pieces, 1, self.fmt.lowest, self.fmt.largest)]
+        else:
+            sides = [
+                (self.unfolded(negative), sign, Fraction(0), end)
+                for negative, sign, end in ((False, 1, self.fmt.largest), (True, -1, -self.fmt.lowest))
+            ]
+        values = []
+        for pieces, sign, low, high in sides:
+            starts = [low, *self._starts[1:], high]
+            for piece, start, end in zip(pieces, starts, starts[1:], strict=False):
+                start, end = max(start, low), min(end, high)
+                if start <= end:
+                    values += [piece.at(sign * start), piece.at(sign * end)]
+        return min(values), max(values)
+
     def value(self, x: Fraction) -> Fraction:
         """The exact value of the pieces at a number, specials aside.
 
@@ -345,6 +393,17 @@ class Segments:
         value = self.value(x)
         return abs(value), value < 0 or (value == 0 and negative and self.symmetry == "odd")
 
+    def code(self, code: int, rounding: Rounding, saturate: bool, random: int = 0) -> int:
+        """Code of the value at a code of ``fmt``, rounded once to ``out``."""
+        magnitude, negative = self.number(self.fmt.decode(code), self.fmt.negative(code))
+        if isinstance(magnitude, float):
+            return self.out.nan_code if math.isnan(magnitude) else self.out.infinity(negative)
+        return self.out.encode_magnitude(magnitude, negative, rounding, random, saturate)
+
+    def codes(self, rounding: Rounding, saturate: bool) -> list[int]:
+        """Codes of the values at all codes of ``fmt``, for a rounding without random words."""
+        return [self.code(code, rounding, saturate) for code in range(1 << self.fmt.width)]
+
     def _special(self, x: Fraction | float, negative: bool) -> Special | None:
         """What the specials say of a number."""
         if isinstance(x, float):
@@ -389,6 +448,27 @@ class Segments:
             # At x = -t: -(a t + b); a t + b; centre - (a t + b); (a t + b) - t.
             mirrored = {"odd": (a, -b), "even": (-a, b), "point": (a, self.centre - b), "linear": (1 - a, b)}
             yield mirrored[str(self.symmetry)]
+
+
+def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
+    """The least number of a format that is not below a value; None where there is none."""
+    if value > fmt.largest:
+        return None
+    if value <= fmt.lowest:
+        return fmt.lowest
+    found = fmt.decode(fmt.encode(value, RU))
+    assert isinstance(found, Fraction)
+    # What is too small for a format that flushes it, or for a posit, goes to the next number up.
+    return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
+
+
+def _check_bits(value: Fraction) -> None:
+    """Raise ValueError where a coefficient is no binary fraction of so many bits as hardware is made for."""
+    if value.denominator & (value.denominator - 1):
+        raise ValueError(f"{value} has no finite number of bits")
+    numerator = abs(value.numerator)
+    if numerator and (bits := (numerator // (numerator & -numerator)).bit_length()) > MAX_BITS:
+        raise ValueError(f"{float(value):.9g} as a coefficient has {bits} bits; {MAX_BITS} are the most")
 
 
 def check_holds(fmt: Format, value: Fraction, what: str) -> None:
