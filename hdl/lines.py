@@ -14,7 +14,7 @@ from .fixed import NEVER, Point
 from .formats.base import floor_log2
 from .product import product
 from .raw import Raw
-from .segments import Piece, PowerSum
+from .segments import Piece, PowerSum, last_place
 from .wire import lookup, wire
 
 Line = tuple[Fraction, Fraction]
@@ -111,7 +111,9 @@ def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece
     return Choice(wire(m, Cat(index, sign), "line") if len(sides) > 1 else index, lines)
 
 
-def by_address(m: Module, x: Point, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]) -> tuple[Choice, Point]:
+def by_address(
+    m: Module, x: Point, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]
+) -> tuple[Choice, Point]:
     """The line of the block that a number is in, and the number's distance from the block's start, which is shorter.
 
     A second side is for numbers below zero, where a piece ends with its threshold rather than before it. That only is
@@ -247,9 +249,3 @@ def _chosen(index: Value, options: Sequence[Value]) -> Value:
 
 def _resized(value: Value, width: int) -> Value:
     return Cat(value, Const(0, max(width - len(value), 0)))[:width]
-
-
-def last_place(value: Fraction) -> int:
-    """Exponent of the last one of a binary fraction other than zero."""
-    numerator = abs(value.numerator)
-    return (numerator & -numerator).bit_length() - value.denominator.bit_length()

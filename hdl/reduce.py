@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .fixed import NEVER, Point, of_raw, to_raw
 from .formats import Rounding
-from .formats.base import floor_log2
 from .lines import as_point, as_raw
 from .multiply import multiply
 from .number import Number
@@ -46,7 +45,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
 
 def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) -> Reduced:
     """``x * factor`` as an integer and a fraction, each saturated where the result is."""
-    limit = _beyond(table, rounding).bit_length() - 1
+    limit = table.unseen(places(rounding)).bit_length() - 1
     none = Const(0, 0)
     if isinstance(x, Point):
         factor = as_point(m, none, [table.factor], "factor")
@@ -75,16 +74,6 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
         lowest=-(1 << most) if signed else 0,
         highest=(1 << most) - 1,
     )
-
-
-def _beyond(table: Segments, rounding: Rounding) -> int:
-    """A power of two that overflows with any value of the pieces, and less a sign is too small to be seen."""
-    values = table.extremes
-    assert values[0] > 0
-    out = table.out
-    up = floor_log2(out.largest) - floor_log2(values[0]) + 2
-    down = floor_log2(values[1]) + 2 - floor_log2(out.smallest) + places(rounding) + 1
-    return max(up, down, 1)
 
 
 def _by_fours(m: Module, x: Raw) -> Reduced:

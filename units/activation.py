@@ -4,14 +4,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fixed import NEVER, Point
-from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, Span
-from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.lines import (Blocks, Choice, as_point, as_raw, by_address, by_sign, last_place, multiple, search, with_values)
+from halfulp.hdl.lines import Blocks, Choice, as_point, as_raw, by_address, by_sign, multiple, search, with_values
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
@@ -121,7 +120,7 @@ class PiecewiseLinear(Arithmetic):
             raise TypeError(f"table is a Segments, not of {type(table).__name__}")
         rounding = Rounding.parse(rounding)
         if rounding == EXACT:
-            check_exact(table)
+            table.check_exact()
         self.table = table
         smallest = chosen(table, rounding)
         self.structure = smallest if structure == "auto" else check_structure(structure, table, rounding)
@@ -380,29 +379,6 @@ def key_of(number: Fraction, fmt: Format) -> int:
     # Codes below zero are inverted. Where subnormal numbers read as zero, that begins with the largest of them.
     flushed = (1 << fmt.man) - 1 if number == 0 and not fmt.subnormals else 0
     return ~(code & (fmt.sign_code - 1) | flushed)
-
-
-def check_exact(table: Segments) -> None:
-    """Refuse rounding ``exact`` where the output format does not hold every value."""
-    if table.reduction is not None:
-        raise ValueError(f"rounding exact is refused: {table.reduction} scales values beyond any place; name a mode")
-    lines = [piece for negative in (False, True) for piece in table.unfolded(negative)]
-    specials = [value for value in (table.zero, table.negative) if isinstance(value, Fraction)]
-    places = [table.fmt.quantum + last_place(piece.slope) for piece in lines if piece.slope]
-    places += [last_place(value) for value in [*(piece.intercept for piece in lines), *specials] if value]
-    quantum = min(places, default=0)
-    low, high = table.extremes
-    magnitude = max(abs(low), abs(high), *map(abs, specials), Fraction(2) ** quantum)
-    span = Span(
-        quantum=quantum,
-        lowest=min([low, *specials]),
-        largest=max([high, *specials]),
-        smallest=Fraction(2) ** quantum,
-        precision=floor_log2(magnitude) - quantum + 1,
-        inf=table.fmt.has_inf,
-        nan=table.fmt.has_nan,
-    )
-    span.check_fits(table.out, f"value of {table}")
 
 
 def check_structure(structure: str, table: Segments, rounding: Rounding) -> str:

@@ -12,8 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from halfulp.hdl.formats import EXACT, RU, Fixed, Format, Rounding, parse
+from halfulp.hdl.formats import EXACT, RU, Fixed, Format, Rounding, Span, parse
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
 SYMMETRIES = ("odd", "even", "point", "linear")
 """What f(-x) is: -f(x), f(x), centre - f(x), f(x) - x."""
@@ -23,6 +24,9 @@ REDUCTIONS = ("exp2", "reciprocal", "rsqrt", "log2")
 
 DOMAINS = {"exp2": (0, 1), "reciprocal": (1, 2), "rsqrt": (1, 4), "log2": (1, 2)}
 """Where the reduced arguments are: from the first number to below the second."""
+
+MAX_POWER = 1 << 13
+"""Powers of two of `exp2` are no more than this in magnitude: what is farther out is beyond every format anyway."""
 
 Special = Fraction | str
 """A value of its own: a fraction, ``inf``, ``-inf``, ``nan`` or ``-0``."""
@@ -250,6 +254,16 @@ class Segments:
             raise ValueError("pieces of exp2 have values above zero, but these reach it")
         if isinstance(self.out, Fixed) and self.out.overflow == "wrap":
             raise ValueError(f"exp2 in {self.out} is refused: it overflows by any number of bits; make it saturate")
+        if self.unseen(MAX_RANDOM_BITS) > MAX_POWER:
+            raise ValueError(f"exp2 in {self.out} is refused, which has powers of two near or beyond 2^{MAX_POWER}")
+
+    def unseen(self, places: int) -> int:
+        """Of ``exp2``, a k at which all values of g overflow, and at minus which none reaches ``places`` below a last
+        place: no other is farther out for a result."""
+        low, high = self.extremes
+        up = floor_log2(self.out.largest) - floor_log2(low) + 2
+        down = floor_log2(high) + 2 - self.out.quantum + places + 1
+        return max(up, down, 1)
 
     def _check_specials(self) -> None:
         for what in ("nan", "inf", "minus_inf", "zero", "minus_zero", "negative"):
@@ -343,6 +357,27 @@ class Segments:
                     values += [piece.at(sign * start), piece.at(sign * end)]
         return min(values), max(values)
 
+    def check_exact(self) -> None:
+        """Raise ValueError unless the output format holds every value."""
+        if self.reduction is not None:
+            raise ValueError(f"rounding exact is refused: {self.reduction} scales values beyond any place; name a mode")
+        lines = [piece for negative in (False, True) for piece in self.unfolded(negative)]
+        specials = [value for value in (self.zero, self.minus_zero, self.negative) if isinstance(value, Fraction)]
+        terms = [piece.slope * self.fmt.smallest for piece in lines] + [piece.intercept for piece in lines] + specials
+        quantum = min((last_place(term) for term in terms if term), default=0)
+        low, high = min(self.extremes[0], *specials, 0), max(self.extremes[1], *specials, 0)
+        smallest = Fraction(2) ** quantum
+        span = Span(
+            quantum=quantum,
+            lowest=low,
+            largest=high,
+            smallest=smallest,
+            precision=floor_log2(max(-low, high, smallest)) - quantum + 1,
+            inf=self.fmt.has_inf,
+            nan=self.fmt.has_nan,
+        )
+        span.check_fits(self.out, f"value of {self}")
+
     def value(self, x: Fraction) -> Fraction:
         """The exact value of the pieces at a number, specials aside.
 
@@ -364,7 +399,7 @@ class Segments:
         if self.reduction == "exp2":
             scaled = Fraction(math.floor(t * self.factor * (1 << self.fraction)), 1 << self.fraction)
             k = math.floor(scaled)
-            return self.piece_at(scaled - k).at(scaled - k) * two**k
+            return self.piece_at(scaled - k).at(scaled - k) * two ** min(max(k, -MAX_POWER), MAX_POWER)
         if t <= 0:
             raise ValueError(f"{self.reduction} of {t} is refused; only numbers above zero have one")
         e = floor_log2(t)
@@ -460,6 +495,12 @@ def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
     assert isinstance(found, Fraction)
     # What is too small for a format that flushes it, or for a posit, goes to the next number up.
     return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
+
+
+def last_place(value: Fraction) -> int:
+    """Exponent of the last one of a binary fraction other than zero."""
+    numerator = abs(value.numerator)
+    return (numerator & -numerator).bit_length() - value.denominator.bit_length()
 
 
 def _check_bits(value: Fraction) -> None:
