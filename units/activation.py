@@ -1,5 +1,6 @@
 """Activation functions as line segments."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,7 @@ from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
 from halfulp.hdl.segments import PowerSum, Segments, Special
+from halfulp.hdl.segments.store import segments_of
 from halfulp.hdl.wire import lookup, wire
 
 from .base import LAZY, Arithmetic
@@ -61,8 +63,23 @@ class PiecewiseLinear(Arithmetic):
 
     Parameters
     ----------
-    table : Segments
-        The function; its formats are those of operand and result.
+    fn : str, callable or Segments
+        The function: a name such as ``tanh``, any function of one number, segments that are there, or the name of a
+        file of them.
+    fmt : Format or str, optional
+        Operand format; segments that are there have it.
+    out : Format or str, optional
+        Result format; that of the operand by default.
+    pieces : int, optional
+        Lines of a fit, 8 by default; those where the function saturates are beside them.
+    error : float, optional
+        Instead of ``pieces``: the largest error in units of the last place, with as few pieces as do it.
+    breakpoints : str, optional
+        Where pieces of a fit start: ``free``, ``uniform`` or ``power``; free by default.
+    slopes : str, optional
+        ``any``, or ``pow2``: sums of signed powers of two, so that products are shifts and additions.
+    terms : int, optional
+        Most powers of two in such a slope.
     structure : str
         How it is built: ``comparators`` compares the operand with starts of pieces, ``address`` takes the piece by
         the operand's first bits, ``table`` holds all results, of formats of up to 8 bits and without random words.
@@ -84,20 +101,20 @@ class PiecewiseLinear(Arithmetic):
 
     Members
     -------
-    a : In(table.fmt)
+    a : In(fmt)
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operand.
     en : In(1, init=1)
         Clock enable, with ``pipeline`` or a source of random words only.
     valid : In(1, init=1)
         Whether there is an operand in this cycle, with a source of random words only.
-    o : Out(table.out)
+    o : Out(out)
 
     Raises
     ------
     TypeError, ValueError
         If a parameter is of the wrong kind or out of range, ``rounding`` is ``exact`` and the output format cannot hold
-        every value, or the structure is not for the table.
+        every value, the structure is not for the function, or there is no such fit.
 
     Latency
     -------
@@ -107,7 +124,14 @@ class PiecewiseLinear(Arithmetic):
     def __init__(
         self,
         *,
-        table: Segments,
+        fn: str | Callable[[Any], Any] | Segments,
+        fmt: Format | str | None = None,
+        out: Format | str | None = None,
+        pieces: int | None = None,
+        error: float | Fraction | None = None,
+        breakpoints: str | None = None,
+        slopes: str | None = None,
+        terms: int | None = None,
         structure: str = "auto",
         rounding: Rounding | str = RN,
         random: Source | str = "port",
@@ -116,17 +140,18 @@ class PiecewiseLinear(Arithmetic):
         pipeline: int = 0,
         dsp: bool = False,
     ) -> None:
-        if not isinstance(table, Segments):
-            raise TypeError(f"table is a Segments, not of {type(table).__name__}")
         rounding = Rounding.parse(rounding)
+        fitted = {"pieces": pieces, "error": error, "breakpoints": breakpoints, "slopes": slopes, "terms": terms}
+        table = segments_of(fn, fmt=fmt, out=out, rounding=rounding, **fitted)
+        self.fn, self.fitted = fn, fitted
         if rounding == EXACT:
             table.check_exact()
         self.table = table
-        smallest = chosen(table, rounding)
-        self.structure = smallest if structure == "auto" else check_structure(structure, table, rounding)
+        self.smallest = chosen(table, rounding)
+        self.structure = self.smallest if structure == "auto" else check_structure(structure, table, rounding)
         self.BOUNDARIES = self._boundaries()
         super().__init__(
-            kind=f"pwl_{table}" + ("" if self.structure == smallest else f"_{self.structure}"),
+            kind=f"pwl_{table}" + ("" if self.structure == self.smallest else f"_{self.structure}"),
             operands={"a": table.fmt},
             o=table.out,
             rounding=rounding,
