@@ -11,7 +11,18 @@ from halfulp.hdl import fixed
 from halfulp.hdl.fixed import NEVER, Point
 from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.lines import Blocks, Choice, as_point, as_raw, by_address, by_sign, search, value_of, with_values
+from halfulp.hdl.lines import (
+    Blocks,
+    Choice,
+    as_point,
+    as_raw,
+    by_address,
+    by_sign,
+    low_bits,
+    search,
+    value_of,
+    with_values,
+)
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
@@ -24,6 +35,10 @@ from .base import LAZY, Arithmetic
 
 COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """How the value is found: by comparing the argument with starts of pieces; by its first bits; as a whole."""
+
+MAX_ADDRESS, SHORT_ADDRESS = 10, 6
+"""Most bits that may tell the pieces apart where these are found by address; and so few that this is the smaller way:
+the coefficients of such an address are a lookup table for each bit."""
 
 TABLE_WIDTH = 8
 """Widest format of which a function is made as a table."""
@@ -401,13 +416,33 @@ def check_structure(structure: str, table: Segments, rounding: Rounding) -> str:
         raise ValueError(f"unknown structure {structure!r}; there are auto, {', '.join(STRUCTURES)}")
     if structure == TABLE and table.fmt.width > TABLE_WIDTH:
         raise ValueError(f"{table.fmt} has {table.fmt.width} bits; a table is for {TABLE_WIDTH} or fewer")
+    if structure == ADDRESS and (bits := address_bits(table)) > MAX_ADDRESS:
+        raise ValueError(f"{bits} bits tell the pieces of {table} apart; an address has up to {MAX_ADDRESS}")
     if structure == TABLE and rounding.bits:
         raise ValueError(f"a table holds results, and {rounding} has another for each random word; name a mode or auto")
     return structure
+
+
+def address_bits(table: Segments) -> int:
+    """First bits of an argument that tell which line it is on."""
+    if table.reduction == "exp2":
+        width, unit = max(table.fraction, 1), Fraction(1, 1 << table.fraction)
+    elif table.reduction is not None:
+        width = table.fmt.precision + (table.reduction == "rsqrt")
+        unit = Fraction(1, 1 << (table.fmt.precision - 1))
+    else:
+        width, unit = table.fmt.width, table.fmt.smallest
+    if table.reduction is not None:
+        starts = [-int(-piece.start // unit) for piece in table.pieces[1:]]
+    elif isinstance(table.fmt, Fixed):
+        starts = [int(number / unit) for number in table.reached]
+    else:
+        starts = [key_of(number, table.fmt) for number in table.reached]
+    return width - low_bits(width, starts)
 
 
 def chosen(table: Segments, rounding: Rounding) -> str:
     """The structure that is expected to be the smallest."""
     if table.fmt.width <= TABLE_WIDTH and not rounding.bits:
         return TABLE
-    return COMPARATORS
+    return ADDRESS if address_bits(table) <= SHORT_ADDRESS else COMPARATORS
