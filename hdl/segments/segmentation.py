@@ -6,7 +6,7 @@ found between one that is reached and one that is not, and in the end nothing le
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -206,8 +206,8 @@ class Task:
         for (cut, line), stop in zip(parts, stops, strict=True):
             yield ends[cut], ends[stop], line
 
-    def best(self) -> Found:
-        """The smallest largest error with so many pieces.
+    def best(self, *, nearly: bool = False) -> Found:
+        """The smallest largest error with so many pieces; with ``nearly``, less than a hundredth more.
 
         Raises
         ------
@@ -221,20 +221,28 @@ class Task:
             low, high = high, 4 * high
             if high > _LARGEST:
                 raise ValueError("with such coefficients and pieces the error has no bound")
-        exact = not (self.slopes.free or self.intercepts.free)
-        # A line with coefficients that are not rounded may leave a little more than it was asked to.
-        high = found.error if exact else high
-        while high - low > (_LOOSE if exact else _LOOSER) * high:
-            middle = (low + high) / 2
+        while found.error - low > (_LOOSER if nearly else _LOOSE) * found.error:
+            middle = (low + found.error) / 2
             nearer = self.within(middle)
             if nearer is None:
                 low = middle
             else:
-                found, high = nearer, min(nearer.error, middle)
-        if not exact:
-            return replace(found, error=high)
-        while (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
+                found = nearer
+        while not nearly and (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
             found = nearer
+        return found
+
+    def reached(self, error: float) -> Found:
+        """The fewest pieces for errors up to this one.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        found = self.within(error)
+        if found is None:
+            raise ValueError(f"an error of {error:.6g} is not reached")
         return found
 
     def polished(self, found: Found) -> Found:
