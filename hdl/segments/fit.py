@@ -108,7 +108,7 @@ def fit(
         ``auto``: what the function has; of exp only where a format is not fixed point. None: none.
     measure : str, optional
         ``ulp``: errors are in units of the last place of the value; ``absolute``. By default the former for fixed point
-        and with a reduction, whose results have all sizes alike, else the latter.
+        and with a reduction, whose results have all sizes alike, and for ReLU and leaky ReLU, else the latter.
     against : str
         ``real``: the function's value, or ``rounded``: that value correctly rounded.
     rounding : Rounding or str
@@ -135,7 +135,8 @@ def fit(
     if breakpoints == "uniform" and pieces is None:
         raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
     folding = _folding(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
-    chosen = measure or ("ulp" if isinstance(asked.out, Fixed) or folding.reduction else "absolute")
+    sizes_alike = isinstance(asked.out, Fixed) or folding.reduction or asked.function.scales
+    chosen = measure or ("ulp" if sizes_alike else "absolute")
     return asked.fit(folding, _one_of("measure", chosen, MEASURES))
 
 
@@ -167,7 +168,7 @@ class _Asked:
                 f"and {self.error:g} was asked for"
             )
         tails = self._tails(points, folding)
-        found, slope, intercept = self._best(points, folding, tails)
+        found, slope, intercept = self._best(points, folding, measure, tails)
         segments = self._segments(points, folding, found.parts, slope, intercept)
         return Fit(
             segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding
@@ -196,15 +197,18 @@ class _Asked:
 
     # Formats ---------------------------------------------------------------------------------------------------
 
-    def _best(self, points: Points, folding: Folding, tails: Tails) -> tuple[Found, Format | PowerSum, Format]:
+    def _best(
+        self, points: Points, folding: Folding, measure: str, tails: Tails
+    ) -> tuple[Found, Format | PowerSum, Format]:
         """The best pieces, and formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {
             "slopes": self.power or self.slope, "intercepts": self.intercept
         }
-        finest = _finest(points, folding, self.fmt, self.out)
+        finest = _finest(points, folding, self.fmt, self.out, measure)
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
         task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
         try:
+            self._check_ranges(replace(task, **finest), chosen)
             task = self._narrowed(task, [name for name, held in chosen.items() if held is None])
             found = task.best() if self.error is None else task.reached(self.error)
         except ValueError as error:
@@ -214,6 +218,22 @@ class _Asked:
         slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
         return found, slope, intercept
+
+    def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
+        """Raise ValueError if a format that was named has no coefficients as large as the best ones of any format."""
+        named = {name: held for name, held in chosen.items() if isinstance(held, Format)}
+        if not named:
+            return
+        found = task.best(nearly=True) if self.error is None else task.reached(self.error)
+        for place, (name, what) in enumerate((("slopes", "slope"), ("intercepts", "intercept"))):
+            if (held := named.get(name)) is None:
+                continue
+            grid = grid_of(held)
+            for _, line in found.parts:
+                # What is rounded to the end of the range is held well enough.
+                inner = [end + (end - grid.beside(end)[0]) for end in (grid.low, grid.high)]
+                if not inner[0] <= line[place] <= inner[1]:
+                    raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
 
     def _narrowed(self, task: Task, names: list[str]) -> Task:
         """With as few fraction bits of these coefficients as come near the error of many."""
@@ -281,9 +301,13 @@ class _Asked:
         return segments
 
 
-def _finest(points: Points, folding: Folding, fmt: Format, out: Format) -> dict[str, Grid]:
+def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
     """Coefficients of so many bits that more are no better, and of all sizes that lines near the function have."""
-    places = out.frac_bits if isinstance(out, Fixed) else max(out.precision, 2 - out.quantum)
+    places = out.precision
+    if isinstance(out, Fixed):
+        places = out.frac_bits
+    elif measure == "ulp" and folding.reduction is None:
+        places = max(out.precision, 2 - out.quantum)
     steepest, rise = _STEEPEST, 2.0
     if folding.reduction is None:
         value, t = points.value[points.cuts], points.t[points.cuts]

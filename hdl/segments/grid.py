@@ -17,8 +17,8 @@ from .table import PowerSum
 POWERS = (-16, 6)
 """Exponents of slopes that are sums of powers of two, from the first to the second."""
 
-MOST = 1 << 21
-"""Numbers that are listed at most."""
+MOST = 1 << 16
+"""Multiples that are tried at most, those in the middle: all that a format of 16 bits holds."""
 
 
 @dataclass(frozen=True, eq=False)
