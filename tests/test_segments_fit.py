@@ -11,7 +11,7 @@ import pytest
 from mpmath import mp
 
 from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
-from halfulp.hdl.segments.fit import fit
+from halfulp.hdl.segments.fit import SHARE, fit
 from halfulp.hdl.segments.functions import FUNCTIONS, function_of
 from halfulp.hdl.segments.ladder import ladder_of
 from halfulp.hdl.segments.minimax import minimax
@@ -89,7 +89,9 @@ def test_a_value_just_beside_a_threshold_is_told_apart():
     for side in (1, -1):
         function = function_of(lambda x, side=side: x + mpmath.mpf(2) ** -5 + side * mpmath.mpf(2) ** -150 * mp.exp(x))
         x = Fraction(1, 2)
-        assert ladder_of(out, RN).values[nearest_to(function, x, ladder_of(out, RN))] == 0.5 + (2.0**-4 if side > 0 else 0)
+        assert ladder_of(out, RN).values[nearest_to(function, x, ladder_of(out, RN))] == 0.5 + (
+            2.0**-4 if side > 0 else 0
+        )
 
 
 # Before anything is rounded -----------------------------------------------------------------------------------------
@@ -176,7 +178,10 @@ def best_of_neighbours(found, value):
     reach = {}
     for index, piece in enumerate(segments.pieces):
         lines = list(product(near(piece.slope, segments.slope), near(piece.intercept, segments.intercept)))
-        moves = [[0] if index in (0, len(segments.pieces)) else [-1, 0, 1], [0] if index + 1 == len(segments.pieces) else [-1, 0, 1]]
+        moves = [
+            [0] if index in (0, len(segments.pieces)) else [-1, 0, 1],
+            [0] if index + 1 == len(segments.pieces) else [-1, 0, 1],
+        ]
         low, high = starts[index] + moves[0][0], starts[index + 1] + moves[1][-1]
         codes = np.arange(low, high)
         errors = [np.abs(results(segments, codes, line) / scale - value[codes]) * scale for line in lines]
@@ -193,9 +198,11 @@ def best_of_neighbours(found, value):
     return best[0]
 
 
-@pytest.mark.parametrize(("name", "fmt", "pieces"), [("tanh", "fxp4.8", 5), ("sigmoid", "fxp4.8", 4), ("tanh", "fxp4.12", 8)])
+@pytest.mark.parametrize(
+    ("name", "fmt", "pieces"), [("tanh", "fxp4.8", 5), ("sigmoid", "fxp4.8", 4), ("tanh", "fxp4.12", 8)]
+)
 def test_no_neighbouring_table_is_better(name, fmt, pieces):
-    """All of them, with every coefficient up or down a place, or not, and every breakpoint up or down a code, or not."""
+    """All of them: every coefficient and every breakpoint a place up or down, or as it is."""
     found = fit(name, fmt, pieces=pieces)
     codes = np.arange((1 << (parse(fmt).width - 1)) + 1) / float(1 / parse(fmt).smallest)
     value = np.tanh(codes) if name == "tanh" else 1 / (1 + np.exp(-codes))
@@ -208,7 +215,9 @@ def test_no_neighbouring_table_is_better(name, fmt, pieces):
     assert other.max() > found.error
 
 
-@pytest.mark.parametrize("against", ["real", pytest.param("rounded", marks=pytest.mark.skipif(not EXHAUSTIVE, reason="slow"))])
+@pytest.mark.parametrize(
+    "against", ["real", pytest.param("rounded", marks=pytest.mark.skipif(not EXHAUSTIVE, reason="slow"))]
+)
 def test_tanh_of_sixteen_bits_at_most_an_ulp_off(against):
     found = fit("tanh", "fxp4.12", error=1, against=against)
     errors = found.errors
@@ -218,23 +227,18 @@ def test_tanh_of_sixteen_bits_at_most_an_ulp_off(against):
     if against == "real":
         # Faithful: each result is one of the two numbers around the value.
         assert np.all(np.abs(errors.got - errors.value) < 2.0**-12 + 1e-18)
-    with pytest.raises(ValueError, match="is not reached"):
-        fit("tanh", "fxp4.12", error=1, against=against, slope="fxp1.3")
-
-
-SAME = ("relu", "leaky_relu", "hard_sigmoid")
-"""Lines already: what is left is what rounding leaves, wherever pieces begin that have their corners."""
+    if EXHAUSTIVE:
+        assert fit("tanh", "fxp4.12", pieces=found.pieces - 1, against=against).error > 1
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_free_breakpoints_beat_equal_distances(name):
-    fmt = "e5m6" if FUNCTIONS[name].reduction and name != "exp" else "fxp4.6"
-    for pieces in (4, 8, 16):
+    """Unless they leave hardly more than rounding does anyway."""
+    reduced = FUNCTIONS[name].reduction and name != "exp"
+    fmt = ("fp16" if reduced else "fxp4.12") if EXHAUSTIVE else ("e5m5" if reduced else "fxp4.8")
+    for pieces in (4, 8, 16) if EXHAUSTIVE else (4, 8):
         free, even = (fit(name, fmt, pieces=pieces, breakpoints=kind) for kind in ("free", "uniform"))
-        least = fit(name, fmt, pieces=64).error
-        assert free.error < even.error or free.error == even.error == pytest.approx(least)
-        if name not in SAME and pieces == 4:
-            assert free.error < even.error
+        assert free.error < even.error or free.error <= 0.5 * (1 + SHARE)
         assert free.errors.max_ulp == free.error
 
 
@@ -265,7 +269,6 @@ def test_errors_are_those_of_the_exact_table(name, fmt, options):
     for x, got, rounded in zip(errors.x, errors.got, errors.rounded, strict=True):
         exact = segments.out.decode(segments.out.encode(segments.value(Fraction(x)), rounding))
         assert got == (float(exact) if isinstance(exact, Fraction) else math.copysign(math.inf, rounded))
-    assert np.array_equal(errors.absolute == 0, errors.got == errors.value)
     assert (errors.max_off == 0) == bool(np.array_equal(errors.got, errors.rounded))
     assert errors.mean_ulp <= errors.max_ulp
     assert errors.ulp[errors.x == errors.at] == errors.max_ulp
@@ -326,28 +329,43 @@ def raising(x):
         ("tanh:2", {"pieces": 2}, ValueError, "tanh has no parameter; elu, leaky_relu have one"),
         ("elu:x", {"pieces": 2}, ValueError, "the parameter 'x' of elu is no number"),
         (3, {"pieces": 2}, TypeError, "a function is a name such as 'tanh', or a callable, not int"),
-        ("reciprocal", {"pieces": 2, "reduction": None}, ValueError, "reciprocal has a pole at zero, which fxp4.4 holds"),
+        (
+            "reciprocal",
+            {"pieces": 2, "reduction": None},
+            ValueError,
+            "reciprocal has a pole at zero, which fxp4.4 holds",
+        ),
         ("reciprocal", {"pieces": 2, "interval": (-1, 2)}, ValueError, "a pole or no value at 0, inside the interval"),
         ("log2", {"pieces": 2, "interval": (-1, 2)}, ValueError, "log2 has a pole or no value at -1"),
         ("tanh", {"pieces": 2, "interval": (1, 1)}, ValueError, "the interval from 1 to 1 is empty"),
         ("tanh", {"pieces": 2, "interval": (0, math.inf)}, ValueError, "an interval is a pair of finite numbers"),
         ("tanh", {"pieces": 2, "interval": 3}, TypeError, "an interval is a pair of numbers"),
         ("tanh", {"pieces": 2, "interval": (0, 9)}, ValueError, "fxp4.4 cannot hold the end of the interval 9"),
-        ("tanh", {"pieces": 2, "slope": "fxp-2.6"}, ValueError, "tanh cannot be fitted with slopes in fxp-2.6: fxp-2.6 cannot hold a slope of 0."),
+        (
+            "tanh",
+            {"pieces": 2, "slope": "fxp-2.6"},
+            ValueError,
+            "tanh cannot be fitted with slopes in fxp-2.6: fxp-2.6 cannot hold a slope of 0.",
+        ),
         ("tanh", {"pieces": 2, "reduction": "exp2"}, ValueError, "tanh is not reduced by 'exp2'; it is by none"),
         ("exp", {"pieces": 2, "symmetry": "odd"}, ValueError, "exp is not odd"),
         ("exp", {"pieces": 2, "interval": (0, 1), "symmetry": "odd"}, ValueError, "needs numbers below zero"),
-        ("tanh", {"pieces": 2, "breakpoints": "some"}, ValueError, "unknown breakpoints 'some'; there are free, uniform"),
+        (
+            "tanh",
+            {"pieces": 2, "breakpoints": "some"},
+            ValueError,
+            "unknown breakpoints 'some'; there are free, uniform",
+        ),
         ("tanh", {"error": 1, "breakpoints": "uniform"}, ValueError, "uniform breakpoints need a number of pieces"),
         ("tanh", {"pieces": 2, "slopes": "pow2", "slope": "int8"}, ValueError, "have no format; leave slope out"),
         ("tanh", {"pieces": 2, "slopes": "pow2", "terms": 0}, ValueError, "there are 1 to 8"),
         ("tanh", {"pieces": 2, "rounding": "sr4"}, ValueError, "a table is not fitted for the rounding sr4"),
-        ("tanh", {"pieces": 2, "out": "fp32"}, ValueError, "fp32 has 32 bits; errors here are proved on every code"),
+        ("tanh", {"pieces": 2, "out": "fp32"}, ValueError, "e8m23 has 32 bits; errors here are proved on every code"),
         ("exp", {"pieces": 2, "out": "fxp2.4-wrap"}, ValueError, "fxp2.4-wrap cannot hold exp"),
         (lambda x: math.nan, {"pieces": 2}, ValueError, "lambda is NaN at -8"),
         (lambda x: math.inf, {"pieces": 2}, ValueError, "lambda is infinite at -8"),
         (lambda x: "1", {"pieces": 2}, ValueError, "lambda gives '1' at -8, which is no number"),
-        (mp.sqrt, {"pieces": 2}, ValueError, "sqrt is complex at -8"),
+        (mp.sqrt, {"pieces": 2}, ValueError, "is complex at -8; a function is real"),
         (lambda x: 1 / (x - 1), {"pieces": 2}, ValueError, "lambda fails at 1: "),
         (raising, {"pieces": 2}, ValueError, "raising fails at -8: KeyError: 'no'"),
     ],

@@ -160,7 +160,8 @@ class _Asked:
         points = points_of(
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
-        if isinstance(self.out, Fixed) and self.out.overflow == "wrap" and np.isinf(points.errors(points.nearest)).any():
+        wraps = isinstance(self.out, Fixed) and self.out.overflow == "wrap"
+        if wraps and np.isinf(points.ladder.values[points.nearest]).any():
             raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
         if self.error is not None and self.error < points.least():
             raise ValueError(
@@ -170,9 +171,7 @@ class _Asked:
         tails = self._tails(points, folding)
         found, slope, intercept = self._best(points, folding, measure, tails)
         segments = self._segments(points, folding, found.parts, slope, intercept)
-        return Fit(
-            segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding
-        )
+        return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
 
     def _tails(self, points: Points, folding: Folding) -> Tails:
         """Slopes of the lines that the function goes along at the ends."""
@@ -201,9 +200,7 @@ class _Asked:
         self, points: Points, folding: Folding, measure: str, tails: Tails
     ) -> tuple[Found, Format | PowerSum, Format]:
         """The best pieces, and formats of their coefficients."""
-        chosen: dict[str, Format | PowerSum | None] = {
-            "slopes": self.power or self.slope, "intercepts": self.intercept
-        }
+        chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
         finest = _finest(points, folding, self.fmt, self.out, measure)
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
         task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
@@ -213,7 +210,9 @@ class _Asked:
             found = task.best() if self.error is None else task.reached(self.error)
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
-            raise ValueError(f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}") from None
+            raise ValueError(
+                f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}"
+            ) from None
         found = task.polished(found)
         slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
@@ -316,7 +315,10 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
         steepest = float(np.max(slopes[np.isfinite(slopes)], initial=1.0))
         rise = float(np.max(np.abs(value[np.isfinite(value)]), initial=1.0)) + steepest * float(np.max(np.abs(t)))
     grids = {}
-    for name, largest, precision in (("slopes", steepest, max(fmt.precision, folding.fraction) + 1), ("intercepts", rise, 0)):
+    for name, largest, precision in (
+        ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
+        ("intercepts", rise, 0),
+    ):
         bits = int(np.ceil(np.log2(largest))) + 1
         # A product with an argument is exact in double precision.
         kept = min(max(places, 0) + _MORE_PLACES, 52 - precision - bits, _MOST_PLACES)
@@ -411,7 +413,9 @@ def _folding(
         reduction = function.reduction if wanted else None
     elif reduction is not None:
         if reduction != function.reduction:
-            raise ValueError(f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}")
+            raise ValueError(
+                f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}"
+            )
         if ends is not None:
             raise ValueError("a reduction takes all numbers; leave the interval out, or the reduction")
     if reduction is None and function.domain != ALL and ends is None:
@@ -477,9 +481,7 @@ def _symmetry(
     return asked
 
 
-def _check_symmetry(
-    function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str
-) -> None:
+def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str) -> None:
     """Raise ValueError unless a function has a symmetry, as far as double precision tells."""
     centre = 2 * float(function.at(Fraction(0)))
     numbers = np.unique(numbers_of(fmt))
@@ -489,4 +491,3 @@ def _check_symmetry(
         expected = {"odd": -above, "even": above, "point": centre - above, "linear": above - x}[symmetry]
         if abs(below - expected) > 1e-12 * (abs(above) + abs(below) + abs(centre)):
             raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g}, and not {expected:g}")
-

@@ -180,10 +180,10 @@ ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 _LINEAR: dict[str, Any] = {"symmetry": "linear", "left": ZERO, "right": ONE, "minus_inf": ZERO, "inf": "inf"}
 
 ROWS = (
+    Function("tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
     Function(
-        "tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE
+        "sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=ZERO
     ),
-    Function("sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=ZERO),
     Function("erf", mp.erf, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
     Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
     Function("gelu", _gelu, _at_zero(0), bends=(-math.sqrt(2), math.sqrt(2)), **_LINEAR),
@@ -290,7 +290,9 @@ def _named(text: str) -> Function:
 def _called(function: Callable[[Any], Any]) -> Function:
     """A callable of the user's."""
     named = getattr(function, "__name__", type(function).__name__)
-    name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in named).strip("_") or "function"
+    name = (
+        "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in named).strip("_") or "function"
+    )
 
     def value(x: Any) -> Any:
         return _checked(_apply(function, x, name), x, name)
@@ -325,6 +327,8 @@ def _checked(found: Any, x: Any, name: str) -> Any:
     if isinstance(found, complex | mpmath.mpc):
         raise ValueError(f"{name} is complex at {float(x):g}; a function is real")
     try:
+        if isinstance(found, str):
+            raise TypeError
         number = mpmath.mpf(found.numerator) / found.denominator if isinstance(found, Fraction) else mpmath.mpf(found)
     except (TypeError, ValueError):
         raise ValueError(f"{name} gives {found!r} at {float(x):g}, which is no number") from None

@@ -7,6 +7,7 @@ pieces of equal errors are the best there are: of others that cover the same int
 of these (Lawson, 1964).
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def _balanced(real: Real, bends: tuple[float, ...], low: float, high: float, pie
             missed = middle
         else:
             breaks, reached = found, middle
-    lines = [best_line(real, bends, first, last) for first, last in zip(breaks, breaks[1:], strict=False)]
+    lines = [best_line(real, bends, first, last) for first, last in itertools.pairwise(breaks)]
     return Minimax(tuple(breaks), tuple(line[:2] for line in lines), max(line[2] for line in lines))
 
 
@@ -147,7 +148,7 @@ def _exchanged(real: Real, edges: list[float], slope: float) -> tuple[float, flo
         offset = (values[0] + values[1] - slope * (first + second)) / 2
         level = abs(values[0] - slope * first - offset)
         extremes = [low, high]
-        for left, right in zip(edges, edges[1:], strict=False):
+        for left, right in itertools.pairwise(edges):
             extremes.append(_farthest(real, slope, offset, left, right)[0])
             extremes.append(left)
         errors = {x: real(x) - slope * x - offset for x in sorted(extremes)}
@@ -211,7 +212,7 @@ def _bends(real: Real, low: float, high: float) -> tuple[float, ...]:
     noise = 1e-13 * max(map(abs, values), default=0.0)
     signs = [(place, curve > 0) for place, curve in enumerate(curves) if abs(curve) > noise]
     changes = []
-    for (_, before), (place, after) in zip(signs, signs[1:], strict=False):
+    for (_, before), (place, after) in itertools.pairwise(signs):
         if before != after:
             changes.append(low + step * (place + 0.5))
     return tuple(changes)

@@ -5,6 +5,7 @@ better shorter, so that pieces taken as long as they can be, one after the other
 found between one that is reached and one that is not, and in the end nothing less than it is reached.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,7 @@ class Task:
     def _lines(self, band: Band, cuts: list[int]) -> Parts | None:
         """A line for each piece."""
         parts: Parts = []
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             line = self._line(band, first, last)
             if line is None:
                 return None
@@ -197,7 +198,9 @@ class Task:
 
     def error(self, parts: Parts) -> float:
         """The largest error of pieces."""
-        return max(float(np.max(errors_of(self.points.slice(first, last), line))) for first, last, line in self.spans(parts))
+        return max(
+            float(np.max(errors_of(self.points.slice(first, last), line))) for first, last, line in self.spans(parts)
+        )
 
     def spans(self, parts: Parts) -> Iterator[tuple[int, int, Line]]:
         """First point, end and line of each piece."""
