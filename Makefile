@@ -19,6 +19,7 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=convert FMT=bf16 TO=e4m3fn SATURATE=1 WAVE=1
   make sim UNIT=dot FMT=posit8 K=8 ORDER=sequential
   make sim UNIT=sru FMT=int16 RANDOM=plateau3 LANES=4 INCREMENT=0
+  make sim UNIT=pwl FN=tanh FMT=fxp4.12 PIECES=8 [TO=fxp1.15 SLOPES=pow2 STRUCTURE=address]
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
@@ -38,7 +39,7 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
+values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
 flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp

@@ -42,6 +42,13 @@ _UNIT_OPTIONS = (
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="pairs (dot); 4 by default"),
     click.option("--order", metavar="ORDER", help="exact or sequential (dot); exact by default"),
+    click.option("--fn", metavar="NAME", help="function, or a file of its segments (pwl); tanh by default"),
+    click.option("--pieces", metavar="N", type=int, help="line segments (pwl); 8 by default"),
+    click.option("--error", metavar="ULP", type=float, help="as many pieces as this error needs (pwl)"),
+    click.option("--breakpoints", metavar="WHERE", help="free, uniform or power (pwl); free by default"),
+    click.option("--slopes", metavar="WHICH", help="any, or pow2: sums of powers of two (pwl); any by default"),
+    click.option("--terms", metavar="N", type=int, help="most powers of two in a slope (pwl)"),
+    click.option("--structure", metavar="HOW", help="comparators, address or table (pwl); the smallest by default"),
     click.option("--carry", metavar="N", type=int, help="carry guard of an exact accumulator, in bits; 31 by default"),
 )
 

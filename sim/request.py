@@ -9,6 +9,7 @@ from .ports import STATE, Ports
 OPTIONS = (
     *("acc", "product", "b", "c", "to", "k", "order", "carry"),
     *("lanes", "sharing", "increment", "stochastic", "dsp"),
+    *("fn", "pieces", "error", "breakpoints", "slopes", "terms", "structure"),
 )
 """What some units take and others do not."""
 
@@ -35,6 +36,14 @@ class Request:
         Structure of stochastic rounding in a floating-point adder.
     dsp : bool, optional
         Whether products are left to DSP blocks.
+    fn : str, optional
+        Function of piecewise-linear units: its name, or that of a file of segments.
+    pieces, terms : int, optional
+    error : float, optional
+    breakpoints, slopes : str, optional
+        Of its fit.
+    structure : str, optional
+        How it is built.
     rounding : str, optional
         What the catalogue has for the unit unless named.
     random : str, optional
@@ -60,6 +69,13 @@ class Request:
     increment: bool | None = None
     stochastic: str | None = None
     dsp: bool | None = None
+    fn: str | None = None
+    pieces: int | None = None
+    error: float | None = None
+    breakpoints: str | None = None
+    slopes: str | None = None
+    terms: int | None = None
+    structure: str | None = None
     rounding: str | None = None
     random: str | None = None
     random_seed: int | None = None
@@ -79,19 +95,7 @@ class Request:
         unit = build(
             self.unit,
             self.fmt,
-            acc=self.acc,
-            product=self.product,
-            b=self.b,
-            c=self.c,
-            to=self.to,
-            k=self.k,
-            order=self.order,
-            carry=self.carry,
-            lanes=self.lanes,
-            sharing=self.sharing,
-            increment=self.increment,
-            stochastic=self.stochastic,
-            dsp=self.dsp,
+            **{option: getattr(self, option) for option in OPTIONS},
             rounding=self.rounding,
             random="port" if self.random is None else self.random,
             seed=1 if self.random_seed is None else self.random_seed,
@@ -132,6 +136,8 @@ def request_of(unit: Any) -> Request:
 
     given = unit.parameters
     row = row_of(unit)
+    if "table" in given:
+        return _request_of_function(unit, row)
     texts: dict[str, Any] = {
         option: str(given[key])
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
@@ -161,6 +167,37 @@ def request_of(unit: Any) -> Request:
             same = False
         request = shorter if same else request
     return request
+
+
+def _request_of_function(unit: Any, row: Any) -> Request:
+    """Shortest request for a function; what makes it so is looked at and not tried, for a fit takes long.
+
+    A function that has no name is in a file.
+    """
+    from halfulp.hdl.segments.store import PIECES, write
+    from halfulp.units.catalogue import DEFAULT_FUNCTION
+
+    table, given = unit.table, unit.parameters
+    named = isinstance(unit.fn, str)
+    texts = {name: option for name, option in unit.fitted.items() if option is not None} if named else {}
+    if texts.get("pieces") == PIECES and "error" not in texts:
+        del texts["pieces"]
+    fn = unit.fn if named else str(write(table))
+    rounding = None if str(given["rounding"]) == row.rounding else str(given["rounding"])
+    return Request(
+        unit=row.name,
+        fmt=str(table.fmt),
+        to=None if table.out == table.fmt else str(table.out),
+        fn=None if fn == DEFAULT_FUNCTION else fn,
+        structure=None if unit.structure == unit.smallest else unit.structure,
+        dsp=unit.dsp or None,
+        rounding=rounding,
+        random=None if unit.source is None else str(unit.source),
+        random_seed=None if unit.seed == 1 else unit.seed,
+        saturate=given["saturate"],
+        pipeline=unit.pipeline,
+        **texts,
+    )
 
 
 def read_vector(text: str, inputs: Ports) -> dict[str, int]:

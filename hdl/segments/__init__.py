@@ -1,5 +1,5 @@
 """Functions as line segments: plain, immutable data that hardware, golden model and oracle share."""
 
-from .table import REDUCTIONS, SYMMETRIES, Piece, PowerSum, Segments, Special
+from .table import MAX_POWER, REDUCTIONS, SYMMETRIES, Piece, PowerSum, Segments, Special, last_place
 
-__all__ = ["REDUCTIONS", "SYMMETRIES", "Piece", "PowerSum", "Segments", "Special"]
+__all__ = ["MAX_POWER", "REDUCTIONS", "SYMMETRIES", "Piece", "PowerSum", "Segments", "Special", "last_place"]

@@ -12,8 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from halfulp.hdl.formats import EXACT, Format, parse
+from halfulp.hdl.formats import EXACT, RU, Fixed, Format, Rounding, Span, parse
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
 SYMMETRIES = ("odd", "even", "point", "linear")
 """What f(-x) is: -f(x), f(x), centre - f(x), f(x) - x."""
@@ -24,12 +25,16 @@ REDUCTIONS = ("exp2", "reciprocal", "rsqrt", "log2")
 DOMAINS = {"exp2": (0, 1), "reciprocal": (1, 2), "rsqrt": (1, 4), "log2": (1, 2)}
 """Where the reduced arguments are: from the first number to below the second."""
 
+MAX_POWER = 1 << 13
+"""Powers of two of `exp2` are no more than this in magnitude: what is farther out is beyond every format anyway."""
+
 Special = Fraction | str
 """A value of its own: a fraction, ``inf``, ``-inf``, ``nan`` or ``-0``."""
 
 _SPECIALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-0": -0.0}
 
-MAX_PIECES, MAX_TERMS, MAX_FRACTION = 1 << 16, 8, 64
+MAX_PIECES, MAX_TERMS, MAX_FRACTION, MAX_BITS = 1 << 12, 8, 48, 62
+"""Most pieces, powers of two in a slope, bits behind the point of `exp2`, and bits of a coefficient."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,7 @@ class Segments:
             raise ValueError(f"unknown symmetry {self.symmetry!r}; there are {', '.join(SYMMETRIES)}")
         if self.symmetry != "point" and self.centre != 1:
             raise ValueError(f"centre {self.centre} does nothing; only symmetry point has one")
+        _check_bits(self.centre)
         if self.symmetry is not None and self.negative is not None:
             raise ValueError(f"{self.name} is {self.symmetry}: below zero it has no value of its own")
 
@@ -235,6 +241,29 @@ class Segments:
             else:
                 check_holds(self.slope, piece.slope, "slope")
             check_holds(self.intercept, piece.intercept, "intercept")
+        for negative in (False, True):
+            for piece in self.unfolded(negative):
+                for value in (piece.slope, piece.intercept):
+                    _check_bits(value)
+        if self.reduction == "exp2":
+            self._check_exp2()
+
+    def _check_exp2(self) -> None:
+        """What is without end in the argument ends in saturation, or in a result too small to be told from another."""
+        if self.extremes[0] <= 0:
+            raise ValueError("pieces of exp2 have values above zero, but these reach it")
+        if isinstance(self.out, Fixed) and self.out.overflow == "wrap":
+            raise ValueError(f"exp2 in {self.out} is refused: it overflows by any number of bits; make it saturate")
+        if self.unseen(MAX_RANDOM_BITS) > MAX_POWER:
+            raise ValueError(f"exp2 in {self.out} is refused, which has powers of two near or beyond 2^{MAX_POWER}")
+
+    def unseen(self, places: int) -> int:
+        """Of ``exp2``, a k at which all values of g overflow, and at minus which none reaches ``places`` below a last
+        place: no other is farther out for a result."""
+        low, high = self.extremes
+        up = floor_log2(self.out.largest) - floor_log2(low) + 2
+        down = floor_log2(high) + 2 - self.out.quantum + places + 1
+        return max(up, down, 1)
 
     def _check_specials(self) -> None:
         for what in ("nan", "inf", "minus_inf", "zero", "minus_zero", "negative"):
@@ -242,7 +271,9 @@ class Segments:
             if isinstance(special, str):
                 if special not in _SPECIALS:
                     raise ValueError(f"{what} {special!r} is no value; there are fractions, {', '.join(_SPECIALS)}")
-            elif not isinstance(special, Fraction) and not (special is None and what != "nan"):
+            elif isinstance(special, Fraction):
+                _check_bits(special)
+            elif special is not None or what == "nan":
                 raise TypeError(f"{what} of {self.name} is a Fraction or a text, not {type(special).__name__}")
 
     # What it is called -----------------------------------------------------------------------------------------
@@ -295,6 +326,58 @@ class Segments:
     def _starts(self) -> list[Fraction]:
         return [piece.start for piece in self.pieces]
 
+    @cached_property
+    def reached(self) -> tuple[Fraction, ...]:
+        """The first number of ``fmt`` that, folded, is on the second piece, on the third, and so on.
+
+        Pieces that start beyond the last number are left out. Not for functions with a reduction.
+        """
+        numbers = (ceiling(self.fmt, start) for start in self._starts[1:])
+        return tuple(number for number in numbers if number is not None)
+
+    @cached_property
+    def extremes(self) -> tuple[Fraction, Fraction]:
+        """Bounds on what the lines give: with a reduction g's, without one the function's; specials aside."""
+        if self.reduction is not None:
+            low, high = (Fraction(end) for end in DOMAINS[self.reduction])
+            sides = [(self.pieces, 1, low, high)]
+        elif self.symmetry is None:
+            sides = [(self.pieces, 1, self.fmt.lowest, self.fmt.largest)]
+        else:
+            sides = [
+                (self.unfolded(negative), sign, Fraction(0), end)
+                for negative, sign, end in ((False, 1, self.fmt.largest), (True, -1, -self.fmt.lowest))
+            ]
+        values = []
+        for pieces, sign, low, high in sides:
+            starts = [low, *self._starts[1:], high]
+            for piece, start, end in zip(pieces, starts, starts[1:], strict=False):
+                start, end = max(start, low), min(end, high)
+                if start <= end:
+                    values += [piece.at(sign * start), piece.at(sign * end)]
+        return min(values), max(values)
+
+    def check_exact(self) -> None:
+        """Raise ValueError unless the output format holds every value."""
+        if self.reduction is not None:
+            raise ValueError(f"rounding exact is refused: {self.reduction} scales values beyond any place; name a mode")
+        lines = [piece for negative in (False, True) for piece in self.unfolded(negative)]
+        specials = [value for value in (self.zero, self.minus_zero, self.negative) if isinstance(value, Fraction)]
+        terms = [piece.slope * self.fmt.smallest for piece in lines] + [piece.intercept for piece in lines] + specials
+        quantum = min((last_place(term) for term in terms if term), default=0)
+        low, high = min(self.extremes[0], *specials, 0), max(self.extremes[1], *specials, 0)
+        smallest = Fraction(2) ** quantum
+        span = Span(
+            quantum=quantum,
+            lowest=low,
+            largest=high,
+            smallest=smallest,
+            precision=floor_log2(max(-low, high, smallest)) - quantum + 1,
+            inf=self.fmt.has_inf,
+            nan=self.fmt.has_nan,
+        )
+        span.check_fits(self.out, f"value of {self}")
+
     def value(self, x: Fraction) -> Fraction:
         """The exact value of the pieces at a number, specials aside.
 
@@ -316,7 +399,7 @@ class Segments:
         if self.reduction == "exp2":
             scaled = Fraction(math.floor(t * self.factor * (1 << self.fraction)), 1 << self.fraction)
             k = math.floor(scaled)
-            return self.piece_at(scaled - k).at(scaled - k) * two**k
+            return self.piece_at(scaled - k).at(scaled - k) * two ** min(max(k, -MAX_POWER), MAX_POWER)
         if t <= 0:
             raise ValueError(f"{self.reduction} of {t} is refused; only numbers above zero have one")
         e = floor_log2(t)
@@ -344,6 +427,17 @@ class Segments:
             return _signed(self.limit(negative))
         value = self.value(x)
         return abs(value), value < 0 or (value == 0 and negative and self.symmetry == "odd")
+
+    def code(self, code: int, rounding: Rounding, saturate: bool, random: int = 0) -> int:
+        """Code of the value at a code of ``fmt``, rounded once to ``out``."""
+        magnitude, negative = self.number(self.fmt.decode(code), self.fmt.negative(code))
+        if isinstance(magnitude, float):
+            return self.out.nan_code if math.isnan(magnitude) else self.out.infinity(negative)
+        return self.out.encode_magnitude(magnitude, negative, rounding, random, saturate)
+
+    def codes(self, rounding: Rounding, saturate: bool) -> list[int]:
+        """Codes of the values at all codes of ``fmt``, for a rounding without random words."""
+        return [self.code(code, rounding, saturate) for code in range(1 << self.fmt.width)]
 
     def _special(self, x: Fraction | float, negative: bool) -> Special | None:
         """What the specials say of a number."""
@@ -389,6 +483,33 @@ class Segments:
             # At x = -t: -(a t + b); a t + b; centre - (a t + b); (a t + b) - t.
             mirrored = {"odd": (a, -b), "even": (-a, b), "point": (a, self.centre - b), "linear": (1 - a, b)}
             yield mirrored[str(self.symmetry)]
+
+
+def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
+    """The least number of a format that is not below a value; None where there is none."""
+    if value > fmt.largest:
+        return None
+    if value <= fmt.lowest:
+        return fmt.lowest
+    found = fmt.decode(fmt.encode(value, RU))
+    assert isinstance(found, Fraction)
+    # What is too small for a format that flushes it, or for a posit, goes to the next number up.
+    return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
+
+
+def last_place(value: Fraction) -> int:
+    """Exponent of the last one of a binary fraction other than zero."""
+    numerator = abs(value.numerator)
+    return (numerator & -numerator).bit_length() - value.denominator.bit_length()
+
+
+def _check_bits(value: Fraction) -> None:
+    """Raise ValueError where a coefficient is no binary fraction of so many bits as hardware is made for."""
+    if value.denominator & (value.denominator - 1):
+        raise ValueError(f"{value} has no finite number of bits")
+    numerator = abs(value.numerator)
+    if numerator and (bits := (numerator // (numerator & -numerator)).bit_length()) > MAX_BITS:
+        raise ValueError(f"{float(value):.9g} as a coefficient has {bits} bits; {MAX_BITS} are the most")
 
 
 def check_holds(fmt: Format, value: Fraction, what: str) -> None:
