@@ -205,7 +205,7 @@ class _Asked:
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
         task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
         try:
-            self._check_ranges(replace(task, **finest), chosen)
+            self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
             task = self._narrowed(task, [name for name, held in chosen.items() if held is None])
             found = task.best() if self.error is None else task.reached(self.error)
         except ValueError as error:

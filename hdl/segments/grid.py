@@ -45,13 +45,13 @@ class Grid:
         if not low <= high:
             return np.empty(0)
         if self.listed is not None:
-            first, last = np.searchsorted(self.listed, low, "left"), np.searchsorted(self.listed, high, "right")
-            return _middle_first(self.listed[first:last])
+            reach = slice(*np.searchsorted(self.listed, [low, np.nextafter(high, math.inf)]))
+            return _middle_first(self.listed[reach])
         first, last = math.ceil(low / self.step), math.floor(high / self.step)
         if last - first > MOST:
             middle = (first + last) // 2
             first, last = middle - MOST // 2, middle + MOST // 2
-        return _middle_first(np.arange(first, last + 1) * self.step)
+        return _middle_first(np.arange(first, last + 1, dtype=np.float64) * self.step)
 
     def any_between(self, low: Numbers, high: Numbers) -> Any:
         """Whether there is one from one number to another, for many of these."""

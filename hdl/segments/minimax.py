@@ -176,7 +176,7 @@ def _alternating(
 
 
 def _farthest(real: Real, slope: float, offset: float, low: float, high: float) -> tuple[float, float]:
-    """Where a function that is convex or concave is farthest from a line between two points, and how far, with its sign.
+    """Where a function that is convex or concave is farthest from a line between two points, and how far.
 
     What is looked for is the one place inside where the distance from the chord's line turns.
     """
