@@ -75,8 +75,11 @@ def pwl(
 def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
     """Values of the lines that numbers are on."""
     fmt, folded = table.fmt, table.symmetry is not None
-    starts = [_key(torch.tensor([int64(fmt.encode(start, EXACT))]), fmt, folded).item() for start in table.reached]
-    piece = torch.bucketize(_key(codes, fmt, folded), torch.tensor(starts, device=codes.device), right=True)
+    # Folded, a number has the key of minus the number, which two's complement holds of all.
+    sign = -1 if folded and fmt.lowest < 0 else 1
+    codes_reached = torch.tensor([int64(fmt.encode(sign * start, EXACT)) for start in table.reached], dtype=torch.int64)
+    starts = _key(codes_reached, fmt, folded).to(codes.device)
+    piece = torch.bucketize(_key(codes, fmt, folded), starts, right=True)
     sides = [table.unfolded(negative) for negative in (False, True)]
     piece = piece + (x.sign & ~x.zero).to(torch.int64) * len(sides[0])
     return _line(x, piece, [piece for side in sides for piece in side], table.out, rounding)

@@ -10,7 +10,8 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, Point
+from .fixed import NEVER, Point, add
+from .formats import RN
 from .formats.base import floor_log2
 from .product import product
 from .raw import Raw
@@ -195,13 +196,34 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
     )
 
 
-def multiple(m: Module, x: Point, choice: Choice, *, dsp: bool, shifts: bool) -> Point:
-    """The chosen slope times a number, either as a product or as a sum of ``shifts`` of the number."""
+def value_of(m: Module, x: Point, choice: Choice, low: Fraction, high: Fraction, *, dsp: bool, shifts: bool) -> Point:
+    """Slope times a number plus intercept, which is from ``low`` to ``high`` and has no more bits than that takes.
+
+    The product is one of bits, or a sum of ``shifts`` of the number.
+    """
+    intercept = as_point(m, choice.index, choice.intercepts, "intercept")
     if shifts:
-        return _shifted(m, x, choice)
+        return trimmed(m, add(m, intercept, _shifted(m, x, choice), RN), low, high)
     slope = as_point(m, choice.index, choice.slopes, "slope")
     whole = wire(m, product(m, x.integer, slope.integer, "partial_product", dsp=dsp), "product")
-    return replace(x, integer=whole, sign=NEVER, quantum=x.quantum + slope.quantum)
+    multiple = replace(x, integer=whole, sign=NEVER, quantum=x.quantum + slope.quantum)
+    return trimmed(m, add(m, intercept, multiple, RN), low, high)
+
+
+def trimmed(m: Module, x: Point, low: Fraction, high: Fraction) -> Point:
+    """A number in as many bits as numbers from ``low`` to ``high`` need."""
+    width = min(_width(low, high, x.quantum), len(x.integer))
+    signed = x.integer.shape().signed and low < 0
+    integer = x.integer[:width]
+    integer = wire(m, integer.as_signed() if signed else integer, "value")
+    return replace(x, integer=integer, sign=integer[-1] if signed else NEVER)
+
+
+def _width(low: Fraction, high: Fraction, quantum: int) -> int:
+    """Bits of numbers between two, in units of a last place; signed if there are any below zero."""
+    unit = Fraction(2) ** quantum
+    least, most = -int(-low // unit), int(high // unit)
+    return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
 
 
 def _shifted(m: Module, x: Point, choice: Choice) -> Point:

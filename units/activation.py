@@ -11,7 +11,7 @@ from halfulp.hdl import fixed
 from halfulp.hdl.fixed import NEVER, Point
 from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.lines import Blocks, Choice, as_point, as_raw, by_address, by_sign, multiple, search, with_values
+from halfulp.hdl.lines import Blocks, Choice, as_point, as_raw, by_address, by_sign, search, value_of, with_values
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
@@ -167,8 +167,8 @@ class PiecewiseLinear(Arithmetic):
         if self.structure == TABLE:
             return ("looked_up",)
         reduced = ("reduced",) if self.table.reduction else ()
-        aligned = ("aligned",) if self._in_raw else ()
-        return ("unpacked", *reduced, "selected", "product", *aligned, "sum", "normalised", "packed")
+        product = ("product", "aligned") if self._in_raw else ()
+        return ("unpacked", *reduced, "selected", *product, "sum", "normalised", "packed")
 
     @property
     def _in_raw(self) -> bool:
@@ -320,11 +320,9 @@ class PiecewiseLinear(Arithmetic):
     ) -> tuple[Point, Reduced | None, Flags, Value | None]:
         """Exact value of a line at a fixed-point number."""
         choice, x, reduced, flags, random = pipe.cut("selected", choice, x, reduced, flags, random)
-        product = multiple(m, x, choice, dsp=self.dsp, shifts=isinstance(self.table.slope, PowerSum))
-        intercept = as_point(m, choice.index, choice.intercepts, "intercept")
-        product, intercept, reduced, flags, random = pipe.cut("product", product, intercept, reduced, flags, random)
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
-        total = trimmed(m, fixed.add(m, intercept, product, RN), min(values), max(values))
+        shifts = isinstance(self.table.slope, PowerSum)
+        total = value_of(m, x, choice, min(values), max(values), dsp=self.dsp, shifts=shifts)
         return total, reduced, flags, random
 
     def _raw_line(
@@ -374,17 +372,6 @@ def overruled(m: Module, x: Number, flags: Flags) -> Number:
     """A value, or what stands in its place."""
     sign = Mux(flags.inf, flags.inf_sign, Mux(_is_zero(m, x, "value"), flags.zero_sign, x.sign))
     return replace(x, nan=flags.nan, inf=flags.inf, sign=wire(m, sign, "value_sign"))
-
-
-def trimmed(m: Module, x: Point, low: Fraction, high: Fraction) -> Point:
-    """A number in as many bits as numbers from ``low`` to ``high`` need."""
-    unit = Fraction(2) ** x.quantum
-    least, most = -int(-low // unit), int(high // unit)
-    signed = x.integer.shape().signed and least < 0
-    width = max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + signed
-    integer = x.integer[:width] if len(x.integer) > width else x.integer[:]
-    integer = wire(m, integer.as_signed() if signed else integer, "value")
-    return replace(x, integer=integer, sign=integer[-1] if signed else NEVER)
 
 
 def _is_zero(m: Module, x: Number, name: str = "a") -> Value:

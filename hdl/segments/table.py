@@ -332,8 +332,11 @@ class Segments:
 
         Pieces that start beyond the last number are left out. Not for functions with a reduction.
         """
-        numbers = (ceiling(self.fmt, start) for start in self._starts[1:])
-        return tuple(number for number in numbers if number is not None)
+        # Folded, the lowest number of two's complement is more than the largest.
+        last = max(self.fmt.largest, -self.fmt.lowest) if self.symmetry else self.fmt.largest
+        starts = [start for start in self._starts[1:] if start <= last]
+        numbers = (ceiling(self.fmt, start) for start in starts)
+        return tuple(last if number is None else number for number in numbers)
 
     @cached_property
     def extremes(self) -> tuple[Fraction, Fraction]:
