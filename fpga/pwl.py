@@ -219,25 +219,21 @@ def plot(found: Study) -> Any:
     panels = {}
     for name in found.functions:
         own = [(case, one) for case, one in found.found.items() if case.fn == name and case.breakpoints == "free"]
-        errors_ = own[0][1].errors
-        shown = _shown(errors_)
+        first = own[0][1].errors
+        near = np.flatnonzero((np.abs(first.x) <= _NEAR_ZERO) & np.isfinite(first.value))
+        bins = np.arange(0, len(near), max(len(near) // _DRAWN, 1))
+        shown = near[bins]
         lines = [
             Approximation(
                 f"{case.pieces} pieces",
                 one.errors.got[shown].tolist(),
-                np.where(np.isfinite(one.errors.ulp), one.errors.ulp, np.nan)[shown].tolist(),
+                np.maximum.reduceat(one.errors.ulp[near], bins).tolist(),
             )
             for case, one in own
         ]
-        panels[name] = (errors_.x[shown].tolist(), errors_.value[shown].tolist(), lines)
+        panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
     return approximations(panels, label="error in ulp")
 
 
-_DRAWN = 2048  # points of a curve
+_DRAWN = 512  # points of a curve, each with the largest error of as many arguments as it stands for
 _NEAR_ZERO = 8.0  # arguments of formats with a wide range that are drawn
-
-
-def _shown(found: Errors) -> Any:
-    """Places of the arguments that are drawn."""
-    near = np.flatnonzero((np.abs(found.x) <= _NEAR_ZERO) & np.isfinite(found.value))
-    return near[:: max(len(near) // _DRAWN, 1)]

@@ -299,10 +299,15 @@ def approximations(
             above.plot(x, values, **{**_IDEAL, "linewidth": 2.5})
             for one in lines:
                 above.plot(x, one.values, **styles[one.name])
-                # A fit that is exact somewhere has no place there on a logarithmic scale.
-                below.plot(x, [error if error > 0 else math.nan for error in one.errors], **styles[one.name])
+                # What is exact or infinite has no place on a logarithmic scale.
+                shown = [error if 0 < error < math.inf else math.nan for error in one.errors]
+                below.plot(x, shown, **styles[one.name])
+            largest = [max((error for error in one.errors if error < math.inf), default=0.0) for one in lines]
             above.set(title=name)
             below.set(yscale="log", xlabel="argument")
+            if min(largest) > 0:
+                # Where errors pass through zero there is nothing to see.
+                below.set_ylim(bottom=min(largest) / 30)
             if column == 0:
                 above.set_ylabel("value")
                 below.set_ylabel(label)
