@@ -242,6 +242,8 @@ def pwl(
         found = study(wanted, target, bar, farm)
     click.echo(table(found).markdown())
     words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
+    words += ["--to", to] if to else []
+    words += ["--slopes", slopes, "--target", name]
     for path in leave(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
         click.echo(f"halfulp: wrote {path}", err=True)
 

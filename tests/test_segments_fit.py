@@ -236,7 +236,7 @@ def test_free_breakpoints_beat_equal_distances(name):
     """Unless they leave hardly more than rounding does anyway."""
     reduced = FUNCTIONS[name].reduction and name != "exp"
     fmt = ("fp16" if reduced else "fxp4.12") if EXHAUSTIVE else ("e5m5" if reduced else "fxp4.8")
-    for pieces in (4, 8, 16) if EXHAUSTIVE else (4, 8):
+    for pieces in (4, 8, 16) if EXHAUSTIVE else (8,):
         free, even = (fit(name, fmt, pieces=pieces, breakpoints=kind) for kind in ("free", "uniform"))
         assert free.error < even.error or free.error <= 0.5 * (1 + SHARE)
         assert free.errors.max_ulp == free.error
@@ -253,7 +253,7 @@ TABLES = [
     ("silu", "e4m3", {"breakpoints": "power"}),
     ("exp", "e5m3", {}),
     ("exp", "fxp3.5", {"rounding": "rd"}),
-    ("reciprocal", "e4m4", {"rounding": "rz"}),
+    ("reciprocal", "e4m3", {"rounding": "rz"}),
     ("rsqrt", "fxp4.4", {}),
     ("log2", "posit8", {}),
     ("softplus", "fxp3.4-wrap", {"interval": (-2, 2)}),
@@ -285,8 +285,8 @@ def test_coefficients_that_are_named_are_kept_to():
 
 
 def test_slopes_of_few_powers_of_two():
-    one, two = (fit("sigmoid", "fxp4.8", pieces=6, slopes="pow2", terms=terms) for terms in (1, 2))
-    assert one.error > two.error > fit("sigmoid", "fxp4.8", pieces=6).error
+    one, two = (fit("sigmoid", "fxp4.6", pieces=4, slopes="pow2", terms=terms) for terms in (1, 2))
+    assert one.error > two.error > fit("sigmoid", "fxp4.6", pieces=4).error
     assert all(len(one.segments.slope.powers(piece.slope)) <= 1 for piece in one.segments.pieces)
 
 

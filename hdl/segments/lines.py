@@ -121,7 +121,10 @@ class Band:
         slack = 2.0**-48 * (abs(slope) * max(abs(float(self.t[0])), abs(float(self.t[-1]))) + abs(bottom) + abs(top))
         if bottom > top + slack:
             return None
-        for candidate in (*intercepts.near((bottom + top) / 2), *intercepts.between(bottom - slack, top + slack)):
+        for candidate in intercepts.near((bottom + top) / 2):
+            if self.holds(slope, float(candidate)):
+                return float(candidate)
+        for candidate in intercepts.between(bottom - slack, top + slack):
             if self.holds(slope, float(candidate)):
                 return float(candidate)
         return None
