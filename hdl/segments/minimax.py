@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from mpmath import mp
+
 from .functions import Function, function_of
 
 Real = Callable[[float], float]
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SEARCHES, _EXCHANGES, _HALVINGS = 26, 30, 46
-_NEAR = 1e-8
+_NEAR, _BITS = 1e-8, 64
 _SCANNED = 512  # parts of an interval in which a callable's bends are looked for
 
 
@@ -69,10 +71,11 @@ def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high:
             raise ValueError(f"{row.name} has a pole or no value at {x:g}, inside the interval")
 
     def real(x: float) -> float:
-        return float(row.at(Fraction(x), 64))
+        return float(row.at(Fraction(x), _BITS))
 
-    bends = row.bends if row.bends is not None else _bends(real, low, high)
-    return _balanced(real, tuple(bend for bend in bends if low < bend < high), low, high, pieces)
+    with mp.workprec(_BITS):
+        bends = row.bends if row.bends is not None else _bends(real, low, high)
+        return _balanced(real, tuple(bend for bend in bends if low < bend < high), low, high, pieces)
 
 
 def _balanced(real: Real, bends: tuple[float, ...], low: float, high: float, pieces: int) -> Minimax:
