@@ -29,6 +29,7 @@ make clean   remove what was built          (.venv stays)
   make synth UNIT=all SCHEDULER=tcp://host:8786
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder SCHEDULER=tcp://host:8786]
+  make report UNIT=pwl FN="tanh sigmoid" FMT=fxp4.12 PIECES=2,3,4,8,16,32 [SLOPES=pow2 OUT=folder]
   make report UNIT=examples/study.toml [OUT=folder]
   make report UNIT=accuracy [OUT=folder]
   make train UNIT=lenet5 MAC=e5m2*e5m2+e6m5.sr10 [SEED=1 EPOCHS=10 DATA=folder RESUME=1]
@@ -65,6 +66,12 @@ unit = $(if $(call given,UNIT),$(call quote,$(call given,UNIT)) $(if $(call give
 options = $(foreach s,$(values),$(if $(call given,$(call name,$(s))),$(call option,$(s)) $(call quote,$(call given,$(call name,$(s)))))) \
 	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(call name,$(s)))),$(call option,$(s)))) \
 	$(foreach s,$(parts),$(if $(filter 0,$(call given,$(call name,$(s)))),$(call option,$(s))))
+
+# A report on functions has these as arguments, and their format as an option.
+ifeq ($(MAKECMDGOALS) $(call given,UNIT),report pwl)
+unit = pwl $(foreach f,$(call given,FN),$(call quote,$(f))) $(if $(call given,FMT),--fmt $(call quote,$(call given,FMT)))
+values := $(filter-out FN:--fn,$(values))
+endif
 
 # The programs call make and simulators of their own, which must not see this make's settings and flags.
 unexport $(settings)

@@ -12,7 +12,7 @@ from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
 
 from .error import Errors, errors
 from .functions import ALL, Function, function_of
-from .grid import EVERY, POWERS, Grid, fixed_for, grid_of
+from .grid import Grid, fixed_for, grid_of
 from .ladder import check_width, numbers_of
 from .points import MEASURES, REFERENCES, Folding, Points, points_of, power_factor
 from .segmentation import BREAKPOINTS, Found, Parts, Tails, Task
@@ -21,9 +21,10 @@ from .table import SYMMETRIES, Piece, PowerSum, Segments, check_holds
 MOST_PIECES = 1024
 
 SHARE = 1 / 16
-"""How much more than with coefficients of any number of bits the error may be where their formats are chosen."""
+"""How much more the error may be where formats of coefficients are chosen; the slope's share is half of it."""
 
-_MOST_PLACES, _RANGE = 26, 2.0**24
+_MOST_PLACES, _MORE_PLACES = 32, 8
+_STEEPEST = 1.5  # the steepest of the functions on the intervals that arguments are reduced to
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,9 @@ def fit(
     terms : int
         Of ``pow2``: how many powers.
     slope, intercept : Format or str, optional
-        What coefficients are held in. By default the narrowest fixed point whose fraction bits, first of the slope and
-        then of the intercept, bring the error to within a sixteenth of what it is with coefficients of any number of
-        bits; with ``error`` those with which the fewest pieces do it.
+        What coefficients are held in. By default the narrowest fixed point whose fraction bits keep the error near
+        what it is with coefficients of any number of bits: those of the slope add a 32nd of it, those of the intercept
+        then as much again; with ``error`` those with which the fewest pieces do it.
     interval : (number, number), optional
         What is outside is taken as its nearer end; by default all numbers.
     symmetry : str, optional
@@ -107,7 +108,7 @@ def fit(
         ``auto``: what the function has; of exp only where a format is not fixed point. None: none.
     measure : str, optional
         ``ulp``: errors are in units of the last place of the value; ``absolute``. By default the former for fixed point
-        and with a reduction, whose results have all sizes alike, else the latter.
+        and with a reduction, whose results have all sizes alike, and for ReLU and leaky ReLU, else the latter.
     against : str
         ``real``: the function's value, or ``rounded``: that value correctly rounded.
     rounding : Rounding or str
@@ -134,7 +135,8 @@ def fit(
     if breakpoints == "uniform" and pieces is None:
         raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
     folding = _folding(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
-    chosen = measure or ("ulp" if isinstance(asked.out, Fixed) or folding.reduction else "absolute")
+    sizes_alike = isinstance(asked.out, Fixed) or folding.reduction or asked.function.scales
+    chosen = measure or ("ulp" if sizes_alike else "absolute")
     return asked.fit(folding, _one_of("measure", chosen, MEASURES))
 
 
@@ -158,7 +160,8 @@ class _Asked:
         points = points_of(
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
-        if isinstance(self.out, Fixed) and self.out.overflow == "wrap" and np.isinf(points.errors(points.nearest)).any():
+        wraps = isinstance(self.out, Fixed) and self.out.overflow == "wrap"
+        if wraps and np.isinf(points.ladder.values[points.nearest]).any():
             raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
         if self.error is not None and self.error < points.least():
             raise ValueError(
@@ -166,11 +169,9 @@ class _Asked:
                 f"and {self.error:g} was asked for"
             )
         tails = self._tails(points, folding)
-        found, slope, intercept = self._best(points, tails)
+        found, slope, intercept = self._best(points, folding, measure, tails)
         segments = self._segments(points, folding, found.parts, slope, intercept)
-        return Fit(
-            segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding
-        )
+        return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
 
     def _tails(self, points: Points, folding: Folding) -> Tails:
         """Slopes of the lines that the function goes along at the ends."""
@@ -195,72 +196,57 @@ class _Asked:
 
     # Formats ---------------------------------------------------------------------------------------------------
 
-    def _best(self, points: Points, tails: Tails) -> tuple[Found, Format | PowerSum, Format]:
+    def _best(
+        self, points: Points, folding: Folding, measure: str, tails: Tails
+    ) -> tuple[Found, Format | PowerSum, Format]:
         """The best pieces, and formats of their coefficients."""
-        slopes = self._grid(self.power or self.slope)
-        intercepts = self._grid(self.intercept)
-        task = Task(points, slopes, intercepts, tails, self.breakpoints, self.pieces)
-        if slopes.free or intercepts.free:
-            task = self._chosen(task)
-        found = self._found(task)
-        slope: Format | PowerSum | None = self.power or self.slope
-        slope = slope or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
+        chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
+        finest = _finest(points, folding, self.fmt, self.out, measure)
+        grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
+        task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
+        try:
+            self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
+            task = self._narrowed(task, [name for name, held in chosen.items() if held is None])
+            found = task.best() if self.error is None else task.reached(self.error)
+        except ValueError as error:
+            asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
+            raise ValueError(
+                f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}"
+            ) from None
+        found = task.polished(found)
+        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
         return found, slope, intercept
 
-    def _grid(self, held: Format | PowerSum | None) -> Grid:
-        return EVERY if held is None else grid_of(held)
+    def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
+        """Raise ValueError if a format that was named has no coefficients as large as the best ones of any format."""
+        named = {name: held for name, held in chosen.items() if isinstance(held, Format)}
+        if not named:
+            return
+        found = task.best(nearly=True) if self.error is None else task.reached(self.error)
+        for place, (name, what) in enumerate((("slopes", "slope"), ("intercepts", "intercept"))):
+            if (held := named.get(name)) is None:
+                continue
+            grid = grid_of(held)
+            for _, line in found.parts:
+                # What is rounded to the end of the range is held well enough.
+                inner = [end + (end - grid.beside(end)[0]) for end in (grid.low, grid.high)]
+                if not inner[0] <= line[place] <= inner[1]:
+                    raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
 
-    def _found(self, task: Task) -> Found:
+    def _narrowed(self, task: Task, names: list[str]) -> Task:
+        """With as few fraction bits of these coefficients as come near the error of many."""
+        if not names:
+            return task
         if self.error is None:
-            return task.polished(task.best())
-        found = task.within(self.error)
-        if found is None:
-            raise ValueError(f"with such coefficients {self.function.name} does not come within {self.error:g}")
-        return task.polished(found)
-
-    def _chosen(self, task: Task) -> Task:
-        """With formats for the coefficients that have none."""
-        if self.error is not None:
-            return self._chosen_within(task, self.error)
-        try:
-            bound = task.best().error * (1 + SHARE)
-        except ValueError:
-            raise ValueError(
-                f"{self.slope or self.power or self.intercept} cannot hold what {self.function.name} needs"
-            ) from None
-        for name in ("slopes", "intercepts"):
-            if getattr(task, name).free:
-                task = self._fewest_places(task, name, bound)
+            least = task.best(nearly=True).error
+            bounds = {"slopes": least * (1 + SHARE / 2), "intercepts": least * (1 + SHARE)}
+        else:
+            bounds = dict.fromkeys(names, self.error)
+            task = replace(task, pieces=task.reached(self.error).inner)
+        for name in names:
+            task = _fewest_places(task, name, bounds[name])
         return task
-
-    def _chosen_within(self, task: Task, bound: float) -> Task:
-        """The same for an error that is given: as few pieces as do it."""
-        finest = Grid(-_RANGE, _RANGE, 2.0**-_MOST_PLACES)
-        fine = replace(
-            task,
-            slopes=finest if task.slopes.free else task.slopes,
-            intercepts=finest if task.intercepts.free else task.intercepts,
-        )
-        found = fine.within(bound)
-        if found is None:
-            raise ValueError(f"{self.function.name} does not come within {bound:g} with such coefficients")
-        task = replace(task, pieces=found.inner)
-        for name in ("slopes", "intercepts"):
-            if getattr(task, name).free:
-                task = self._fewest_places(task, name, bound)
-        return task
-
-    def _fewest_places(self, task: Task, name: str, bound: float) -> Task:
-        """With the fewest fraction bits of one coefficient for which the error is within a bound."""
-        low, high = -1, _MOST_PLACES
-        while high - low > 1:
-            places = (low + high) // 2
-            if replace(task, **{name: Grid(-_RANGE, _RANGE, 2.0**-places)}).within(bound) is None:
-                low = places
-            else:
-                high = places
-        return replace(task, **{name: Grid(-_RANGE, _RANGE, 2.0**-high)})
 
     # The table -------------------------------------------------------------------------------------------------
 
@@ -312,6 +298,45 @@ class _Asked:
         ):
             return replace(segments, minus_zero="-0")
         return segments
+
+
+def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
+    """Coefficients of so many bits that more are no better, and of all sizes that lines near the function have."""
+    places = out.precision
+    if isinstance(out, Fixed):
+        places = out.frac_bits
+    elif measure == "ulp" and folding.reduction is None:
+        places = max(out.precision, 2 - out.quantum)
+    steepest, rise = _STEEPEST, 2.0
+    if folding.reduction is None:
+        value, t = points.value[points.cuts], points.t[points.cuts]
+        with np.errstate(invalid="ignore"):
+            slopes = np.abs(np.diff(value) / np.diff(t))
+        steepest = float(np.max(slopes[np.isfinite(slopes)], initial=1.0))
+        rise = float(np.max(np.abs(value[np.isfinite(value)]), initial=1.0)) + steepest * float(np.max(np.abs(t)))
+    grids = {}
+    for name, largest, precision in (
+        ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
+        ("intercepts", rise, 0),
+    ):
+        bits = int(np.ceil(np.log2(largest))) + 1
+        # A product with an argument is exact in double precision.
+        kept = min(max(places, 0) + _MORE_PLACES, 52 - precision - bits, _MOST_PLACES)
+        grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-kept)
+    return grids
+
+
+def _fewest_places(task: Task, name: str, bound: float) -> Task:
+    """With the fewest fraction bits of one coefficient for which the error is within a bound."""
+    grid = getattr(task, name)
+    low, high = -1, round(-np.log2(grid.step))
+    while high - low > 1:
+        places = (low + high) // 2
+        if replace(task, **{name: replace(grid, step=2.0**-places)}).within(bound) is None:
+            low = places
+        else:
+            high = places
+    return replace(task, **{name: replace(grid, step=2.0**-high)})
 
 
 def _narrowest(numbers: list[float], step: float) -> Fixed:
@@ -388,7 +413,9 @@ def _folding(
         reduction = function.reduction if wanted else None
     elif reduction is not None:
         if reduction != function.reduction:
-            raise ValueError(f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}")
+            raise ValueError(
+                f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}"
+            )
         if ends is not None:
             raise ValueError("a reduction takes all numbers; leave the interval out, or the reduction")
     if reduction is None and function.domain != ALL and ends is None:
@@ -454,9 +481,7 @@ def _symmetry(
     return asked
 
 
-def _check_symmetry(
-    function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str
-) -> None:
+def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str) -> None:
     """Raise ValueError unless a function has a symmetry, as far as double precision tells."""
     centre = 2 * float(function.at(Fraction(0)))
     numbers = np.unique(numbers_of(fmt))
@@ -466,6 +491,3 @@ def _check_symmetry(
         expected = {"odd": -above, "even": above, "point": centre - above, "linear": above - x}[symmetry]
         if abs(below - expected) > 1e-12 * (abs(above) + abs(below) + abs(centre)):
             raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g}, and not {expected:g}")
-
-
-__all__ = ["POWERS", "Fit", "fit"]

@@ -50,7 +50,9 @@ class Function:
     left, right : Fraction, optional
         Slope of the line that it approaches at -inf, and at inf.
     bends : tuple of float
-        Between these it is convex, or concave.
+        Between these it is convex, or concave. None: not known.
+    scales : bool
+        Whether f(c x) = c f(x) for c above zero.
     nan, inf, minus_inf, zero, minus_zero, negative : Fraction or str, optional
         Specials, as `Segments` has them.
     """
@@ -64,6 +66,7 @@ class Function:
     left: Fraction | None = None
     right: Fraction | None = None
     bends: tuple[float, ...] | None = ()
+    scales: bool = False
     nan: Special = "nan"
     inf: Special | None = None
     minus_inf: Special | None = None
@@ -156,14 +159,13 @@ def _fraction(x: Any) -> Fraction:
 
 def elu(alpha: Fraction) -> Function:
     """x above zero, alpha * (exp(x) - 1) below."""
-    factor = mpmath.mpf(alpha.numerator) / alpha.denominator
     return Function(
         "elu",
         lambda x: alpha.numerator * mp.expm1(x) / alpha.denominator if x < 0 else +x,
         exact=lambda x: x if x >= 0 else None,
         left=ZERO,
         right=ONE,
-        bends=() if 0 <= factor <= 1 else (0.0,),
+        bends=() if 0 <= alpha <= 1 else (0.0,),
         minus_inf=-alpha,
         inf="inf",
     )
@@ -171,24 +173,24 @@ def elu(alpha: Fraction) -> Function:
 
 def leaky_relu(slope: Fraction) -> Function:
     """x above zero, slope * x below."""
-    return Function("leaky_relu", **_rational(lambda x: max(x, ZERO) + slope * min(x, ZERO)))
+    return Function("leaky_relu", **_rational(lambda x: max(x, ZERO) + slope * min(x, ZERO)), scales=True)
 
 
 ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 _LINEAR: dict[str, Any] = {"symmetry": "linear", "left": ZERO, "right": ONE, "minus_inf": ZERO, "inf": "inf"}
 
 ROWS = (
+    Function("tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
     Function(
-        "tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE
+        "sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=ZERO
     ),
-    Function("sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=ZERO),
     Function("erf", mp.erf, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
     Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
     Function("gelu", _gelu, _at_zero(0), bends=(-math.sqrt(2), math.sqrt(2)), **_LINEAR),
     Function("silu", _silu, _at_zero(0), bends=(-2.399357280515468, 2.399357280515468), **_LINEAR),
     Function("softplus", _softplus, **_LINEAR),
     elu(ONE),
-    Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR),
+    Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR, scales=True),
     leaky_relu(Fraction(1, 100)),
     Function(
         "hard_sigmoid",
@@ -288,7 +290,9 @@ def _named(text: str) -> Function:
 def _called(function: Callable[[Any], Any]) -> Function:
     """A callable of the user's."""
     named = getattr(function, "__name__", type(function).__name__)
-    name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in named).strip("_") or "function"
+    name = (
+        "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in named).strip("_") or "function"
+    )
 
     def value(x: Any) -> Any:
         return _checked(_apply(function, x, name), x, name)
@@ -323,6 +327,8 @@ def _checked(found: Any, x: Any, name: str) -> Any:
     if isinstance(found, complex | mpmath.mpc):
         raise ValueError(f"{name} is complex at {float(x):g}; a function is real")
     try:
+        if isinstance(found, str):
+            raise TypeError
         number = mpmath.mpf(found.numerator) / found.denominator if isinstance(found, Fraction) else mpmath.mpf(found)
     except (TypeError, ValueError):
         raise ValueError(f"{name} gives {found!r} at {float(x):g}, which is no number") from None

@@ -17,20 +17,20 @@ from .table import PowerSum
 POWERS = (-16, 6)
 """Exponents of slopes that are sums of powers of two, from the first to the second."""
 
-MOST = 1 << 21
-"""Numbers that are listed at most."""
+MOST = 1 << 16
+"""Multiples that are tried at most, those in the middle: all that a format of 16 bits holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Numbers that a coefficient may be: all, multiples of a step, or a list.
+    """Numbers that a coefficient may be: multiples of a step, or a list.
 
     Attributes
     ----------
     low, high : float
         The least and the largest.
     step : float
-        0 for those that are listed, or where every number is one.
+        0 for those that are listed.
     listed : array of float64, optional
     """
 
@@ -39,24 +39,26 @@ class Grid:
     step: float = 0.0
     listed: Numbers | None = None
 
-    @property
-    def free(self) -> bool:
-        """Whether every number is one."""
-        return self.step == 0 and self.listed is None
-
     def between(self, low: float, high: float) -> Numbers:
         """Those from one number to another, both included, the middle ones first."""
         low, high = max(low, self.low), min(high, self.high)
         if not low <= high:
             return np.empty(0)
         if self.listed is not None:
-            first, last = np.searchsorted(self.listed, low, "left"), np.searchsorted(self.listed, high, "right")
-            return _middle_first(self.listed[first:last])
+            reach = slice(*np.searchsorted(self.listed, [low, np.nextafter(high, math.inf)]))
+            return _middle_first(self.listed[reach])
         first, last = math.ceil(low / self.step), math.floor(high / self.step)
         if last - first > MOST:
             middle = (first + last) // 2
             first, last = middle - MOST // 2, middle + MOST // 2
-        return _middle_first(np.arange(first, last + 1) * self.step)
+        return _middle_first(np.arange(first, last + 1, dtype=np.float64) * self.step)
+
+    def any_between(self, low: Numbers, high: Numbers) -> Any:
+        """Whether there is one from one number to another, for many of these."""
+        low, high = np.maximum(low, self.low), np.minimum(high, self.high)
+        if self.listed is not None:
+            return np.searchsorted(self.listed, low, "left") < np.searchsorted(self.listed, high, "right")
+        return np.ceil(low / self.step) <= np.floor(high / self.step)
 
     def near(self, value: float) -> Numbers:
         """The two around a number, or the one that it is."""
@@ -72,10 +74,6 @@ class Grid:
             at = int(np.searchsorted(self.listed, value))
             return [float(self.listed[place]) for place in (at - 1, at + 1) if 0 <= place < len(self.listed)]
         return [next_ for next_ in (value - self.step, value + self.step) if self.low <= next_ <= self.high]
-
-
-EVERY = Grid(-math.inf, math.inf)
-"""Every number: coefficients that are not rounded yet."""
 
 
 def _middle_first(numbers: Numbers) -> Any:

@@ -75,8 +75,9 @@ def ladder_of(fmt: Format, rounding: Rounding) -> Ladder:
     if rounding.mode in ("sr", "exact"):
         raise ValueError(f"a table is not fitted for the rounding {rounding}; there are rn, ra, rz, ru, rd and ro")
     check_width(fmt)
-    wraps = isinstance(fmt, Fixed) and fmt.overflow == "wrap"
-    return _wrapped(fmt, rounding) if wraps else _ladder(fmt, rounding)
+    if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
+        return _wrapped(fmt, rounding)
+    return _ladder(fmt, rounding)
 
 
 def _ladder(fmt: Format, rounding: Rounding) -> Ladder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .grid import EVERY, Grid
+from .grid import Grid
 from .ladder import Flags, Numbers
 
 Line = tuple[float, float]
@@ -16,8 +16,7 @@ Line = tuple[float, float]
 
 _TINY = 2.0**-44
 
-STEEPEST = 2.0**60
-"""Of lines with any coefficients."""
+_AT_ONCE, _FEW = 1 << 20, 4  # products of slopes and arguments; slopes that are tried one by one
 
 
 def sums(slope: float | Numbers, t: Numbers, intercept: float | Numbers) -> tuple[Numbers, Numbers]:
@@ -122,9 +121,10 @@ class Band:
         slack = 2.0**-48 * (abs(slope) * max(abs(float(self.t[0])), abs(float(self.t[-1]))) + abs(bottom) + abs(top))
         if bottom > top + slack:
             return None
-        if intercepts.free:
-            return (bottom + top) / 2
-        for candidate in (*intercepts.near((bottom + top) / 2), *intercepts.between(bottom - slack, top + slack)):
+        for candidate in intercepts.near((bottom + top) / 2):
+            if self.holds(slope, float(candidate)):
+                return float(candidate)
+        for candidate in intercepts.between(bottom - slack, top + slack):
             if self.holds(slope, float(candidate)):
                 return float(candidate)
         return None
@@ -140,8 +140,6 @@ class Band:
         """
         if self.empty:
             return None
-        if slopes.free:
-            return self._real()
         if guess is None:
             guess = self.chord()
         for slope in slopes.near(guess):
@@ -150,19 +148,23 @@ class Band:
         ends = self.slopes(slopes.low, slopes.high)
         if ends is None:
             return None
-        for slope in slopes.between(*ends):
-            if (found := self.intercept(float(slope), intercepts)) is not None:
-                return float(slope), found
+        tried = slopes.between(*ends)
+        step = max(_AT_ONCE // len(self.t), 1)
+        for first in range(0, len(tried), step):
+            for slope in self._likely(tried[first : first + step], intercepts):
+                if (found := self.intercept(float(slope), intercepts)) is not None:
+                    return float(slope), found
         return None
 
-    def _real(self) -> Line | None:
-        """A line inside with any coefficients."""
-        ends = self.slopes(-STEEPEST, STEEPEST)
-        if ends is None:
-            return None
-        slope = (ends[0] + ends[1]) / 2
-        found = self.intercept(slope, EVERY)
-        return None if found is None else (slope, found)
+    def _likely(self, slopes: Numbers, intercepts: Grid) -> Numbers:
+        """Those slopes for which there are intercepts, but for what is rounded."""
+        if len(slopes) < _FEW:
+            return slopes
+        products = np.outer(slopes, self.t)
+        bottom, top = np.max(self.low - products, axis=1), np.min(self.high - products, axis=1)
+        slack = 2.0**-47 * (np.max(np.abs(products), axis=1) + np.abs(bottom) + np.abs(top))
+        slack = np.where(np.isfinite(slack), slack, 0.0)
+        return slopes[intercepts.any_between(bottom - slack, top + slack)]
 
     def chord(self) -> float:
         """Slope between the middles of the ends, or 0."""

@@ -1,4 +1,4 @@
-"""What a table is fitted to: for every code the argument of the pieces, the value of the function, and what of it counts.
+"""What a table is fitted to: for every code the argument of the pieces, the function's value, and what of it counts.
 
 The value is the function's to 53 bits, rounded to nearest; what that rounds to is decided on as many bits as it takes.
 """
@@ -54,7 +54,7 @@ class Folding:
 
 
 def power_factor(out: Format) -> tuple[Fraction, int]:
-    """Factor and fraction bits of ``exp2`` for exp: what is lost is an eighth of the last place of a result, or less."""
+    """Factor and fraction bits of ``exp2`` for exp: what is lost is an eighth of a result's last place, or less."""
     fraction = out.precision + 3
     scale = max(abs(floor_log2(out.largest)), abs(floor_log2(out.smallest))) + 2
     places = fraction + scale.bit_length()

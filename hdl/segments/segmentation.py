@@ -5,8 +5,9 @@ better shorter, so that pieces taken as long as they can be, one after the other
 found between one that is reached and one that is not, and in the end nothing less than it is reached.
 """
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ class Task:
     def _lines(self, band: Band, cuts: list[int]) -> Parts | None:
         """A line for each piece."""
         parts: Parts = []
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             line = self._line(band, first, last)
             if line is None:
                 return None
@@ -197,7 +198,9 @@ class Task:
 
     def error(self, parts: Parts) -> float:
         """The largest error of pieces."""
-        return max(float(np.max(errors_of(self.points.slice(first, last), line))) for first, last, line in self.spans(parts))
+        return max(
+            float(np.max(errors_of(self.points.slice(first, last), line))) for first, last, line in self.spans(parts)
+        )
 
     def spans(self, parts: Parts) -> Iterator[tuple[int, int, Line]]:
         """First point, end and line of each piece."""
@@ -206,8 +209,8 @@ class Task:
         for (cut, line), stop in zip(parts, stops, strict=True):
             yield ends[cut], ends[stop], line
 
-    def best(self) -> Found:
-        """The smallest largest error with so many pieces.
+    def best(self, *, nearly: bool = False) -> Found:
+        """The smallest largest error with so many pieces; with ``nearly``, less than a hundredth more.
 
         Raises
         ------
@@ -221,20 +224,28 @@ class Task:
             low, high = high, 4 * high
             if high > _LARGEST:
                 raise ValueError("with such coefficients and pieces the error has no bound")
-        exact = not (self.slopes.free or self.intercepts.free)
-        # A line with coefficients that are not rounded may leave a little more than it was asked to.
-        high = found.error if exact else high
-        while high - low > (_LOOSE if exact else _LOOSER) * high:
-            middle = (low + high) / 2
+        while found.error - low > (_LOOSER if nearly else _LOOSE) * found.error:
+            middle = (low + found.error) / 2
             nearer = self.within(middle)
             if nearer is None:
                 low = middle
             else:
-                found, high = nearer, min(nearer.error, middle)
-        if not exact:
-            return replace(found, error=high)
-        while (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
+                found = nearer
+        while not nearly and (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
             found = nearer
+        return found
+
+    def reached(self, error: float) -> Found:
+        """The fewest pieces for errors up to this one.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        found = self.within(error)
+        if found is None:
+            raise ValueError(f"an error of {error:.6g} is not reached")
         return found
 
     def polished(self, found: Found) -> Found:
