@@ -1,5 +1,6 @@
 """Line segments: hardware, golden model and oracle agree on every input, and tables mean what they say."""
 
+import os
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -47,6 +48,9 @@ POLES: dict[str, dict[str, Any]] = {
     "log2": {"zero": "-inf", "minus_zero": "-inf", "negative": "nan", "inf": "inf", "minus_inf": "nan"},
 }
 
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+"""By default formats, roundings and structures take turns, so that each is met; here all meet."""
+
 ROUNDINGS = ("rn", "ra", "rz", "ru", "rd", "ro", "sr3")
 
 
@@ -88,6 +92,8 @@ def test_golden_model_is_the_oracle_on_all_codes_of_short_formats(shape: str) ->
     outs = ("fxp2.6", "e4m3fn", "posit8", "e5m2", "ufxp4.4")
     for place, fmt in enumerate(formats):
         for turn, rounding in enumerate(ROUNDINGS):
+            if (place + turn) % (1 if EXHAUSTIVE else 6):
+                continue
             out = outs[(place + turn) % len(outs)]
             check_golden(made(shape, fmt, out), rounding, saturate=bool(turn % 2))
 
@@ -102,7 +108,7 @@ def test_golden_model_is_the_oracle_in_wide_formats(shape: str) -> None:
 def test_values_wrap_where_the_output_does() -> None:
     for shape in ("linear", "none", "reciprocal", "log2"):
         check_golden(made(shape, "fxp4.4", "fxp1.5-wrap"), "rn", saturate=False)
-    with pytest.raises(ValueError, match="exp2 in fxp1.5-wrap is refused: it overflows by any number of bits"):
+    with pytest.raises(ValueError, match=r"exp2 in fxp1\.5-wrap is refused: it overflows by any number of bits"):
         made("exp2", "fxp4.4", "fxp1.5-wrap")
 
 
@@ -135,7 +141,8 @@ CHECKS = [
 def test_structures_give_the_same_bits(shape: str, fmt: str, out: str, rounding: str) -> None:
     table = made(shape, fmt, out)
     structures = ["comparators", "address"] + ([] if rounding.startswith("sr") else ["table"])
-    for structure in structures:
+    place = [row[0] for row in CHECKS].index(shape) + len(fmt)
+    for structure in structures if EXHAUSTIVE else structures[place % 2 : place % 2 + 1]:
         check_in_simulation(PiecewiseLinear(fn=table, structure=structure, rounding=rounding))
 
 
@@ -182,7 +189,7 @@ def test_every_code_of_sixteen_bits_at_compiled_speed() -> None:
     for table in (made("odd", "fxp4.12", "fxp4.12"), made("exp2", "bf16", "bf16")):
         result = sweep(PiecewiseLinear(fn=table), seed=0)
         assert result.passed
-        assert sum(check.vectors for check in result.checks) == 1 << 16
+        assert sum(check.checked for check in result.checks) == 1 << 16
 
 
 def test_registers_streams_and_random_words_change_nothing() -> None:

@@ -156,7 +156,13 @@ class PiecewiseLinear(Arithmetic):
         dsp: bool = False,
     ) -> None:
         rounding = Rounding.parse(rounding)
-        fitted = {"pieces": pieces, "error": error, "breakpoints": breakpoints, "slopes": slopes, "terms": terms}
+        fitted: dict[str, Any] = {
+            "pieces": pieces,
+            "error": error,
+            "breakpoints": breakpoints,
+            "slopes": slopes,
+            "terms": terms,
+        }
         table = segments_of(fn, fmt=fmt, out=out, rounding=rounding, **fitted)
         self.fn, self.fitted = fn, fitted
         if rounding == EXACT:
@@ -317,7 +323,7 @@ class PiecewiseLinear(Arithmetic):
         sides = [t.unfolded(negative)[: len(starts) + 1] for negative in ((False, True) if folded else (False,))]
         if self.structure == ADDRESS:
             blocks = Blocks.of(key, starts)
-            sides = [[side[place] for place in blocks.places] for side in sides]
+            sides = [tuple(side[place] for place in blocks.places) for side in sides]
             return by_sign(m, wire(m, blocks.index, "block"), sign, sides)
         return by_sign(m, search(m, key, starts, "piece"), sign, sides)
 
@@ -375,11 +381,11 @@ class PiecewiseLinear(Arithmetic):
         else:
             choice = by_sign(m, search(m, argument.integer, starts, "piece"), NEVER, [side])
         choice = with_values(m, choice, taken)
-        value, reduced, flags, random = self._line(m, pipe, choice, argument, reduced, flags, random)
-        assert reduced is not None
+        value, undone, flags, random = self._line(m, pipe, choice, argument, reduced, flags, random)
+        assert undone is not None
         if t.reduction == "log2":
-            return fixed.add(m, value, power_of(m, reduced), RN), flags, random
-        number = scale(m, value, reduced)
+            return fixed.add(m, value, power_of(m, undone), RN), flags, random
+        number = scale(m, value, undone)
         return replace(number, sign=number.sign ^ flags.negative), flags, random
 
 

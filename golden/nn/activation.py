@@ -107,7 +107,7 @@ class PiecewiseLinear(Computed):
             if not (torch.is_grad_enabled() or input.requires_grad):
                 return values
             slopes = self._slopes(input, codes).to(dtype)
-        found: Tensor = _WithSlope.apply(input, values, slopes)  # type: ignore[no-untyped-call]
+        found: Tensor = _WithSlope.apply(input, values, slopes)
         return found
 
     def _values(self, codes: Tensor) -> Tensor:
@@ -246,10 +246,10 @@ def swap_activations(
     for parent_name, parent in list(made.named_modules()):
         for child_name, child in list(parent.named_children()):
             name = f"{parent_name}.{child_name}" if parent_name else child_name
-            pattern = next((pattern for pattern in swaps if _matches(pattern, name, child)), None)
-            if pattern is not None:
-                setattr(parent, child_name, copy.deepcopy(swaps[pattern]))
-                used.add(pattern)
+            found = next((pattern for pattern in swaps if _matches(pattern, name, child)), None)
+            if found is not None:
+                setattr(parent, child_name, copy.deepcopy(swaps[found]))
+                used.add(found)
     for pattern in swaps:
         if pattern not in used:
             what = pattern.__name__ if isinstance(pattern, type) else repr(pattern)

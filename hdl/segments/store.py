@@ -54,7 +54,13 @@ def segments_of(
     TypeError, ValueError
         If something is of the wrong kind, or cannot be, or means nothing for segments that are there.
     """
-    options = {"pieces": pieces, "error": error, "breakpoints": breakpoints, "slopes": slopes, "terms": terms}
+    options: dict[str, Any] = {
+        "pieces": pieces,
+        "error": error,
+        "breakpoints": breakpoints,
+        "slopes": slopes,
+        "terms": terms,
+    }
     given = {name: option for name, option in options.items() if option is not None}
     ready = fn if isinstance(fn, Segments) else None
     if isinstance(fn, str) and fn.endswith(SUFFIX):

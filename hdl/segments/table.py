@@ -368,7 +368,8 @@ class Segments:
         specials = [value for value in (self.zero, self.minus_zero, self.negative) if isinstance(value, Fraction)]
         terms = [piece.slope * self.fmt.smallest for piece in lines] + [piece.intercept for piece in lines] + specials
         quantum = min((last_place(term) for term in terms if term), default=0)
-        low, high = min(self.extremes[0], *specials, 0), max(self.extremes[1], *specials, 0)
+        values = [Fraction(0), *self.extremes, *specials]
+        low, high = min(values), max(values)
         smallest = Fraction(2) ** quantum
         span = Span(
             quantum=quantum,

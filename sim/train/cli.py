@@ -22,9 +22,7 @@ _NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
 @click.option(
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by patterns of names of layers"
 )
-@click.option(
-    "--tanh", metavar="N", help="swap tanh for N line segments or for those of a file (gru)"
-)
+@click.option("--tanh", metavar="N", help="swap tanh for N line segments or for those of a file (gru)")
 @click.option("--sigmoid", metavar="N", help="the same for sigmoid (gru)")
 @click.option("--fmt", metavar="FMT", help="format in which segments are fitted; fxp4.12 by default")
 @click.option("--derivative", type=click.Choice(["piece", "true"]), help="of segments; that of the piece by default")
