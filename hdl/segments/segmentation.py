@@ -23,6 +23,7 @@ Parts = list[tuple[int, Line]]
 """Cuts at which pieces begin, and their lines."""
 
 _LOOSE, _LOOSER = 2.0**-20, 2.0**-8
+_STEPS = 64
 _LARGEST = 2.0**80
 
 
@@ -231,8 +232,22 @@ class Task:
                 low = middle
             else:
                 found = nearer
+        if self.breakpoints == "uniform":
+            found = self._scanned(found)
         while not nearly and (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
             found = nearer
+        return found
+
+    def _scanned(self, found: Found) -> Found:
+        """The best at many errors below one that is reached.
+
+        Equal distances change with the place where the tail begins, and a smaller error may be reached where a larger
+        one is not.
+        """
+        for error in np.geomspace(max(self.points.least(), found.error / 2), found.error, _STEPS)[:-1]:
+            nearer = self.within(float(error))
+            if nearer is not None and nearer.error < found.error:
+                return nearer
         return found
 
     def reached(self, error: float) -> Found:
