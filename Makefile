@@ -45,7 +45,7 @@ parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
-rooms := fpga golden hdl sim units
+rooms := boards fpga golden hdl sim units
 
 .PHONY: help sim sweep emit synth stats report train cost test bench lint clean FORCE
 .DEFAULT_GOAL := help
