@@ -1,0 +1,60 @@
+"""Commands about boards: `halfulp match`."""
+
+from pathlib import Path
+
+import click
+
+from halfulp.sim.cli import requests
+
+MAC = "e5m2*e5m2+e6m5.sr10"
+
+
+@click.command()
+@click.argument("network")
+@click.option("--board", "name", default="u55c", metavar="NAME", help="u55c by default; halfulp list boards")
+@click.option("--mac", "text", default=MAC, metavar="MAC", help=f"multiply-accumulate; {MAC} by default")
+@click.option(
+    "--model",
+    type=click.Choice(["published"]),
+    default="published",
+    help="whose arrays and clocks: those of Ben Ali et al. (DATE 2025)",
+)
+@click.option("--batch", metavar="N", type=int, help="examples of a step; as the network is trained by default")
+@click.option("--inference", is_flag=True, help="forward products alone, not those of gradients")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where the files go; reports/ of the build folder by default",
+)
+def match(
+    network: str, name: str, text: str, model: str, batch: int | None, inference: bool, output: Path | None
+) -> None:
+    """Find the arrays on a board that NETWORK runs fastest on: their size, their number and their clock.
+
+    NETWORK is lenet5, resnet20 or nanogpt, or module:function of a function that returns a torch model and its input.
+    """
+    from halfulp.hdl.formats import MacSpec
+    from halfulp.sim.paths import build_root, machine_errors
+
+    from .catalogue import board_of
+
+    with requests():
+        board = board_of(name)
+        mac = MacSpec.parse(text)
+    folder = output or build_root() / "reports"
+    # What is no place for files is told before the work.
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    # torch takes long to load.
+    from halfulp.fpga.match import leave, published, table, workload
+
+    with requests():
+        load = workload(network, batch, training=not inference)
+        options = published(board, load, mac)
+    notes = ["Clocks and lookup tables are those that were published (Ben Ali et al., DATE 2025), on a U55C."]
+    click.echo(table(options, board, load, notes).markdown(), nl=False)
+    stem = f"match-{network.replace(':', '-').replace('.', '-')}-{board.name}"
+    for path in leave(options, board, load, notes, folder, stem):
+        click.echo(f"halfulp: wrote {path}", err=True)
