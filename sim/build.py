@@ -12,7 +12,7 @@ from cocotb_tools import config
 
 from . import processes
 from .errors import ToolError
-from .harness import TOP, harness, loop_ports
+from .harness import TOP, harness, loop_ports, stream_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
@@ -20,8 +20,12 @@ from .toolchain import COMPILE, compiler, digest, include_flags, runtime, tools,
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "cocotb", "wave")
-"""What can be made of a design: the compiled loop, the bench's executable, and the same with a trace of all signals."""
+KINDS = ("loop", "streams", "cocotb", "wave")
+"""What can be made of a design: the compiled loop, the same for streams, the bench's executable, and the same with a
+trace of all signals."""
+
+LOOPS = {"loop": "loop.cpp", "streams": "streams.cpp"}
+"""What is a library to be loaded, and the C++ that drives its model."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,32 @@ def design(unit: Any) -> Design:
         if (folder / "design.json").is_file():
             return _read(folder)
     known = {"name": unit.name, "key": digest(*texts.values()), "clocked": "CLOCKED 1" in texts["ports.inc"]}
-    with building(folder, f"the Verilog of {unit.name}") as scratch:
-        for name, text in texts.items():
-            (scratch / name).write_text(text)
-        (scratch / "design.json").write_text(json.dumps(known))
+    _write(folder, unit.name, texts, known)
     return _read(folder)
+
+
+def stream_design(component: Any) -> Design:
+    """Verilog of a component whose ports are streams, of which ``streams`` can be made.
+
+    Raises
+    ------
+    ToolError
+        If the Verilog cannot be written.
+    """
+    text = verilog(component)
+    texts = {"unit.v": text, "ports.inc": stream_ports(component.signature, verilog_ports(text, component.name))}
+    key = digest(*texts.values())
+    folder = build_root() / "verilog" / f"{component.name}-{key}"
+    if not (folder / "design.json").is_file():
+        _write(folder, component.name, texts, {"name": component.name, "key": key, "clocked": True})
+    return _read(folder)
+
+
+def _write(folder: Path, name: str, texts: dict[str, str], known: dict[str, Any]) -> None:
+    with building(folder, f"the Verilog of {name}") as scratch:
+        for file, text in texts.items():
+            (scratch / file).write_text(text)
+        (scratch / "design.json").write_text(json.dumps(known))
 
 
 def _read(folder: Path) -> Design:
@@ -151,12 +176,12 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
     if missing:
         objects = runtime()
         _build(made, missing, objects)
-    return {kind: folder / ("loop.so" if kind == "loop" else "sim") for kind, folder in folders.items()}
+    return {kind: folder / ("loop.so" if kind in LOOPS else "sim") for kind, folder in folders.items()}
 
 
 def _model_key(made: Design, kind: str) -> str:
     # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
-    own = _own("loop.cpp") if kind == "loop" else str(config.libs_dir)
+    own = _own(LOOPS[kind]) if kind in LOOPS else str(config.libs_dir)
     return digest(made.key, kind, own, FLAGS[kind], COMPILE, tools())
 
 
@@ -166,6 +191,7 @@ def _own(name: str) -> str:
 
 FLAGS = {
     "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
+    "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O1", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
@@ -177,7 +203,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         translate, compile_, link = [], [], []
         for kind, scratch in scratches.items():
             verilator_flags, compiler_flags = FLAGS[kind]
-            loop = kind == "loop"
+            loop = kind in LOOPS
             names = ("unit.v",) if loop else ("unit.v", "stream.v", "harness.v")
             files = [made.folder / name for name in names]
             translate.append(verilate(files, made.name if loop else TOP, scratch / "cpp", *verilator_flags))
@@ -192,7 +218,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
             link.append(_link(kind, scratch, objects))
         processes.run_all(translate)
         for kind, scratch in scratches.items():
-            main = HERE / "loop.cpp" if kind == "loop" else config.share_dir / "lib" / "verilator" / "verilator.cpp"
+            main = HERE / LOOPS[kind] if kind in LOOPS else config.share_dir / "lib" / "verilator" / "verilator.cpp"
             parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
             # One translation unit: the headers, which cost more than the design, are read once.
             (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
@@ -203,8 +229,9 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
 
 
 def _link(kind: str, scratch: Path, objects: Path) -> Command:
-    names = {"loop": ("verilated", "verilated_threads"), "cocotb": ("verilated", "verilated_threads", "verilated_vpi")}
-    parts = names.get(kind, ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c"))
+    parts = ["verilated", "verilated_threads"]
+    if kind not in LOOPS:
+        parts += ["verilated_vpi", *(["verilated_vcd_c"] if kind == "wave" else [])]
     argv = [
         *compiler(),
         str(scratch / "all.o"),
@@ -212,7 +239,7 @@ def _link(kind: str, scratch: Path, objects: Path) -> Command:
         "-lpthread",
         "-latomic",
     ]
-    if kind == "loop":
+    if kind in LOOPS:
         argv += ["-shared", "-o", str(scratch / "loop.so")]
     else:
         libs = str(config.libs_dir)
