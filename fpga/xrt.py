@@ -1,7 +1,7 @@
 """What the vendor's tools need to make a kernel of a module and to link it for a card: texts of files.
 
-Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data Center
-Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference Guide (UG835).
+Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data
+Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference Guide (UG835).
 """
 
 from collections.abc import Sequence
@@ -121,7 +121,8 @@ proc package {{here}} {{
     add_files -norecurse [list [file join $here {word(verilog)}]]
     set_property top {word(kernel.name)} [current_fileset]
     update_compile_order -fileset sources_1
-    ipx::package_project -root_dir [file join $work core] -vendor halfulp -library kernel -taxonomy /KernelIP -import_files
+    ipx::package_project -root_dir [file join $work core] -vendor halfulp -library kernel -taxonomy /KernelIP \\
+        -import_files
     set_property name {word(kernel.name)} [ipx::current_core]
     set_property version 1.0 [ipx::current_core]
     set_property sdx_kernel true [ipx::current_core]
@@ -167,8 +168,8 @@ class Place:
 def places(kernel: Description, board: Board, cores: int) -> list[Place]:
     """Where each core goes: dies by the lookup tables that are left on them, and banks of their own.
 
-    A port has a bank of HBM for itself. Of DDR, whose banks are beside dies, a core has those of its own die in turn, or
-    those that take the fewest ports yet.
+    A port has a bank of HBM for itself. Of DDR, whose banks are beside dies, a core has those of its own die in turn,
+    or those that take the fewest ports yet.
 
     Raises
     ------
