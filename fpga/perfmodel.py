@@ -3,9 +3,12 @@
 Both take the better of a product and its transpose, and of every number of cores up to those that there are.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from halfulp.hdl.formats import Tiling
 
 from .gemms import Gemm, counted
 
@@ -38,8 +41,8 @@ class Run:
 class Model(Protocol):
     """What says how long a product takes."""
 
-    @property
-    def cores(self) -> int: ...
+    def counts(self, gemm: Gemm) -> Iterable[int]:
+        """Numbers of cores that a product may be computed on, as it is, of which one is the best."""
 
     def run(self, gemm: Gemm, cores: int) -> Run:
         """A product on so many cores, as it is, not transposed."""
@@ -48,8 +51,8 @@ class Model(Protocol):
 def best(model: Model, gemm: Gemm) -> Run:
     """The fastest way to compute a product; of equal ones that with the fewest cores, not transposed."""
     ways = dict.fromkeys((gemm, Gemm(gemm.m, gemm.k, gemm.n, gemm.phase)))
-    runs = [model.run(way, cores) for cores in range(1, model.cores + 1) for way in ways]
-    return min(runs, key=lambda run: run.seconds)
+    runs = [model.run(way, cores) for way in ways for cores in model.counts(way)]
+    return min(runs, key=lambda run: (run.seconds, run.cores))
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,10 @@ class Published:
         """Elements of a word of the memory port."""
         return BUS_BITS // self.bits
 
+    def counts(self, gemm: Gemm) -> Iterable[int]:
+        """Every number of cores: more of them pad more."""
+        return range(1, self.cores + 1)
+
     def padded(self, gemm: Gemm, cores: int) -> Gemm:
         """The product that is computed in its place."""
         n, k, m = (up(size, self.pack) for size in (gemm.n, gemm.k, gemm.m))
@@ -138,6 +145,90 @@ class Published:
         peak = 2 * self.n * self.m * cores * self.mhz * 1e6
         moved = (n * (k + m) + k * m) * self.bits // 8
         return Run(gemm, cores, operations / peak, moved / (self.pcie_gbps * 1e9))
+
+
+class Core(Protocol):
+    """An array, or a kernel around one, that says how long it takes."""
+
+    @property
+    def tiling(self) -> Tiling: ...
+
+    def cycles(self, n: int, k: int, m: int) -> int:
+        """Clock cycles of a product of (n, k) and (k, m)."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The model of this library's arrays, exact in cycles: it asks the core itself.
+
+    The rows of a product are dealt to the cores in whole tiles; the one that has most of them says how long it takes.
+
+    Parameters
+    ----------
+    core : Core
+    cores : int
+        How many such there are.
+    mhz : float
+        Their clock.
+    bits : tuple of int
+        Of an element in memory: of each operand, and of the result.
+    pcie_gbps : float
+        Bandwidth to the host's memory, in 10^9 bytes a second.
+    """
+
+    core: Core
+    cores: int
+    mhz: float
+    bits: tuple[int, int, int] = (8, 8, 16)
+    pcie_gbps: float = 15.75
+
+    def __post_init__(self) -> None:
+        if self.cores < 1:
+            raise ValueError(f"cores is {self.cores}; an array has 1 or more")
+
+    def share(self, rows: int, cores: int) -> int:
+        """Rows of the core that has most of them."""
+        tile = self.core.tiling.n
+        return min(up(rows, tile * cores) // cores, rows)
+
+    def counts(self, gemm: Gemm) -> Iterable[int]:
+        """The fewest cores on which none has more rows than on all: fewer rows never take longer."""
+        tiles = -(-gemm.n // self.core.tiling.n)
+        most = -(-tiles // min(self.cores, tiles))
+        return (-(-tiles // most),)
+
+    def run(self, gemm: Gemm, cores: int) -> Run:
+        """A product on so many cores, as it is, not transposed."""
+        cycles = cycles_of(self.core, self.share(gemm.n, cores), gemm.k, gemm.m)
+        n, k, m = gemm.n, gemm.k, gemm.m
+        moved = sum(size * bits for size, bits in zip((n * k, k * m, n * m), self.bits, strict=True)) / 8
+        return Run(gemm, cores, cycles / (self.mhz * 1e6), moved / (self.pcie_gbps * 1e9))
+
+
+_TILES = 4
+"""Tiles above and beside each other after which every further one takes as long as the one before."""
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def cycles_of(core: Core, n: int, k: int, m: int) -> int:
+    """What the core says, without going through all tiles of a large product.
+
+    Once an array is full, each further row of tiles takes as long as the one before, and longer by as much for each
+    further tile in it. The tests hold this against the core's own count.
+    """
+    tiling = core.tiling
+    more_rows = max(-(-n // tiling.n) - _TILES, 0)
+    more_columns = max(-(-m // tiling.columns) - _TILES, 0)
+    rows, columns = n - more_rows * tiling.n, m - more_columns * tiling.columns
+
+    def along(rows: int) -> int:
+        first = core.cycles(rows, k, columns)
+        if not more_columns:
+            return first
+        return first + more_columns * (core.cycles(rows, k, columns + tiling.columns) - first)
+
+    first = along(rows)
+    return first + more_rows * (along(rows + tiling.n) - first) if more_rows else first
 
 
 def up(size: int, multiple: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from halfulp.sim.build import verilog
 from halfulp.sim.progress import Progress, silent
+from halfulp.sim.toolchain import version
 
 from .board import KINDS
 from .farm import Farm
@@ -63,9 +64,12 @@ class Law:
     ----------
     small : dict of (int, int) to Cells
         Of the sizes `SMALL`.
+    source : str
+        Who counted them.
     """
 
     small: dict[tuple[int, int], Cells]
+    source: str
 
     def cells(self, n: int, m: int) -> Cells:
         """Of n elements of m multiply-accumulates."""
@@ -105,7 +109,8 @@ def law(
     ToolError
         If Yosys or the machine fails.
     """
-    return Law(dict(zip(SMALL, measured(build, SMALL, target, progress, farm, dsp=dsp), strict=True)))
+    found = measured(build, SMALL, target, progress, farm, dsp=dsp)
+    return Law(dict(zip(SMALL, found, strict=True)), f"Yosys {version('pyosys')}")
 
 
 def measured(

@@ -1,7 +1,7 @@
 """What the vendor's tools need to make a kernel of a module and to link it for a card: texts of files.
 
 Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data
-Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference Guide (UG835).
+Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference (UG835).
 """
 
 from collections.abc import Sequence

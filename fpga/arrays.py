@@ -1,0 +1,41 @@
+"""The arrays that boards are filled with, and what they cost."""
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.formats.source import parse_source
+from halfulp.sim.progress import Progress, silent
+from halfulp.units.systolic import Chain
+
+from .farm import Farm
+from .targets import Target
+from .tilecost import Law, law
+
+
+def with_source(mac: MacSpec) -> MacSpec:
+    """The description, with an LFSR where it takes random words and names no source; of 16 bits if these are enough."""
+    if mac.random is not None or not mac.words:
+        return mac
+    return replace(mac, random=parse_source(f"lfsr{max(16, *mac.words.values())}"))
+
+
+@functools.cache
+def array(mac: MacSpec, n: int, m: int) -> Any:
+    """A chain of n elements of m multiply-accumulates."""
+    chain = Chain(mac=mac, n=n, m=m)
+    # It is often only asked how long it takes.
+    chain._MustUse__used = True
+    return chain
+
+
+def arrays_law(mac: MacSpec, target: Target, progress: Progress = silent, farm: Farm | None = None) -> Law:
+    """What such arrays cost on a device.
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails.
+    """
+    return law(functools.partial(array, mac), target, progress, farm)
