@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from halfulp.hdl.formats import Format, MacSpec
 from halfulp.sim.progress import Progress, silent
 
-from .arrays import array, arrays_law, with_source
+from .arrays import arrays_law, timing, with_source
 from .board import BUFG_MHZ, Board
 from .farm import Farm
 from .gemms import counted
@@ -135,8 +135,9 @@ def searched(
         if clock is None
         else "MHz: as was asked for."
     )
-    return found, [
-        f"Multiply-accumulates: {mac}. Of each size the number of cores that is the fastest.",
+    return unbeaten(found), [
+        f"Multiply-accumulates: {mac}. Of {len(SIZES) ** 2} sizes of arrays, each with the number of cores that is the "
+        "fastest, those that no other beats in time and lookup tables.",
         f"LUT: of the cores, by what small ones take ({costs.source}); the platform takes some too.",
         how,
     ]
@@ -146,7 +147,7 @@ def _fastest_number(
     n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Cells, clock: float | None
 ) -> list[Option]:
     """The fastest number of cores of a size, if there is room for one."""
-    counts, core = counted(load.gemms), array(mac, n, m)
+    counts, core = counted(load.gemms), timing(mac, n, m)
     bits = (storage(mac.a), storage(mac.b), storage(mac.o))
     options = []
     for cores in range(1, board.cores(PORTS) + 1):
@@ -157,6 +158,24 @@ def _fastest_number(
         model = Exact(core, cores, mhz, bits, board.pcie_gbps)
         options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, counts)))
     return [fastest(options)] if options else []
+
+
+def unbeaten(options: Sequence[Option]) -> list[Option]:
+    """Those that no other beats in time and in size."""
+
+    def worth(option: Option) -> tuple[float, float]:
+        return option.total.seconds, option.macs if option.lut is None else option.lut
+
+    return [
+        option
+        for option in options
+        if not any(
+            other is not option
+            and worth(other) != worth(option)
+            and all(a <= b for a, b in zip(worth(other), worth(option), strict=True))
+            for other in options
+        )
+    ]
 
 
 def fastest(options: Sequence[Option]) -> Option:

@@ -1,6 +1,7 @@
 """Arrays that were searched for, as a table and a plot."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from halfulp.sim.plots import Panel, front, write
 from halfulp.sim.tables import Table
 
 from .board import Board
-from .match import Option, fastest
+from .match import Option, fastest, unbeaten
 from .workload import Workload
 
 
@@ -73,18 +74,13 @@ def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
     ordered = sorted(options, key=lambda option: (option.total.seconds, option.macs))
     luts = [option.lut for option in ordered if option.lut is not None]
     known = len(luts) == len(ordered)
+    chosen = unbeaten(ordered if known else [replace(option, lut=None) for option in ordered])
     costs = luts if known else [float(option.macs) for option in ordered]
     return front(
         [f"{option.n} x {option.m} x {option.cores} at {option.mhz:.0f} MHz" for option in ordered],
         costs,
         [Panel(f"ms for {load.text}", [1e3 * option.total.seconds for option in ordered], "lowest")],
-        [
-            not any(
-                cost <= own and other.total.seconds <= option.total.seconds and (cost, other) != (own, option)
-                for cost, other in zip(costs, ordered, strict=True)
-            )
-            for own, option in zip(costs, ordered, strict=True)
-        ],
+        [any(one.total is option.total for one in chosen) for option in ordered],
         xlabel=f"LUT, % of {board.name}" if known else "multiply-accumulates",
         caption=f"{load.size}.",
     )

@@ -11,10 +11,13 @@ from click.testing import CliRunner
 
 from halfulp.boards.catalogue import BOARDS
 from halfulp.boards.cli import match
+from halfulp.fpga.arrays import array, timing, with_source
 from halfulp.fpga.gemms import Gemm
-from halfulp.fpga.match import EXAMPLES, Option, fastest, published, storage, workload
-from halfulp.fpga.perfmodel import Published, Total, total
+from halfulp.fpga.match import SIZES, Option, fastest, published, searched, storage, unbeaten
+from halfulp.fpga.perfmodel import Exact, Published, Total, total
 from halfulp.fpga.published import clocks
+from halfulp.fpga.tilecost import SMALL, Cells, Law
+from halfulp.fpga.workload import EXAMPLES, workload
 from halfulp.hdl.formats import MacSpec
 
 U55C = BOARDS["u55c"]
@@ -54,15 +57,100 @@ def test_the_search_takes_what_fits():
     load = workload("lenet5", batch=1, training=False)
     assert [gemm.phase for gemm in load.gemms] == ["forward"] * 5
     assert load.text == "inference of lenet5, batch 1"
-    assert {option.cores for option in published(U55C, load, MAC)} == set(range(1, 11))
+    assert {option.cores for option in published(U55C, load, MAC)[0]} == set(range(1, 11))
     # A board with ports for four cores, and half the tables: 62 % of them are too many.
     memory = replace(U55C.memory, banks=12, slrs=())
     half = replace(U55C.target, lut=U55C.target.lut // 2)
     slrs = (replace(U55C.slrs[0], lut=half.lut), *(replace(slr, lut=0) for slr in U55C.slrs[1:]))
-    found = published(replace(U55C, memories=(memory,), target=half, slrs=slrs), load, MAC)
+    found, _ = published(replace(U55C, memories=(memory,), target=half, slrs=slrs), load, MAC)
     assert {(option.n, option.m, option.cores) for option in found} == {(8, 8, cores) for cores in range(1, 5)}
     with pytest.raises(ValueError, match=r"^u55c has ports for 0 cores, and the published arrays need more$"):
         published(replace(U55C, memories=(replace(memory, banks=2),)), load, MAC)
+
+
+# The arrays of this library ------------------------------------------------------------------------------------------
+
+LAW = Law({(n, m): Cells(lut=100 + 200 * n * m, ff=10 * n * m, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
+LFSR = with_source(MAC)
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """What arrays cost is known, as if they had been synthesised before."""
+    monkeypatch.setattr("halfulp.fpga.match.arrays_law", lambda mac, target, progress, farm: LAW)
+
+
+def test_the_search(known, tmp_path):
+    code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)
+    assert code == 0, out
+    frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
+    # What is faster is larger, or it would not be there.
+    assert frame["step ms"].is_monotonic_increasing
+    assert frame["LUT %"].is_monotonic_decreasing
+    load = workload("lenet5", 2)
+    first = frame.iloc[0]
+    n, m, cores = (int(first[name]) for name in "NMC")
+    model = Exact(array(LFSR, n, m), cores, first["MHz"])
+    assert first["step ms"] == pytest.approx(1e3 * total(model, load.gemms).seconds)
+    assert first["LUT %"] == pytest.approx(100 * cores * (100 + 200 * n * m) / U55C.target.lut)
+    assert f"Multiply-accumulates: {LFSR}." in out
+    assert matched("lenet5", "--batch", 2, "--clock", 100, "-o", tmp_path)[1].count(" 100.0 |") > 1
+
+
+def test_every_size_is_tried(known):
+    """The fastest, by trying all sizes and numbers one by one."""
+    load = workload("lenet5", batch=1, training=False)
+    found, _ = searched(U55C, load, MAC, clock=100)
+    model = {
+        (n, m, cores): total(Exact(array(LFSR, n, m), cores, 100), load.gemms).seconds
+        for n in SIZES[:4]
+        for m in SIZES[:4]
+        for cores in range(1, 11)
+    }
+    assert fastest(found).total.seconds <= min(model.values())
+    for option in found:
+        if (option.n, option.m, option.cores) in model:
+            assert option.total.seconds == model[option.n, option.m, option.cores]
+            assert option.total.seconds == min(model[option.n, option.m, cores] for cores in range(1, 11))
+
+
+@pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.sr10@lfsr16", "posit8*posit8+exact=posit8.rn", "bf16*bf16+fp32.rn"])
+def test_the_time_of_an_array_without_the_array(text):
+    mac = MacSpec.parse(text)
+    for n, m in ((1, 1), (3, 2), (8, 8)):
+        for shape in ((1, 1, 1), (20, 7, 300), (64, 256, 64)):
+            assert timing(mac, n, m).cycles(*shape) == array(mac, n, m).cycles(*shape)
+    assert timing(mac, 3, 2).tiling == array(mac, 3, 2).tiling
+
+
+def test_a_source_where_one_is_needed():
+    assert str(LFSR) == "e5m2*e5m2+e6m5.sr10@lfsr16"
+    assert str(with_source(MacSpec.parse("e5m2*e5m2+e6m5.sr20"))) == "e5m2*e5m2+e6m5.sr20@lfsr20"
+    for text in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr3@plateau3"):
+        assert str(with_source(MacSpec.parse(text))) == text
+
+
+def test_no_room(known, monkeypatch):
+    load = workload("lenet5", batch=1, training=False)
+    large = Law({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
+    monkeypatch.setattr("halfulp.fpga.match.arrays_law", lambda mac, target, progress, farm: large)
+    with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
+        searched(U55C, load, MAC)
+
+
+def test_what_no_other_beats():
+    def option(lut, seconds):
+        return Option(1, 1, 1, 100.0, lut, Total(seconds, 0.0, 1))
+
+    options = [
+        option(1.0, 3.0),
+        option(2.0, 2.0),
+        option(2.0, 3.0),
+        option(3.0, 2.0),
+        option(3.0, 1.0),
+        option(3.0, 1.0),
+    ]
+    assert unbeaten(options) == [options[0], options[1], options[4], options[5]]
 
 
 def test_of_equal_ones_the_smallest():
@@ -75,7 +163,9 @@ def test_elements_take_whole_bytes():
     widths = {"e5m2*e5m2+e6m5.rn": 8, "bf16*e5m2+fp32.rn": 16, "fp32*fp32+fp32.rn": 32}
     assert {text: storage(MacSpec.parse(text).a) for text in widths} == widths
     load = workload("lenet5", batch=1)
-    narrow, wide = (published(U55C, load, MacSpec.parse(text)) for text in ("e5m2*e5m2+e6m5.rn", "fp32*fp32+fp32.rn"))
+    narrow, wide = (
+        published(U55C, load, MacSpec.parse(text))[0] for text in ("e5m2*e5m2+e6m5.rn", "fp32*fp32+fp32.rn")
+    )
     assert narrow[0].total.transfer < wide[0].total.transfer
 
 
@@ -117,6 +207,11 @@ def test_a_network_of_the_user_s(tmp_path, monkeypatch):
         ("nowhere:model", "nowhere:model cannot be imported: No module named 'nowhere'"),
         ("lenet5 --board u50", "unknown board 'u50'; the boards are u55c, u250, u280, u200, vcu1525, vcu118, aws-f1"),
         ("lenet5 --mac e5m2", "'e5m2' is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn"),
+        ("lenet5 --clock 0", "a clock of 0 MHz is out of range; the device has 1 to 775"),
+        (
+            "lenet5 --model published --clock 100",
+            "published arrays have the clocks that were published; --clock is for --model exact",
+        ),
         ("lenet5 --batch 0", "a batch has 1 example or more, not 0"),
         ("a:b --batch 2", "the batch of a:b is that of the input that it returns; leave --batch out"),
     ],

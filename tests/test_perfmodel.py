@@ -1,15 +1,17 @@
 """The performance models: products as torch computes them, the published table, and the kernel's own cycles."""
 
 import math
+import random
 
 import pytest
 import torch
 from torch import nn
 
 from halfulp.fpga.gemms import Gemm, counted, trace
-from halfulp.fpga.perfmodel import Published, best, total
+from halfulp.fpga.perfmodel import Exact, Published, best, cycles_of, total
 from halfulp.fpga.published import TABLE_III, TABLE_IV, clock_of, clocks
 from halfulp.sim.train.networks import NanoGpt, lenet5, resnet20
+from halfulp.units.systolic import Chain, Grid
 
 # Products of torch models --------------------------------------------------------------------------------------------
 
@@ -186,3 +188,45 @@ def test_published_clocks():
     for row in TABLE_III:
         # Never more than a design reached that takes less.
         assert clock_of(row.lut) == min(other.mhz for other in TABLE_III if other.lut <= row.lut)
+
+
+# The kernel's own cycles ---------------------------------------------------------------------------------------------
+
+CORES = {
+    "chain": Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=2, depth=5, pipeline=2),
+    "deep": Chain(mac="e5m2*e5m2+e6m5.rn", n=2, m=2),
+    "exact": Chain(mac="posit8*posit8+exact=posit8.rn", n=2, m=1, depth=3),
+    "grid": Grid(mac="e5m2*e5m2+e6m5.rn", n=3, m=4, pipeline=1),
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_large_products_by_what_a_few_tiles_take(name):
+    core = CORES[name]
+    dice = random.Random(name)
+    for _ in range(40):
+        n, k = dice.randint(1, 15 * core.n), dice.choice([1, 2, 3, 17, 64])
+        m = dice.randint(1, 9 * core.tiling.columns)
+        assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (n, k, m)
+
+
+def test_rows_are_dealt_in_whole_tiles():
+    core = CORES["chain"]
+    model = Exact(core, 4, 200.0, (8, 16, 32))
+    # 20 rows are 7 tiles, of which one core has two.
+    assert [model.share(20, cores) for cores in (1, 2, 3, 4)] == [20, 12, 9, 6]
+    run = model.run(Gemm(20, 30, 40), 4)
+    assert run.seconds == pytest.approx(core.cycles(6, 30, 40) / 200e6)
+    assert run.transfer == pytest.approx((20 * 30 + 30 * 40 * 2 + 20 * 40 * 4) / 15.75e9)
+    with pytest.raises(ValueError, match=r"^cores is 0; an array has 1 or more$"):
+        Exact(core, 0, 200.0)
+
+
+def test_no_number_of_cores_is_better_than_the_one_that_is_tried():
+    model = Exact(CORES["chain"], 10, 100.0)
+    for n in range(1, 80):
+        gemm = Gemm(n, 9, 25)
+        (cores,) = model.counts(gemm)
+        every = {count: model.run(gemm, count).seconds for count in range(1, 11)}
+        assert every[cores] == min(every.values())
+        assert all(every[count] > every[cores] for count in range(1, cores))
