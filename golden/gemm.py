@@ -124,7 +124,7 @@ def gemm(
         return _tiled(a, b, spec, begin, tiling, first, _first_step(step), shape)
     if source is None and step:
         raise ValueError(
-            "step is given, but only the counter of a source philox, and sources with a tiling, have steps to begin with"
+            "step is given, but only the counter of a source philox and sources with a tiling have steps to begin with"
         )
     if source is not None:
         _check_counter(spec, source, random, random_product)
@@ -185,38 +185,47 @@ def _tiled(
         result = result + start.reshape(result.shape)
     assert spec.random is not None
     lanes = _seeds(spec.random, tiling.macs, seed, a.device)
-    # As many tiles of a row at once as there is memory for.
+    # As many rows of tiles at once as there is memory for, or as many tiles of one.
+    tall = tiling.n * max(WORDS // max(tiling.n * m * k, 1), 1)
     wide = tiling.columns * max(WORDS // max(tiling.n * tiling.columns * k, 1), 1)
     for x, y, z in zip(a, b, result, strict=True):
-        for row, column in itertools.product(range(0, n, tiling.n), range(0, m, wide)):
-            part = z[row : row + tiling.n, column : column + wide]
-            states = _dealt(spec, spec.random, jump(spec.random, lanes, step))
-            words = (
-                None
-                if state is None
-                else _tile_words(spec.random, spec.words[name], state, tiling, (part.shape[0], k, part.shape[1]))
-                for name, state in zip(("random", "random_product"), states, strict=True)
+        for row, column in itertools.product(range(0, n, tall), range(0, m, wide)):
+            part = z[row : row + tall, column : column + wide]
+            words = []
+            for rows in part.split(tiling.n):
+                states = _dealt(spec, spec.random, jump(spec.random, lanes, step))
+                words.append(_tile_words(spec, states, tiling, (len(rows), k, rows.shape[1])))
+                step += tiling.steps(len(rows), k, rows.shape[1])
+            of_sum, of_product = (
+                None if blocks[0] is None else torch.cat(blocks) for blocks in zip(*words, strict=True)
             )
-            x_rows, y_columns = x[row : row + tiling.n], y[:, column : column + wide]
-            of_sum, of_product = words
+            x_rows, y_columns = x[row : row + tall], y[:, column : column + wide]
             part[:] = gemm(x_rows, y_columns, given, start=part, random=of_sum, random_product=of_product)
-            step += tiling.steps(part.shape[0], k, part.shape[1])
     return result.reshape(shape)
 
 
-def _tile_words(source: Source, bits: int, states: Tensor, tiling: Tiling, shape: tuple[int, int, int]) -> Tensor:
-    """Words for the sums of some tiles in one row of them, which are ``shape`` with k."""
+def _tile_words(
+    spec: MacSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
+) -> list[Tensor | None]:
+    """Words of sum and product for the elements of tiles in one row of them, which are ``shape`` with k."""
     rows, k, columns = shape
-    words = of_stream(Stream(source, 1), tiling.steps(rows, k, columns), bits, states).reshape(tiling.n, tiling.m, -1)
+    assert spec.random is not None
     count = -(-columns // tiling.m)
-    vector = torch.arange(count, device=states.device)
+    vector = torch.arange(count)
     begin = vector // tiling.depth * tiling.depth
     # In a tile a vector has its words as far apart as there are vectors.
     apart = (count - begin).clamp(max=tiling.depth)
-    places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k, device=states.device) * apart.unsqueeze(1)
-    # Row, lane, vector, step of k.
-    dealt = words[:rows, :, places].transpose(1, 2)
-    return dealt.reshape(rows, count * tiling.m, k)[:, :columns]
+    places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
+    found: list[Tensor | None] = []
+    for name, state in zip(("random", "random_product"), states, strict=True):
+        if state is None:
+            found.append(None)
+            continue
+        words = of_stream(Stream(spec.random, 1), tiling.steps(rows, k, columns), spec.words[name], state)
+        # Row, lane, vector, step of k.
+        dealt = words.reshape(tiling.n, tiling.m, -1)[:rows, :, places.to(state.device)].transpose(1, 2)
+        found.append(dealt.reshape(rows, count * tiling.m, k)[:, :columns])
+    return found
 
 
 def _check_tiling(spec: MacSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:

@@ -191,7 +191,7 @@ def _own(name: str) -> str:
 
 FLAGS = {
     "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
-    "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O1", "-DVM_TRACE=0")),
+    "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O0", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }

@@ -28,6 +28,7 @@ struct Traffic {
     std::uint64_t period;
     std::uint64_t done;
     std::uint64_t faults;  // of an output: payloads that changed, or were withdrawn, while they waited
+    std::uint64_t last;    // cycles up to the last transfer, that one counted
 };
 
 struct Model {
@@ -82,14 +83,12 @@ void halfulp_reset(void* handle) {
     top.eval();
 }
 
-// Runs until all has gone through, but no longer than `limit` cycles, and then `more` ones. Returns the number of the
-// cycles up to the last transfer of an output, that one counted.
-std::uint64_t halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limit, std::uint64_t more) {
+// Runs until all has gone through, but no longer than `limit` cycles, and then `more` ones.
+void halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limit, std::uint64_t more) {
     Vtop& top = static_cast<Model*>(handle)->top;
     bool offers[INPUTS] = {}, waits[OUTPUTS] = {};
     std::vector<std::uint32_t> waiting[OUTPUTS], shown[OUTPUTS];
     for (unsigned i = 0; i < OUTPUTS; ++i) waiting[i].resize(words(INPUTS + i)), shown[i] = waiting[i];
-    std::uint64_t last = 0;
     auto all_done = [&] {
         bool done = true;
         for (unsigned i = 0; i < INPUTS; ++i) done = done && in[i].done == in[i].count;
@@ -110,6 +109,7 @@ std::uint64_t halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint
         for (unsigned i = 0; i < INPUTS; ++i) {
             if (!offers[i] || !taken(top, i)) continue;
             ++in[i].done;
+            in[i].last = cycle + 1;
             offers[i] = false;
         }
         for (unsigned i = 0; i < OUTPUTS; ++i) {
@@ -124,10 +124,9 @@ std::uint64_t halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint
                 for (unsigned part = 0; part < words(INPUTS + i); ++part)
                     t.data[t.done * words(INPUTS + i) + part] = shown[i][part];
             ++t.done;
-            last = cycle + 1;
+            t.last = cycle + 1;
         }
         edge(top);
     }
-    return last;
 }
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from amaranth.hdl import Value
 
 from .build import models, stream_design
 from .errors import ToolError
@@ -27,6 +28,7 @@ class _Traffic(ctypes.Structure):
         ("period", ctypes.c_uint64),
         ("done", ctypes.c_uint64),
         ("faults", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
     ]
 
 
@@ -36,8 +38,8 @@ class Passed:
 
     Attributes
     ----------
-    cycles : int
-        Up to the last transfer of an output, that one counted.
+    cycles : dict of str to int
+        Up to the last transfer of each stream, that one counted.
     accepted : dict of str to int
         Transfers of each input.
     given : dict of str to int
@@ -48,7 +50,7 @@ class Passed:
         Payloads of each output, a row of words of 32 bits each, the lowest first.
     """
 
-    cycles: int
+    cycles: dict[str, int]
     accepted: dict[str, int]
     given: dict[str, int]
     faults: dict[str, int]
@@ -70,15 +72,15 @@ class Streams:
 
     def __init__(self, component: Any) -> None:
         self.inputs, self.outputs = streams_of(component.signature)
-        shapes = {name: getattr(component, name).payload for name in (*self.inputs, *self.outputs)}
-        self.widths = {name: len(payload.as_value()) for name, payload in shapes.items()}
+        payloads = {name: getattr(component, name).payload for name in (*self.inputs, *self.outputs)}
+        self.widths = {name: len(Value.cast(payload)) for name, payload in payloads.items()}
         path = models(stream_design(component), ["streams"])["streams"]
         try:
             self._library = ctypes.CDLL(str(path))
         except OSError as error:
             raise ToolError(f"the compiled loop {path} cannot be loaded: {error}") from error
         self._library.halfulp_new.restype = ctypes.c_void_p
-        self._library.halfulp_streams.restype = ctypes.c_uint64
+        self._library.halfulp_streams.restype = None
         self._library.halfulp_streams.argtypes = [ctypes.c_void_p, *(ctypes.c_void_p,) * 2, *(ctypes.c_uint64,) * 2]
         for name in ("halfulp_free", "halfulp_reset"):
             getattr(self._library, name).argtypes = [ctypes.c_void_p]
@@ -133,15 +135,15 @@ class Streams:
             if held[name].ndim != 2 or held[name].shape[1] != self._words(name):
                 raise ValueError(f"payloads of {name} are rows of {self._words(name)} words, not {held[name].shape}")
         traffic = {
-            name: _Traffic(held[name].ctypes.data, len(held[name]), go[name].ctypes.data, len(go[name]), 0, 0)
+            name: _Traffic(held[name].ctypes.data, len(held[name]), go[name].ctypes.data, len(go[name]), 0, 0, 0)
             for name in held
         }
         inputs, outputs = (
             (_Traffic * len(names))(*(traffic[name] for name in names)) for names in (self.inputs, self.outputs)
         )
-        cycles = self._library.halfulp_streams(self._model, ctypes.byref(inputs), ctypes.byref(outputs), limit, more)
+        self._library.halfulp_streams(self._model, ctypes.byref(inputs), ctypes.byref(outputs), limit, more)
         return Passed(
-            cycles=cycles,
+            cycles={name: lane.last for name, lane in zip(held, (*inputs, *outputs), strict=True)},
             accepted={name: lane.done for name, lane in zip(self.inputs, inputs, strict=True)},
             given={name: lane.done for name, lane in zip(self.outputs, outputs, strict=True)},
             faults={name: lane.faults for name, lane in zip(self.outputs, outputs, strict=True)},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
@@ -193,8 +193,8 @@ def mac_name(spec: MacSpec) -> str:
 def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple[Number, Any]:
     """The product of a multiply-accumulate's operands, past ``TERM_BOUNDARIES``, and what travels with it."""
     spec = unit.spec
-    a = unpack(m, unit.a.as_value(), spec.a, "a")
-    b = unpack(m, unit.b.as_value(), spec.b, "b")
+    a = unpack(m, Value.cast(unit.a), spec.a, "a")
+    b = unpack(m, Value.cast(unit.b), spec.b, "b")
     word = unit.word(m, "random_product")
     a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
     product = multiply(m, a, b, dsp=unit.dsp, to=None if spec.product or spec.quire else spec.o)

@@ -9,8 +9,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import MacSpec, Tiling
-
-from ..base import MAX_PIPELINE
+from halfulp.units.base import MAX_PIPELINE
 
 K_BITS = 32
 """Bits of a tile's k."""

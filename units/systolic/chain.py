@@ -290,8 +290,8 @@ class Element(wiring.Component):
         for lane, step in enumerate(self.steps):
             m.submodules[f"step{lane}"] = step
             m.d.comb += [
-                step.a.as_value().eq(a),
-                step.b.as_value().eq(now.b.word_select(lane, step.spec.b.width)),
+                step.a.eq(a),
+                step.b.eq(now.b.word_select(lane, step.spec.b.width)),
                 step.first.eq(first),
                 step.held.eq(before[lane * width : (lane + 1) * width]),
             ]

@@ -7,9 +7,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.units.mac import Mac
 
-from ..mac import Mac
-from .array import K_BITS, Array, Drain, delayed, flat, index_of
+from .array import K_BITS, Array, Drain, delayed, index_of
 
 
 class Grid(Array):

@@ -9,9 +9,8 @@ from halfulp.hdl.formats import MacSpec
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline, cut_places
 from halfulp.hdl.wire import wire
-
-from ..base import EAGER_IS_SMALLER, Unit, check_adder
-from ..mac import mac_name, product_term
+from halfulp.units.base import EAGER_IS_SMALLER, Unit, check_adder
+from halfulp.units.mac import mac_name, product_term
 
 
 class Step(Unit):
@@ -31,8 +30,8 @@ class Step(Unit):
 
     Members
     -------
-    a : In(spec.a)
-    b : In(spec.b)
+    a : In(unsigned(spec.a.width))
+    b : In(unsigned(spec.b.width))
     valid : In(1)
         Whether there are operands, with a source of random words.
     en : In(1, init=1)
@@ -61,7 +60,7 @@ class Step(Unit):
             stochastic = "eager"
         state = unsigned(state_bits(spec))
         super().__init__(
-            inputs={"a": spec.a, "b": spec.b, "held": state, "first": unsigned(1)},
+            inputs={"a": unsigned(spec.a.width), "b": unsigned(spec.b.width), "held": state, "first": unsigned(1)},
             words=spec.words,
             outputs={"o": state},
             name=f"step_{mac_name(spec)}",
