@@ -4,7 +4,6 @@ It needs XRT (https://xilinx.github.io/XRT), whose module ``pyxrt`` it imports w
 """
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.sim.errors import ToolError
 
 PATIENCE = 60_000
 """Milliseconds that a product may take before the card counts as stuck."""
@@ -35,6 +35,9 @@ class Tile:
         What a multiply-accumulate does.
     tiling : Tiling
         Of the array in each of them.
+    arguments : tuple of str
+        What a kernel is called with, in order: ``a``, ``b`` and ``c`` are buffers, ``n``, ``k`` and ``m`` sizes, and
+        ``stride_a``, ``stride_b`` and ``stride_c`` bytes from one row to the next.
     seed : int
         State of the source of the first multiply-accumulate of each, after the card was programmed.
     """
@@ -43,6 +46,7 @@ class Tile:
     cores: int
     mac: str
     tiling: Tiling
+    arguments: tuple[str, ...]
     seed: int = 1
 
     @property
@@ -70,3 +74,139 @@ def to_memory(codes: Tensor, width: int) -> bytes:
 def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
     """Codes that were in memory."""
     return torch.from_numpy(np.frombuffer(data, f"<u{bytes_of(width)}").reshape(shape).astype(np.int64))
+
+
+class Card:
+    """A card with kernels on it, programmed anew.
+
+    Parameters
+    ----------
+    tile : Tile
+    xclbin : Path
+        What the linker made.
+    device : int
+        Number of the card.
+
+    Raises
+    ------
+    ToolError
+        If XRT is not there.
+    """
+
+    def __init__(self, tile: Tile, xclbin: Path, device: int = 0) -> None:
+        try:
+            import pyxrt
+        except ImportError as error:
+            raise ToolError(
+                "there is no Python module pyxrt: install XRT, and source its setup.sh before this program"
+            ) from error
+        self.tile = tile
+        self._xrt: Any = pyxrt
+        self._device = pyxrt.device(device)
+        uuid = self._device.load_xclbin(str(xclbin))
+        # A name in braces is that of an instance.
+        self._kernels = [
+            pyxrt.kernel(self._device, uuid, f"{tile.kernel}:{{{tile.kernel}_{core + 1}}}", pyxrt.kernel.exclusive)
+            for core in range(tile.cores)
+        ]
+        self._steps = [0] * tile.cores
+
+    def product(self, a: Tensor, b: Tensor) -> Tensor:
+        """The matrix product of codes, of shapes (n, k) and (k, m), none of which is 0; its rows dealt to the cores.
+
+        Raises
+        ------
+        ToolError
+            If a core does not finish.
+        """
+        runs = [self._start(core, a[rows], b) for core, rows in enumerate(self.tile.shares(a.shape[0]))]
+        return torch.cat([self._finished(*run) for run in runs])
+
+    def expected(self, a: Tensor, b: Tensor) -> Tensor:
+        """What `product` has to give next, by the golden model."""
+        spec, tiling = self.tile.spec, self.tile.tiling
+        parts = []
+        for core, rows in enumerate(self.tile.shares(a.shape[0])):
+            sources: dict[str, Any] = {}
+            if spec.words:
+                sources = {"tiling": tiling, "seed": self.tile.seed, "step": self._steps[core]}
+            parts.append(golden.gemm(a[rows], b, spec, **sources))
+        return torch.cat(parts)
+
+    def _start(self, core: int, a: Tensor, b: Tensor) -> tuple[int, Any, Any, tuple[int, int]]:
+        """Send the operands to the memory of a core, and start it."""
+        spec, kernel = self.tile.spec, self._kernels[core]
+        (n, k), m = a.shape, b.shape[1]
+        widths = {"a": spec.a.width, "b": spec.b.width, "c": spec.o.width}
+        sizes = {"a": n * k, "b": k * m, "c": n * m}
+        columns = {"a": k, "b": m, "c": m}
+        values: dict[str, Any] = {"n": n, "k": k, "m": m}
+        values |= {f"stride_{name}": columns[name] * bytes_of(width) for name, width in widths.items()}
+        for place, name in enumerate(self.tile.arguments):
+            if name in widths:
+                size = sizes[name] * bytes_of(widths[name])
+                group = kernel.group_id(place)
+                values[name] = self._xrt.bo(self._device, size, self._xrt.bo.normal, group)
+        for name, codes in (("a", a), ("b", b)):
+            data = to_memory(codes, widths[name])
+            values[name].write(data, 0)
+            values[name].sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE, len(data), 0)
+        run = kernel(*(values[name] for name in self.tile.arguments))
+        self._steps[core] += self.tile.tiling.steps(n, k, m)
+        return core, run, values["c"], (n, m)
+
+    def _finished(self, core: int, run: Any, buffer: Any, shape: tuple[int, int]) -> Tensor:
+        """Wait for a core, and fetch its result."""
+        state = run.wait(PATIENCE)
+        if state != self._xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
+            raise ToolError(f"core {core + 1} of {self.tile.kernel} did not finish: {state}")
+        width = self.tile.spec.o.width
+        size = shape[0] * shape[1] * bytes_of(width)
+        buffer.sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE, size, 0)
+        return from_memory(bytes(buffer.read(size, 0)), width, shape)
+
+
+def program(tile: Tile) -> click.Command:
+    """A command that runs matrix products on a card and compares each element with the golden model.
+
+    Its exit code is 0 if all are equal, 1 if one is not, 2 if the request is wrong, and 3 if the card fails.
+    """
+
+    @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+    @click.argument("xclbin", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    @click.option("--device", default=0, metavar="N", type=click.IntRange(0), help="number of the card; 0 by default")
+    @click.option("--n", "rows", default=100, metavar="N", type=click.IntRange(1), help="rows; 100 by default")
+    @click.option("--k", "depth", default=100, metavar="N", type=click.IntRange(1), help="products of a sum")
+    @click.option("--m", "columns", default=100, metavar="N", type=click.IntRange(1), help="columns")
+    @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of the operands; 0 by default")
+    @click.option("--runs", default=2, metavar="N", type=click.IntRange(1), help="products one after the other")
+    def main(xclbin: Path, device: int, rows: int, depth: int, columns: int, seed: int, runs: int) -> None:
+        """Run matrix products of random codes on the card that XCLBIN is for, and check every element."""
+        card = Card(tile, xclbin, device)
+        random = torch.Generator().manual_seed(seed)
+        spec = tile.spec
+        for number in range(1, runs + 1):
+            a = torch.randint(1 << spec.a.width, (rows, depth), generator=random)
+            b = torch.randint(1 << spec.b.width, (depth, columns), generator=random)
+            want = card.expected(a, b)
+            wrong = (card.product(a, b) != want).nonzero()
+            shape = f"product {number}, {rows} x {depth} x {columns} of {spec}"
+            if len(wrong):
+                row, column = wrong[0].tolist()
+                click.echo(f"{shape}: {len(wrong):,} of {want.numel():,} elements are wrong, first [{row}, {column}]")
+                sys.exit(1)
+            click.echo(f"{shape}: all {want.numel():,} elements are as the golden model has them")
+
+    return main
+
+
+def run(tile: Tile) -> None:
+    """The program of a card's host."""
+    try:
+        program(tile)(standalone_mode=False)
+    except click.ClickException as error:
+        click.echo(f"halfulp: {error.format_message()}", err=True)
+        sys.exit(2)
+    except ToolError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        sys.exit(3)
