@@ -17,6 +17,8 @@ from halfulp import golden
 from halfulp.hdl.formats import MacSpec, Tiling
 from halfulp.sim.errors import ToolError
 
+from .kernelmap import ARGUMENTS, CONTINUE, element_bytes
+
 PATIENCE = 60_000
 """Milliseconds that a product may take before the card counts as stuck."""
 
@@ -35,18 +37,14 @@ class Tile:
         What a multiply-accumulate does.
     tiling : Tiling
         Of the array in each of them.
-    arguments : tuple of str
-        What a kernel is called with, in order: ``a``, ``b`` and ``c`` are buffers, ``n``, ``k`` and ``m`` sizes, and
-        ``stride_a``, ``stride_b`` and ``stride_c`` bytes from one row to the next.
     seed : int
-        State of the source of the first multiply-accumulate of each, after the card was programmed.
+        State of the source of the first multiply-accumulate of each when it starts anew.
     """
 
     kernel: str
     cores: int
     mac: str
     tiling: Tiling
-    arguments: tuple[str, ...]
     seed: int = 1
 
     @property
@@ -61,19 +59,14 @@ class Tile:
         return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
 
 
-def bytes_of(width: int) -> int:
-    """Bytes of an element in memory."""
-    return next(size for size in (1, 2, 4, 8) if 8 * size >= width)
-
-
 def to_memory(codes: Tensor, width: int) -> bytes:
     """Codes as they are in memory: row by row, each in whole bytes, the lowest first."""
-    return codes.cpu().numpy().astype(np.uint64).astype(f"<u{bytes_of(width)}").tobytes()
+    return codes.cpu().numpy().astype(np.uint64).astype(f"<u{element_bytes(width)}").tobytes()
 
 
 def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
     """Codes that were in memory."""
-    return torch.from_numpy(np.frombuffer(data, f"<u{bytes_of(width)}").reshape(shape).astype(np.int64))
+    return torch.from_numpy(np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape).astype(np.int64))
 
 
 class Card:
@@ -111,49 +104,55 @@ class Card:
         ]
         self._steps = [0] * tile.cores
 
-    def product(self, a: Tensor, b: Tensor) -> Tensor:
+    def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
         """The matrix product of codes, of shapes (n, k) and (k, m), none of which is 0; its rows dealt to the cores.
+
+        Parameters
+        ----------
+        a, b : Tensor
+        go_on : bool
+            Sources of random words go on where the product before left them; else they start anew.
 
         Raises
         ------
         ToolError
             If a core does not finish.
         """
-        runs = [self._start(core, a[rows], b) for core, rows in enumerate(self.tile.shares(a.shape[0]))]
+        shares = self.tile.shares(a.shape[0])
+        runs = [self._start(core, a[rows], b, go_on) for core, rows in enumerate(shares)]
+        for core, rows in enumerate(shares):
+            before = self._steps[core] if go_on else 0
+            self._steps[core] = before + self.tile.tiling.steps(rows.stop - rows.start, a.shape[1], b.shape[1])
         return torch.cat([self._finished(*run) for run in runs])
 
-    def expected(self, a: Tensor, b: Tensor) -> Tensor:
+    def expected(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
         """What `product` has to give next, by the golden model."""
-        spec, tiling = self.tile.spec, self.tile.tiling
+        spec = self.tile.spec
         parts = []
         for core, rows in enumerate(self.tile.shares(a.shape[0])):
             sources: dict[str, Any] = {}
             if spec.words:
-                sources = {"tiling": tiling, "seed": self.tile.seed, "step": self._steps[core]}
+                step = self._steps[core] if go_on else 0
+                sources = {"tiling": self.tile.tiling, "seed": self.tile.seed, "step": step}
             parts.append(golden.gemm(a[rows], b, spec, **sources))
         return torch.cat(parts)
 
-    def _start(self, core: int, a: Tensor, b: Tensor) -> tuple[int, Any, Any, tuple[int, int]]:
+    def _start(self, core: int, a: Tensor, b: Tensor, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
         """Send the operands to the memory of a core, and start it."""
         spec, kernel = self.tile.spec, self._kernels[core]
         (n, k), m = a.shape, b.shape[1]
-        widths = {"a": spec.a.width, "b": spec.b.width, "c": spec.o.width}
-        sizes = {"a": n * k, "b": k * m, "c": n * m}
-        columns = {"a": k, "b": m, "c": m}
-        values: dict[str, Any] = {"n": n, "k": k, "m": m}
-        values |= {f"stride_{name}": columns[name] * bytes_of(width) for name, width in widths.items()}
-        for place, name in enumerate(self.tile.arguments):
-            if name in widths:
-                size = sizes[name] * bytes_of(widths[name])
-                group = kernel.group_id(place)
-                values[name] = self._xrt.bo(self._device, size, self._xrt.bo.normal, group)
-        for name, codes in (("a", a), ("b", b)):
-            data = to_memory(codes, widths[name])
+        values: dict[str, Any] = {"n": n, "k": k, "m": m, "flags": int(go_on) << CONTINUE}
+        places = {argument.name: place for place, argument in enumerate(ARGUMENTS)}
+        for name, fmt, rows, columns in (("a", spec.a, n, k), ("b", spec.b, k, m), ("c", spec.o, n, m)):
+            stride = columns * element_bytes(fmt.width)
+            values[f"{name}_stride"] = stride
+            group = kernel.group_id(places[name])
+            values[name] = self._xrt.bo(self._device, rows * stride, self._xrt.bo.normal, group)
+        for name, codes, fmt in (("a", a, spec.a), ("b", b, spec.b)):
+            data = to_memory(codes, fmt.width)
             values[name].write(data, 0)
             values[name].sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE, len(data), 0)
-        run = kernel(*(values[name] for name in self.tile.arguments))
-        self._steps[core] += self.tile.tiling.steps(n, k, m)
-        return core, run, values["c"], (n, m)
+        return core, kernel(*(values[argument.name] for argument in ARGUMENTS)), values["c"], (n, m)
 
     def _finished(self, core: int, run: Any, buffer: Any, shape: tuple[int, int]) -> Tensor:
         """Wait for a core, and fetch its result."""
@@ -161,7 +160,7 @@ class Card:
         if state != self._xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
             raise ToolError(f"core {core + 1} of {self.tile.kernel} did not finish: {state}")
         width = self.tile.spec.o.width
-        size = shape[0] * shape[1] * bytes_of(width)
+        size = shape[0] * shape[1] * element_bytes(width)
         buffer.sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE, size, 0)
         return from_memory(bytes(buffer.read(size, 0)), width, shape)
 
@@ -188,8 +187,9 @@ def program(tile: Tile) -> click.Command:
         for number in range(1, runs + 1):
             a = torch.randint(1 << spec.a.width, (rows, depth), generator=random)
             b = torch.randint(1 << spec.b.width, (depth, columns), generator=random)
-            want = card.expected(a, b)
-            wrong = (card.product(a, b) != want).nonzero()
+            go_on = number > 1
+            want = card.expected(a, b, go_on=go_on)
+            wrong = (card.product(a, b, go_on=go_on) != want).nonzero()
             shape = f"product {number}, {rows} x {depth} x {columns} of {spec}"
             if len(wrong):
                 row, column = wrong[0].tolist()

@@ -9,35 +9,19 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as Xml
 
 from .board import Board
+from .kernelmap import (
+    ARGUMENTS,
+    CLOCK,
+    CONTROL,
+    CONTROL_ADDRESS_BITS,
+    CONTROL_DATA_BITS,
+    DATA_BITS,
+    MASTERS,
+    Register,
+)
 from .vivado import word
 
 KERNEL_XML, PACKAGE, LINK = "kernel.xml", "package.tcl", "link.cfg"
-
-CLOCK, RESET = "ap_clk", "ap_rst_n"
-"""Names of a kernel's clock and of its reset, which is active low."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """What a kernel is called with: a register, or two, behind its control port.
-
-    Parameters
-    ----------
-    name : str
-    offset : int
-        Address of the register.
-    port : str, optional
-        Of an address: the port that it is for.
-    """
-
-    name: str
-    offset: int
-    port: str | None = None
-
-    @property
-    def bytes(self) -> int:
-        """Size: of an address 8, of a number 4."""
-        return 8 if self.port else 4
 
 
 @dataclass(frozen=True)
@@ -48,21 +32,15 @@ class Description:
     ----------
     name : str
         Of the module.
-    arguments : tuple of Argument
+    arguments : tuple of Register
         In the order in which they are given.
     masters : tuple of str
         Ports to memory, by the beginning of the names of their signals.
-    control : str
-        The port of the registers.
-    data_bits : int
-        Width of the ports to memory.
     """
 
     name: str
-    arguments: tuple[Argument, ...]
-    masters: tuple[str, ...]
-    control: str = "s_axi_control"
-    data_bits: int = 512
+    arguments: tuple[Register, ...] = ARGUMENTS
+    masters: tuple[str, ...] = MASTERS
 
 
 def kernel_xml(kernel: Description) -> str:
@@ -82,9 +60,10 @@ def kernel_xml(kernel: Description) -> str:
     )
     ports = Xml.SubElement(top, "ports")
     common = {"portType": "addressable", "base": "0x0"}
-    Xml.SubElement(ports, "port", name=kernel.control, mode="slave", range="0x1000", dataWidth="32", **common)
+    width = {"range": hex(1 << CONTROL_ADDRESS_BITS), "dataWidth": str(CONTROL_DATA_BITS)}
+    Xml.SubElement(ports, "port", name=CONTROL, mode="slave", **width, **common)
     for master in kernel.masters:
-        width = {"range": "0xFFFFFFFFFFFFFFFF", "dataWidth": str(kernel.data_bits)}
+        width = {"range": "0xFFFFFFFFFFFFFFFF", "dataWidth": str(DATA_BITS)}
         Xml.SubElement(ports, "port", name=master, mode="master", **width, **common)
     args = Xml.SubElement(top, "args")
     for number, argument in enumerate(kernel.arguments):
@@ -94,12 +73,12 @@ def kernel_xml(kernel: Description) -> str:
             name=argument.name,
             addressQualifier="1" if argument.port else "0",
             id=str(number),
-            port=argument.port or kernel.control,
-            size=hex(argument.bytes),
+            port=argument.port or CONTROL,
+            size=hex(argument.bits // 8),
             offset=hex(argument.offset),
             type="void*" if argument.port else "uint",
             hostOffset="0x0",
-            hostSize=hex(argument.bytes),
+            hostSize=hex(argument.bits // 8),
         )
     Xml.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, encoding="unicode")}\n'
@@ -107,7 +86,7 @@ def kernel_xml(kernel: Description) -> str:
 
 def package_tcl(kernel: Description, verilog: str, part: str) -> str:
     """The script with which Vivado packages Verilog as a kernel, ``NAME.xo``, beside the script."""
-    buses = (kernel.control, *kernel.masters)
+    buses = (CONTROL, *kernel.masters)
     associate = "\n".join(
         f"    ipx::associate_bus_interfaces -busif {word(bus)} -clock {CLOCK} [ipx::current_core]" for bus in buses
     )

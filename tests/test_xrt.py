@@ -5,24 +5,29 @@ import itertools
 import shutil
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from halfulp.boards.catalogue import BOARDS
-from halfulp.fpga.xrt import Argument, Description, kernel_xml, link_cfg, makefile, package_tcl, places
+from halfulp.fpga.kernelmap import CONTROL, Register
+from halfulp.fpga.xrt import Description, kernel_xml, link_cfg, makefile, package_tcl, places
 
 from .test_vivado import recorder  # noqa: F401
 
 KERNEL = Description(
     "gemm",
-    (Argument("a", 0x10, "m_axi_a"), Argument("c", 0x1C, "m_axi_c"), Argument("n", 0x28)),
+    (
+        Register("a", 0x10, 64, "an address", "m_axi_a"),
+        Register("c", 0x1C, 64, "an address", "m_axi_c"),
+        Register("n", 0x28, 32, "a size"),
+    ),
     ("m_axi_a", "m_axi_c"),
 )
-THREE = replace(KERNEL, masters=("m_axi_a", "m_axi_b", "m_axi_c"))
+THREE = Description("gemm")
 
-SIGNALS = ("awaddr", "wdata", "araddr", "rdata")
+READS, WRITES = ("araddr", "rdata"), ("awaddr", "wdata")
+SIGNALS = {CONTROL: READS + WRITES, "m_axi_a": READS, "m_axi_b": READS, "m_axi_c": WRITES}
 
 
 def linked(text):
@@ -121,7 +126,7 @@ def test_ports_that_there_are_not(board, cores, sentence):
 
 def verilog(kernel):
     """A module with the ports of a kernel and nothing in it."""
-    ports = [f"{bus}_{signal}" for bus in (kernel.control, *kernel.masters) for signal in SIGNALS]
+    ports = [f"{bus}_{signal}" for bus in (CONTROL, *kernel.masters) for signal in SIGNALS[bus]]
     names = ["ap_clk", "ap_rst_n", *ports, "interrupt"]
     lines = [f"  {'output' if name == 'interrupt' else 'input'} {name};" for name in names]
     return "\n".join([f"module {kernel.name}({', '.join(names)});", *lines, "endmodule", ""])
@@ -168,7 +173,7 @@ def test_a_kernel_is_packaged(packaged, recorder):  # noqa: F811
         ("package.tcl", "package_xo -force", "package_xo -overwrite", "package_xo has no option '-overwrite'"),
         ("package.tcl", "    ipx::save_core [ipx::current_core]\n", "", "close_project comes after ipx::save_core"),
         ("package.tcl", "sdx_kernel true", "sdx_kernel false", "the core is no kernel: sdx_kernel is not true"),
-        ("package.tcl", "-busif m_axi_b", "-busif m_axi_d", "bus interface 'm_axi_d' has no port for AWADDR"),
+        ("package.tcl", "-busif m_axi_b", "-busif m_axi_d", "bus interface 'm_axi_d' has no channel of its own"),
         ("package.tcl", "-clock ap_clk", "-clock clk", "there is no clock 'clk'"),
         ("package.tcl", "set_property top gemm", "set_property top gem", "there is no module 'gem' with ports"),
         ("gemm.v", "interrupt", "irq", "pins that are not part of an interface are not supported: irq"),

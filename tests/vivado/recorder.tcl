@@ -235,9 +235,13 @@ proc do_ipx_current_core {options rest} {return core}
 
 proc do_ipx_associate_bus_interfaces {options rest} {
     set bus [dict get $options -busif]
-    foreach signal {AWADDR WDATA ARADDR RDATA} {
-        if {[lsearch -nocase $::ports ${bus}_$signal*] < 0} {refuse "bus interface '$bus' has no port for $signal"}
+    set channels 0
+    foreach {address data} {AWADDR WDATA ARADDR RDATA} {
+        set found [expr {[lsearch -nocase $::ports ${bus}_$address*] >= 0}]
+        if {$found != [lsearch -nocase $::ports ${bus}_$data*] >= 0} {refuse "bus interface '$bus' has half a channel"}
+        incr channels $found
     }
+    if {!$channels} {refuse "bus interface '$bus' has no channel of its own"}
     if {[dict get $options -clock] ni $::ports} {refuse "there is no clock '[dict get $options -clock]'"}
     lappend ::buses $bus
 }
