@@ -185,6 +185,25 @@ def adders(scheduler: str | None, output: Path | None) -> None:
     _show({"adders": table(found)}, output)
 
 
+@report.command()
+@click.option("--largest", metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes")
+@_scheduled
+@_written
+def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> None:
+    """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
+    from halfulp.sim.progress import Bar
+
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
+    from .tiles import LARGEST, study, table
+
+    with farm, Bar("report tiles") as bar, requests():
+        found = study(LARGEST if largest is None else largest, progress=bar, farm=farm)
+    _show({"tiles": table(found)}, output)
+
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 

@@ -12,7 +12,7 @@ from .board import BUFG_MHZ, Board
 from .farm import Farm
 from .gemms import counted
 from .perfmodel import Exact, Published, Total, total
-from .published import TABLE_III, clock_of, clocks
+from .published import PUBLISHED_LUT, TABLE_III, clock_of, clocks
 from .tilecost import Cells
 from .workload import Workload
 
@@ -70,7 +70,7 @@ def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option],
         If there is room for none.
     """
     counts = counted(load.gemms)
-    luts = {(row.n, row.m, row.cores): row.lut * _PUBLISHED_LUT / board.target.lut for row in TABLE_III}
+    luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [
         Option(n, m, cores, mhz, luts.get((n, m, cores)), total(_model(n, m, cores, mhz, board, mac), counts))
         for (n, m, cores), mhz in clocks().items()
@@ -79,10 +79,6 @@ def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option],
     if not found:
         raise ValueError(f"{board.name} has ports for {board.cores(PORTS)} cores, and the published arrays need more")
     return found, ["Clocks and lookup tables are those that were published (Ben Ali et al., DATE 2025), on a U55C."]
-
-
-_PUBLISHED_LUT = 1_303_680
-"""Lookup tables of the device that the published shares are of."""
 
 
 def _model(n: int, m: int, cores: int, mhz: float, board: Board, mac: MacSpec) -> Published:

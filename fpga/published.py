@@ -3,6 +3,9 @@
 import itertools
 from dataclasses import dataclass
 
+PUBLISHED_LUT = 1_303_680
+"""Lookup tables of the device that shares are of."""
+
 
 @dataclass(frozen=True)
 class Built:
