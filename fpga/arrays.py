@@ -1,4 +1,4 @@
-"""The arrays that boards are filled with, and what they cost."""
+"""The cores that boards are filled with: arrays, kernels around them, and what they cost."""
 
 import copy
 import functools
@@ -9,10 +9,15 @@ from halfulp.hdl.formats import MacSpec
 from halfulp.hdl.formats.source import parse_source
 from halfulp.sim.progress import Progress, silent
 from halfulp.units.systolic import Chain
+from halfulp.units.systolic.chain import DEPTH
 
 from .farm import Farm
+from .kernel import Kernel
 from .targets import Target
 from .tilecost import Law, law
+
+KERNEL = "halfulp_gemm"
+"""Name of a kernel. XRT has room for 63 letters of it and of its instance together."""
 
 
 def with_source(mac: MacSpec) -> MacSpec:
@@ -23,12 +28,19 @@ def with_source(mac: MacSpec) -> MacSpec:
 
 
 @functools.cache
-def array(mac: MacSpec, n: int, m: int) -> Any:
+def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0) -> Any:
     """A chain of n elements of m multiply-accumulates."""
-    chain = Chain(mac=mac, n=n, m=m)
+    chain = Chain(mac=mac, n=n, m=m, depth=depth, pipeline=pipeline)
     # Amaranth warns of a component that is never elaborated.
     chain._MustUse__used = True
     return chain
+
+
+def kernel(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None) -> Any:
+    """The kernel around such a chain."""
+    made = Kernel(array=array(mac, n, m, depth, pipeline), name=name)
+    made._MustUse__used = True  # type: ignore[attr-defined]
+    return made
 
 
 @functools.cache
@@ -43,12 +55,20 @@ def timing(mac: MacSpec, n: int, m: int) -> Any:
     return chain
 
 
-def arrays_law(mac: MacSpec, target: Target, progress: Progress = silent, farm: Farm | None = None) -> Law:
-    """What such arrays cost on a device.
+def cores_law(
+    mac: MacSpec,
+    target: Target,
+    progress: Progress = silent,
+    farm: Farm | None = None,
+    *,
+    depth: int = DEPTH,
+    pipeline: int = 0,
+) -> Law:
+    """What kernels around such chains cost on a device.
 
     Raises
     ------
     ToolError
         If Yosys or the machine fails.
     """
-    return law(functools.partial(array, mac), target, progress, farm)
+    return law(lambda n, m: kernel(mac, n, m, depth, pipeline), target, progress, farm)

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from halfulp.hdl.formats import Format, MacSpec
 from halfulp.sim.progress import Progress, silent
 
-from .arrays import arrays_law, timing, with_source
+from .arrays import cores_law, timing, with_source
 from .board import BUFG_MHZ, Board
 from .farm import Farm
 from .gemms import counted
+from .kernelmap import MASTERS
 from .perfmodel import Exact, Published, Total, total
 from .published import PUBLISHED_LUT, TABLE_III, clock_of, clocks
 from .tilecost import Cells
 from .workload import Workload
 
-PORTS = 3
-"""Ports of a core to memory: for each of the operands, and for the result."""
+PORTS = len(MASTERS)
+"""Ports of a core to memory."""
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Elements of an array, and multiply-accumulates of each, that are tried."""
@@ -118,7 +119,7 @@ def searched(
     if clock is not None and not 1 <= clock <= BUFG_MHZ:
         raise ValueError(f"a clock of {clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
     mac = with_source(mac)
-    costs = arrays_law(mac, board.target, progress, farm)
+    costs = cores_law(mac, board.target, progress, farm)
     progress.total("arrays", len(SIZES) ** 2)
     found = []
     for n, m in itertools.product(SIZES, repeat=2):

@@ -77,7 +77,7 @@ LFSR = with_source(MAC)
 @pytest.fixture
 def known(monkeypatch):
     """What arrays cost is known, as if they had been synthesised before."""
-    monkeypatch.setattr("halfulp.fpga.match.arrays_law", lambda mac, target, progress, farm: LAW)
+    monkeypatch.setattr("halfulp.fpga.match.cores_law", lambda mac, target, progress, farm: LAW)
 
 
 def test_the_search(known, tmp_path):
@@ -133,7 +133,7 @@ def test_a_source_where_one_is_needed():
 def test_no_room(known, monkeypatch):
     load = workload("lenet5", batch=1, training=False)
     large = Law({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
-    monkeypatch.setattr("halfulp.fpga.match.arrays_law", lambda mac, target, progress, farm: large)
+    monkeypatch.setattr("halfulp.fpga.match.cores_law", lambda mac, target, progress, farm: large)
     with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
         searched(U55C, load, MAC)
 
