@@ -37,7 +37,7 @@ class Design:
     name : str
         Module name of the unit; its stream wrapper is ``<name>_stream``.
     folder : Path
-        Holds ``unit.v``, ``stream.v``, ``harness.v`` and ``ports.inc``.
+        Holds ``unit.v``; of a unit ``stream.v`` and ``harness.v``; and ``ports.inc`` where there is a compiled loop.
     key : str
         Differs whenever the Verilog does.
     clocked : bool
@@ -48,6 +48,11 @@ class Design:
     folder: Path
     key: str
     clocked: bool
+
+    @property
+    def top(self) -> str:
+        """Module that cocotb sees: the harness around a unit, else the component itself."""
+        return TOP if (self.folder / "harness.v").is_file() else self.name
 
 
 def design(unit: Any) -> Design:
@@ -78,16 +83,24 @@ def design(unit: Any) -> Design:
     return _read(folder)
 
 
-def stream_design(component: Any) -> Design:
-    """Verilog of a component whose ports are streams, of which ``streams`` can be made.
+def component_design(component: Any, *, streams: bool = False) -> Design:
+    """Verilog of a component that is no unit, without a harness around it.
+
+    Parameters
+    ----------
+    component : wiring.Component
+    streams : bool
+        Whether its ports are streams, so that the compiled loop ``streams`` can be made of it.
 
     Raises
     ------
     ToolError
         If the Verilog cannot be written.
     """
-    text = verilog(component)
-    texts = {"unit.v": text, "ports.inc": stream_ports(component.signature, verilog_ports(text, component.name))}
+    texts = {"unit.v": verilog(component)}
+    if streams:
+        ports = verilog_ports(texts["unit.v"], component.name)
+        texts["ports.inc"] = stream_ports(component.signature, ports)
     key = digest(*texts.values())
     folder = build_root() / "verilog" / f"{component.name}-{key}"
     if not (folder / "design.json").is_file():
@@ -204,9 +217,10 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         for kind, scratch in scratches.items():
             verilator_flags, compiler_flags = FLAGS[kind]
             loop = kind in LOOPS
-            names = ("unit.v",) if loop else ("unit.v", "stream.v", "harness.v")
+            top = made.name if loop else made.top
+            names = ("unit.v", "stream.v", "harness.v") if top == TOP else ("unit.v",)
             files = [made.folder / name for name in names]
-            translate.append(verilate(files, made.name if loop else TOP, scratch / "cpp", *verilator_flags))
+            translate.append(verilate(files, top, scratch / "cpp", *verilator_flags))
             compile_.append(
                 Command(
                     "the C++ compiler",

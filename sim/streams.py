@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.hdl import Value
 
-from .build import models, stream_design
+from .build import component_design, models
 from .errors import ToolError
 from .harness import streams_of
 
@@ -74,7 +74,7 @@ class Streams:
         self.inputs, self.outputs = streams_of(component.signature)
         payloads = {name: getattr(component, name).payload for name in (*self.inputs, *self.outputs)}
         self.widths = {name: len(Value.cast(payload)) for name, payload in payloads.items()}
-        path = models(stream_design(component), ["streams"])["streams"]
+        path = models(component_design(component, streams=True), ["streams"])["streams"]
         try:
             self._library = ctypes.CDLL(str(path))
         except OSError as error:
