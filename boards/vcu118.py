@@ -8,12 +8,24 @@ from amaranth.vendor import XilinxPlatform
 from halfulp.fpga.board import Board, Memory, alike, fields_of
 from halfulp.fpga.targets import TARGETS
 
+from .ddr import DDR_NS
+
 VCU118 = Board(
     name="vcu118",
     title="AMD VCU118",
     target=TARGETS["vcu118"],
     slrs=alike(TARGETS["vcu118"], 3),
-    memories=(Memory(tag="DDR", kind="DDR4-2400, 80 bits", banks=2, bank_mib=2_560, bank_gbps=24.0, masters=15),),
+    memories=(
+        Memory(
+            tag="DDR",
+            kind="DDR4-2400, 80 bits",
+            banks=2,
+            bank_mib=2_560,
+            bank_gbps=24.0,
+            masters=15,
+            latency_ns=DDR_NS,
+        ),
+    ),
     amaranth="halfulp.boards.vcu118:VCU118Platform",
     sources=("AMD, VCU118 Evaluation Board User Guide (UG1224)",),
 )

@@ -1,6 +1,5 @@
 """The cores that boards are filled with: arrays, kernels around them, and what they cost."""
 
-import copy
 import functools
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from halfulp.units.systolic.chain import DEPTH
 
 from .farm import Farm
 from .kernel import Kernel
+from .kernelmodel import Memory, Timing
 from .targets import Target
 from .tilecost import Law, law
 
@@ -44,15 +44,13 @@ def kernel(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, 
 
 
 @functools.cache
-def timing(mac: MacSpec, n: int, m: int) -> Any:
-    """What says how long products take on a chain of that size, by the chain's own law.
+def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
+    """How long products take on such a kernel, by the laws of the kernel.
 
-    The smallest chain is one that is told to be larger: to build the ports of a large one only to ask it would take a
-    hundred times as long. It is of no other use.
+    The smallest kernel's is told to be of another size: the ports of a large one take long to build.
     """
-    chain = copy.copy(array(mac, 1, 1))
-    chain.tiling = replace(chain.tiling, n=n, m=m)
-    return chain
+    small = Timing.of(kernel(mac, 1, 1, depth, pipeline), memory)
+    return small.resized(replace(small.tiling, n=n, m=m))
 
 
 def cores_law(

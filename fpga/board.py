@@ -1,5 +1,6 @@
 """What a board is: a device with memories around it, and the platform that a kernel is linked for."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class Memory:
         Bandwidth of each, in 10^9 bytes a second.
     masters : int
         Ports of kernels that can be connected to each.
+    latency_ns : float
+        From a request to its first beat, where it is not loaded.
     slrs : tuple of int
         The die that each bank is next to; empty where no source says so.
     """
@@ -77,6 +80,7 @@ class Memory:
     bank_mib: int
     bank_gbps: float
     masters: int
+    latency_ns: float
     slrs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -141,6 +145,13 @@ class Board:
     def memory(self) -> Memory:
         """Where kernels are connected."""
         return self.memories[0]
+
+    def beats(self, mhz: float, readers: int, bits: int = 512) -> tuple[int, float]:
+        """What so many ports that read see of the memory at a clock: cycles from a request to its first beat, and beats
+        in a cycle, where each has an equal share of the banks and no more than one of them."""
+        memory = self.memory
+        each = memory.bank_gbps * min(memory.banks / readers, 1)
+        return math.ceil(memory.latency_ns * mhz / 1000), min(each * 8e3 / (bits * mhz), 1.0)
 
     def cores(self, ports: int) -> int:
         """Most kernels of so many ports each whose ports can all be connected."""

@@ -17,7 +17,7 @@ from halfulp import golden
 from halfulp.hdl.formats import MacSpec, Tiling
 from halfulp.sim.errors import ToolError
 
-from .kernelmap import ARGUMENTS, CONTINUE, element_bytes
+from .kernelmap import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes
 
 PATIENCE = 60_000
 """Milliseconds that a product may take before the card counts as stuck."""
@@ -59,14 +59,25 @@ class Tile:
         return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
 
 
+def stride_of(columns: int, width: int) -> int:
+    """Bytes from a row in memory to the next: whole beats, for which the kernel is the fastest."""
+    beat = DATA_BITS // 8
+    return -(-columns * element_bytes(width) // beat) * beat
+
+
 def to_memory(codes: Tensor, width: int) -> bytes:
-    """Codes as they are in memory: row by row, each in whole bytes, the lowest first."""
-    return codes.cpu().numpy().astype(np.uint64).astype(f"<u{element_bytes(width)}").tobytes()
+    """Codes as they are in memory: row by row, each code in whole bytes, the lowest first, and zeros behind a row."""
+    rows, columns = codes.shape
+    size = element_bytes(width)
+    held = np.zeros((rows, stride_of(columns, width) // size), f"<u{size}")
+    held[:, :columns] = codes.cpu().numpy().astype(np.uint64)
+    return held.tobytes()
 
 
 def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
     """Codes that were in memory."""
-    return torch.from_numpy(np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape).astype(np.int64))
+    held = np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape[0], -1)
+    return torch.from_numpy(held[:, : shape[1]].astype(np.int64))
 
 
 class Card:
@@ -144,7 +155,7 @@ class Card:
         values: dict[str, Any] = {"n": n, "k": k, "m": m, "flags": int(go_on) << CONTINUE}
         places = {argument.name: place for place, argument in enumerate(ARGUMENTS)}
         for name, fmt, rows, columns in (("a", spec.a, n, k), ("b", spec.b, k, m), ("c", spec.o, n, m)):
-            stride = columns * element_bytes(fmt.width)
+            stride = stride_of(columns, fmt.width)
             values[f"{name}_stride"] = stride
             group = kernel.group_id(places[name])
             values[name] = self._xrt.bo(self._device, rows * stride, self._xrt.bo.normal, group)
@@ -160,7 +171,7 @@ class Card:
         if state != self._xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
             raise ToolError(f"core {core + 1} of {self.tile.kernel} did not finish: {state}")
         width = self.tile.spec.o.width
-        size = shape[0] * shape[1] * element_bytes(width)
+        size = shape[0] * stride_of(shape[1], width)
         buffer.sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE, size, 0)
         return from_memory(bytes(buffer.read(size, 0)), width, shape)
 

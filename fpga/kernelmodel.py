@@ -4,7 +4,8 @@ What the model knows of the kernel are the kernel's own constants and those of i
 written beside each law. The tests hold it against the simulated kernel.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from halfulp.hdl.formats import Tiling
 
@@ -27,7 +28,7 @@ ENDED = 3
 
 @dataclass(frozen=True)
 class Memory:
-    """What a kernel's ports see of a memory, which takes or gives a beat in each cycle once it has begun.
+    """What a kernel's ports see of a memory.
 
     Parameters
     ----------
@@ -35,10 +36,13 @@ class Memory:
         Cycles from a request that is accepted to its first beat.
     write : int
         Cycles from the last beat of a burst to its answer.
+    rate : float
+        Beats that it gives in a cycle once it has begun: 1, or less where it is slower than the port.
     """
 
     read: int
     write: int
+    rate: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,11 @@ class Timing:
         array = kernel.array
         if not hasattr(array, "spacing"):
             raise TypeError(f"the model is one of kernels around a chain, not around a {type(array).__name__}")
-        return cls(
-            array.tiling, kernel.chunk, array.pipeline, array.spacing, array._distance, kernel.bytes, memory
-        )
+        return cls(array.tiling, kernel.chunk, array.pipeline, array.spacing, array._distance, kernel.bytes, memory)
+
+    def resized(self, tiling: Tiling) -> "Timing":
+        """Of a kernel around a chain that makes other tiles and is the same in all else."""
+        return replace(self, tiling=tiling, distance=self.distance - self.tiling.n + tiling.n)
 
     @property
     def group(self) -> int:
@@ -123,7 +129,7 @@ class Timing:
         that accumulators need; and the requests for rows of ``b``, of which so many may be under way.
         """
         b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
-        beats = -(-vectors * self.tiling.m * self.sizes[1] // BYTES)
+        beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
         waits = -(-(self.memory.read + beats + UNPACKED) // OUTSTANDING)
         return max(vectors * b, self.tiling.n, self.spacing, beats, waits)
 
@@ -153,7 +159,11 @@ class Timing:
             put = max(put, begin + 2 * (asked - 1) + chunk.columns * (1 + rows - chunk.rows))
             # Two cycles later the first number is there, and rows of them are taken for each step, one step ahead.
             first = max(began + apart, max(put + 2, began) + rows)
-            steps = [before, began, *(first + step * column for column in range(max(chunk.columns - 2, 0), chunk.columns))]
+            steps = [
+                before,
+                began,
+                *(first + step * column for column in range(max(chunk.columns - 2, 0), chunk.columns)),
+            ]
             if chunk.columns > 2:
                 steps[1] = steps[2] - step
             if chunk.last:

@@ -12,6 +12,7 @@ from .board import BUFG_MHZ, Board
 from .farm import Farm
 from .gemms import counted
 from .kernelmap import MASTERS
+from .kernelmodel import Memory
 from .perfmodel import Exact, Published, Total, total
 from .published import PUBLISHED_LUT, TABLE_III, clock_of, clocks
 from .tilecost import Cells
@@ -135,6 +136,8 @@ def searched(
     return unbeaten(found), [
         f"Multiply-accumulates: {mac}. Of {len(SIZES) ** 2} sizes of arrays, each with the number of cores that is the "
         "fastest, those that no other beats in time and lookup tables.",
+        "Time: from start to done of the kernels, exact in cycles but for the memory, which is taken to answer after "
+        f"{board.memory.latency_ns:g} ns.",
         f"LUT: of the cores, by what small ones take ({costs.source}); the platform takes some too.",
         how,
     ]
@@ -144,7 +147,7 @@ def _fastest_number(
     n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Cells, clock: float | None
 ) -> list[Option]:
     """The fastest number of cores of a size, if there is room for one."""
-    counts, core = counted(load.gemms), timing(mac, n, m)
+    counts = counted(load.gemms)
     bits = (storage(mac.a), storage(mac.b), storage(mac.o))
     options = []
     for cores in range(1, board.cores(PORTS) + 1):
@@ -152,6 +155,8 @@ def _fastest_number(
         mhz = clock_of(shares["LUT"]) if clock is None else clock
         if mhz is None or max(shares.values()) > 100:
             break
+        latency, rate = board.beats(mhz, 2 * cores)
+        core = timing(mac, n, m, Memory(latency, latency, rate))
         model = Exact(core, cores, mhz, bits, board.pcie_gbps)
         options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, counts)))
     return [fastest(options)] if options else []

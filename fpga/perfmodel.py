@@ -206,7 +206,7 @@ class Exact:
 
 
 _TILES = 4
-"""Tiles above and beside each other after which every further one takes as long as the one before."""
+"""Tiles above and beside each other, and chunks of a tile, after which each further one takes as long as the last."""
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -214,21 +214,21 @@ def cycles_of(core: Core, n: int, k: int, m: int) -> int:
     """What the core says, without going through all tiles of a large product.
 
     Once an array is full, each further row of tiles takes as long as the one before, and longer by as much for each
-    further tile in it. The tests hold this against the core's own count.
+    further tile in it; so does each further chunk of a tile, where the core takes k in chunks. The tests hold this
+    against the core's own count.
     """
-    tiling = core.tiling
-    more_rows = max(-(-n // tiling.n) - _TILES, 0)
-    more_columns = max(-(-m // tiling.columns) - _TILES, 0)
-    rows, columns = n - more_rows * tiling.n, m - more_columns * tiling.columns
+    tiling, chunk = core.tiling, getattr(core, "chunk", 0)
 
-    def along(rows: int) -> int:
-        first = core.cycles(rows, k, columns)
-        if not more_columns:
-            return first
-        return first + more_columns * (core.cycles(rows, k, columns + tiling.columns) - first)
+    def along(sizes: tuple[int, ...], periods: tuple[int, ...]) -> int:
+        """Of these sizes and of more, which are not looked at again."""
+        if len(sizes) == 3:
+            return core.cycles(*sizes)
+        size, period = (n, k, m)[len(sizes)], periods[len(sizes)]
+        more = max(-(-size // period) - _TILES, 0) if period else 0
+        first = along((*sizes, size - more * period), periods)
+        return first + more * (along((*sizes, size - (more - 1) * period), periods) - first) if more else first
 
-    first = along(rows)
-    return first + more_rows * (along(rows + tiling.n) - first) if more_rows else first
+    return along((), (tiling.n, chunk, tiling.columns))
 
 
 def up(size: int, multiple: int) -> int:

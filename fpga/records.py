@@ -1,7 +1,9 @@
 """Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +16,7 @@ from halfulp.sim.toolchain import version
 from halfulp.units.catalogue import CATALOGUE
 
 from . import sru
-from .arrays import array
+from .arrays import array, kernel
 from .farm import Farm
 from .resources import measure_requests
 from .synth import Cost, Module, measure_modules
@@ -52,10 +54,13 @@ BLOCKS: tuple[Request, ...] = (
 """Some of them with DSP blocks."""
 
 
-TILES: tuple[tuple[str, int, int], ...] = tuple(
-    (mac, n, m) for mac in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16") for n, m in (*SMALL_ARRAYS, (4, 4))
+_MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
+
+TILES: tuple[Callable[[], Any], ...] = (
+    *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
+    *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
 )
-"""Arrays whose cost tells that of larger ones, and one that shows how well."""
+"""Arrays whose cost tells that of larger ones, ones that show how well, and kernels around some of them."""
 
 
 def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
@@ -120,7 +125,7 @@ def _catalogue(progress: Progress, farm: Farm | None) -> pd.DataFrame:
 
 
 def _tiles(progress: Progress, farm: Farm | None) -> pd.DataFrame:
-    components = [array(MacSpec.parse(mac), n, m) for mac, n, m in TILES]
+    components = [build() for build in TILES]
     progress.total("synthesis", len(components))
     modules = (Module(verilog(component), component.name) for component in components)
     costs = measure_modules(modules, DEVICES[0], progress, farm)

@@ -35,7 +35,7 @@ def test_dies_that_are_not_the_device_are_refused():
     with pytest.raises(ValueError, match=r"^vu9p has 1,182,240 LUT, which are not 7 equal parts$"):
         alike(TARGETS["vu9p"], 7)
     with pytest.raises(ValueError, match=r"^4 banks of DDR are next to as many dies, not to 3$"):
-        Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, slrs=(0, 1, 2))
+        Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, latency_ns=1, slrs=(0, 1, 2))
 
 
 def test_how_many_cores_have_ports():
@@ -45,6 +45,15 @@ def test_how_many_cores_have_ports():
     assert BOARDS["u250"].cores(3) == 20
     assert BOARDS["u250"].cores(1) == 31
     assert [memory.tag for memory in BOARDS["u280"].memories] == ["HBM", "DDR"]
+
+
+def test_what_ports_see_of_the_memory():
+    """HBM is slower than a port of 512 bits at 300 MHz; of DDR each port has a share of the banks."""
+    latency, rate = BOARDS["u55c"].beats(300, 20)
+    assert (latency, rate) == (33, pytest.approx(14.375 / 19.2))
+    assert BOARDS["u55c"].beats(100, 20) == (11, 1.0)
+    assert BOARDS["u250"].beats(300, 2) == (22, 1.0)
+    assert BOARDS["u250"].beats(300, 16)[1] == pytest.approx(0.25)
 
 
 def test_a_board_there_is_not():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.fpga.host import Card, Tile, from_memory, run, to_memory
+from halfulp.fpga.host import Card, Tile, from_memory, run, stride_of, to_memory
 from halfulp.fpga.kernelmap import ARGUMENTS, CONTINUE, element_bytes
 from halfulp.hdl.formats import MacSpec, Tiling
 from halfulp.sim.errors import ToolError
@@ -168,11 +168,11 @@ def test_shares():
 
 def test_elements_in_memory():
     codes = torch.tensor([[1, 0xABC], [0x7FF, 2]])
-    assert to_memory(codes, 12) == bytes.fromhex("0100bc0aff070200")
+    # Each row begins at a beat.
+    assert to_memory(codes, 12) == bytes.fromhex("0100bc0a") + bytes(60) + bytes.fromhex("ff070200") + bytes(60)
     assert torch.equal(from_memory(to_memory(codes, 12), 12, (2, 2)), codes)
-    assert to_memory(codes[:1, :1], 8) == b"\1"
-    wide = torch.tensor([[-1]])
-    assert to_memory(wide, 64) == b"\xff" * 8
+    assert [stride_of(columns, 8) for columns in (1, 64, 65)] == [64, 64, 128]
+    assert to_memory(torch.tensor([[-1]]), 64)[:9] == b"\xff" * 8 + b"\0"
 
 
 def test_a_core_that_does_not_finish(card):
