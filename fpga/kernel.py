@@ -118,24 +118,22 @@ class Kernel(wiring.Component):
         m.submodules.control = control = Control()
         m.d.comb += getattr(self, kernelmap.INTERRUPT).eq(control.interrupt)
         join_ports(m, self, kernelmap.CONTROL, control.bus, CHANNELS)
-        m.submodules.read_a, m.submodules.read_b, m.submodules.write_c = masters = (
-            ReadMaster(),
-            ReadMaster(),
-            WriteMaster(),
-        )
-        for prefix, master in zip(MASTERS, masters, strict=True):
-            join_ports(m, self, prefix, master.bus, WRITE_CHANNELS if master is masters[2] else READ_CHANNELS)
+        m.submodules.read_a, m.submodules.read_b = readers = ReadMaster(), ReadMaster()
+        m.submodules.write_c = writer = WriteMaster()
+        for prefix, reader in zip(MASTERS, readers, strict=False):
+            join_ports(m, self, prefix, reader.bus, READ_CHANNELS)
+        join_ports(m, self, MASTERS[2], writer.bus, WRITE_CHANNELS)
         flush = Signal()
         path = Datapath(self.array, self.bytes, self.chunk)
         m.submodules.path = ResetInserter({"sync": flush})(path)
         for name in ("n", "k", "m", "a", "b", "c", "a_stride", "b_stride", "c_stride"):
             m.d.comb += getattr(path, name).eq(getattr(control, name))
-        for operand, master in zip(("a", "b"), masters, strict=False):
-            movers.connect(m, getattr(path, f"{operand}_request"), master.request)
-            movers.connect(m, master.beats, getattr(path, f"{operand}_beats"))
-        movers.connect(m, path.c_request, masters[2].request)
-        movers.connect(m, path.c_beats, masters[2].beats)
-        self._run(m, control, path, masters, flush)
+        for operand, reader in zip(("a", "b"), readers, strict=True):
+            movers.connect(m, getattr(path, f"{operand}_request"), reader.request)
+            movers.connect(m, reader.beats, getattr(path, f"{operand}_beats"))
+        movers.connect(m, path.c_request, writer.request)
+        movers.connect(m, path.c_beats, writer.beats)
+        self._run(m, control, path, [*readers, writer], flush)
         return m
 
     def _run(self, m: Module, control: Control, path: "Datapath", masters: Any, flush: Signal) -> None:

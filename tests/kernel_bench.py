@@ -1,7 +1,7 @@
 """What drives a kernel inside the simulator: runs that the test left in a folder, on cocotbext-axi's memories.
 
-Each run writes what is to be in memory, sets the registers, starts the kernel, waits for its interrupt, and compares the
-error register and all of the memory around the matrices.
+Each run writes what is to be in memory, sets the registers, starts the kernel, waits for its interrupt, and compares
+the error register and all of the memory around the matrices.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from cocotbext.axi.axi_ram import AxiRamRead, AxiRamWrite
 from cocotbext.axi.sparse_memory import SparseMemory
 
 from halfulp.fpga import kernelmap
-from halfulp.fpga.kernelmap import ARGUMENTS, AP_CTRL, CONTROL, GIE, IER, ISR, MASTERS, RESULTS
+from halfulp.fpga.kernelmap import AP_CTRL, ARGUMENTS, CONTROL, GIE, IER, ISR, MASTERS, RESULTS
 
 FOLDER = Path(os.environ["HALFULP_JOB"])
 JOB = json.loads((FOLDER / "job.json").read_text())

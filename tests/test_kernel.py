@@ -122,7 +122,7 @@ def job(kernel, seed=3):
     rng = np.random.default_rng(seed)
     runs, steps = [], None
     for number in range(RUNS):
-        run, matrices, steps = run_of(rng, kernel, number, steps)
+        run, _, steps = run_of(rng, kernel, number, steps)
         runs.append(run)
         kind = number % 5
         # What fails, or is reset, takes sources back to their seeds.
