@@ -24,8 +24,6 @@ from halfulp.fpga.kernelmap import AP_CTRL, ARGUMENTS, CONTROL, GIE, IER, ISR, M
 FOLDER = Path(os.environ["HALFULP_JOB"])
 JOB = json.loads((FOLDER / "job.json").read_text())
 OFFSETS = {register.name: register.offset for register in (*ARGUMENTS, *RESULTS)}
-PATIENCE = 20_000
-"""Clock cycles after which a run counts as stuck."""
 
 
 class Faulty:
@@ -117,7 +115,7 @@ class Bench:
 
     async def interrupted(self):
         """Wait for the interrupt, take it back, and check that the kernel says the same."""
-        stuck = ClockCycles(self.clock, PATIENCE)
+        stuck = ClockCycles(self.clock, JOB["patience"])
         if not self.dut.interrupt.value:
             assert await First(RisingEdge(self.dut.interrupt), stuck) is not stuck, "the kernel does not end"
         await self.write(ISR, 1)
