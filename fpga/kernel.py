@@ -26,8 +26,14 @@ from .axi import (
 from .control import CHANNELS, Control
 from .kernelmap import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
 
-CHUNK = 64
-"""Columns of ``a`` that are held on chip, twice, unless told otherwise."""
+CHUNK = 32
+"""Columns of ``a`` that are read at a time, and held on chip, unless told otherwise."""
+
+LATENCY = 100
+"""Cycles that a memory of a card takes to answer, unless told otherwise."""
+
+OVERHEAD = 13
+"""Cycles of a run in which neither the array works nor a memory is waited for."""
 
 READ_AHEAD = 16
 """Beats that wait behind each port that reads."""
@@ -47,7 +53,8 @@ class Kernel(wiring.Component):
     array : Array
         Becomes a submodule.
     chunk : int
-        Columns of ``a`` that are held on chip at a time, a power of two.
+        Columns of ``a`` that are read at a time, a power of two; so many of each row of a tile, four times, are held on
+        chip.
     name : str, optional
         Of the module; the array's with ``kernel_`` before it unless told otherwise.
 
@@ -108,6 +115,27 @@ class Kernel(wiring.Component):
         a, b, c = (element_bytes(fmt.width) for fmt in (mac.a, mac.b, mac.o))
         return a, b, c
 
+    def cycles(self, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
+        """Clock cycles of a run, as the register ``cycles`` tells them.
+
+        Parameters
+        ----------
+        n, k, m : int
+            Sizes, of a product of (n, k) and (k, m).
+        read : int
+            Cycles from an address that the memory takes to the first beat, of a memory that has a beat in every cycle
+            and answers bursts as fast as they are asked for.
+        write : int
+            Cycles from the last beat of a burst that is written to its answer.
+        """
+        array = self.array
+        # Before the first step a chunk of every row has come, element by element.
+        chunk = array.n * min(k, self.chunk)
+        busy = array.cycles(n, k, m)
+        # Elements of a come one by one, and those of b as many as a power of two is in m.
+        parts = max(array.a_lanes, array.m // movers.power_below(array.m, BYTES // self.bytes[1]))
+        return OVERHEAD + read + chunk + max(busy, parts * array.tiling.steps(n, k, m)) + write
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.domains.sync = ClockDomain(local=True)
@@ -118,24 +146,22 @@ class Kernel(wiring.Component):
         m.submodules.control = control = Control()
         m.d.comb += getattr(self, kernelmap.INTERRUPT).eq(control.interrupt)
         join_ports(m, self, kernelmap.CONTROL, control.bus, CHANNELS)
-        m.submodules.read_a, m.submodules.read_b, m.submodules.write_c = masters = (
-            ReadMaster(),
-            ReadMaster(),
-            WriteMaster(),
-        )
-        for prefix, master in zip(MASTERS, masters, strict=True):
-            join_ports(m, self, prefix, master.bus, WRITE_CHANNELS if master is masters[2] else READ_CHANNELS)
+        m.submodules.read_a, m.submodules.read_b = readers = ReadMaster(), ReadMaster()
+        m.submodules.write_c = writer = WriteMaster()
+        for prefix, reader in zip(MASTERS, readers, strict=False):
+            join_ports(m, self, prefix, reader.bus, READ_CHANNELS)
+        join_ports(m, self, MASTERS[2], writer.bus, WRITE_CHANNELS)
         flush = Signal()
         path = Datapath(self.array, self.bytes, self.chunk)
         m.submodules.path = ResetInserter({"sync": flush})(path)
         for name in ("n", "k", "m", "a", "b", "c", "a_stride", "b_stride", "c_stride"):
             m.d.comb += getattr(path, name).eq(getattr(control, name))
-        for operand, master in zip(("a", "b"), masters, strict=False):
-            movers.connect(m, getattr(path, f"{operand}_request"), master.request)
-            movers.connect(m, master.beats, getattr(path, f"{operand}_beats"))
-        movers.connect(m, path.c_request, masters[2].request)
-        movers.connect(m, path.c_beats, masters[2].beats)
-        self._run(m, control, path, masters, flush)
+        for operand, reader in zip(("a", "b"), readers, strict=True):
+            movers.connect(m, getattr(path, f"{operand}_request"), reader.request)
+            movers.connect(m, reader.beats, getattr(path, f"{operand}_beats"))
+        movers.connect(m, path.c_request, writer.request)
+        movers.connect(m, path.c_beats, writer.beats)
+        self._run(m, control, path, [*readers, writer], flush)
         return m
 
     def _run(self, m: Module, control: Control, path: "Datapath", masters: Any, flush: Signal) -> None:

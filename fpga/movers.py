@@ -476,8 +476,12 @@ class Pack(wiring.Component):
         return m
 
 
+BUFFERS = 4
+"""Chunks of ``a`` that are held on chip: a tile's last one may be short, and be gone before a whole one has come."""
+
+
 class Transpose(wiring.Component):
-    """Rows of chunks come in, columns go out; two chunks are held.
+    """Rows of chunks come in, columns go out; as many chunks as there are buffers are held.
 
     Parameters
     ----------
@@ -501,20 +505,20 @@ class Transpose(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         row_bits, column_bits = (self.rows - 1).bit_length(), (self.chunk - 1).bit_length()
-        m.submodules.memory = memory = Memory(shape=self.bits, depth=1 << (1 + row_bits + column_bits), init=[])
+        m.submodules.memory = memory = Memory(shape=self.bits, depth=BUFFERS << (row_bits + column_bits), init=[])
         write, read = memory.write_port(), memory.read_port()
-        full = Signal(2)
+        full = Signal(BUFFERS)
         put, get = _Place(m, self, "put", rows_first=False), _Place(m, self, "get", rows_first=True)
         held = Signal()
         takes, reads = Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq(~full.bit_select(put.half, 1)),
+            self.i.ready.eq(~full.bit_select(put.buffer, 1)),
             takes.eq(self.i.valid & self.i.ready),
-            write.addr.eq(Cat(put.column[:column_bits], put.row[:row_bits], put.half)),
+            write.addr.eq(Cat(put.column[:column_bits], put.row[:row_bits], put.buffer)),
             write.data.eq(self.i.payload),
             write.en.eq(takes),
-            reads.eq(full.bit_select(get.half, 1) & (~held | self.o.ready)),
-            read.addr.eq(Cat(get.column[:column_bits], get.row[:row_bits], get.half)),
+            reads.eq(full.bit_select(get.buffer, 1) & (~held | self.o.ready)),
+            read.addr.eq(Cat(get.column[:column_bits], get.row[:row_bits], get.buffer)),
             read.en.eq(reads),
             self.o.payload.eq(read.data),
             self.o.valid.eq(held),
@@ -525,31 +529,34 @@ class Transpose(wiring.Component):
             m.d.sync += held.eq(1)
         put.step(m, takes)
         get.step(m, reads)
-        for half in range(2):
-            with m.If(takes & put.last & (put.half == half)):
-                m.d.sync += full[half].eq(1)
-            with m.If(reads & get.last & (get.half == half)):
-                m.d.sync += full[half].eq(0)
+        for buffer in range(BUFFERS):
+            with m.If(takes & put.last & (put.buffer == buffer)):
+                m.d.sync += full[buffer].eq(1)
+            with m.If(reads & get.last & (get.buffer == buffer)):
+                m.d.sync += full[buffer].eq(0)
         return m
 
 
 class _Place:
     """A place in a chunk, which goes through the chunks of tiles in one order or the other."""
 
-    def __init__(self, m: Module, buffer: Transpose, name: str, *, rows_first: bool) -> None:
-        self.half, self.row = Signal(name=f"{name}_half"), Signal(range(max(buffer.rows, 2)), name=f"{name}_row")
-        self.column = Signal(range(max(buffer.chunk, 2)), name=f"{name}_column")
+    def __init__(self, m: Module, chunks: Transpose, name: str, *, rows_first: bool) -> None:
+        self.buffer, self.row = (
+            Signal(range(BUFFERS), name=f"{name}_buffer"),
+            Signal(range(max(chunks.rows, 2)), name=f"{name}_row"),
+        )
+        self.column = Signal(range(max(chunks.chunk, 2)), name=f"{name}_column")
         self.done = Signal(SIZE_BITS, name=f"{name}_done")
         self.last = Signal(name=f"{name}_last")
-        self.buffer, self.rows_first = buffer, rows_first
+        self.chunk, self.rows_first = chunks.chunk, rows_first
         left = Signal(SIZE_BITS, name=f"{name}_left")
         self.last_chunk = Signal(name=f"{name}_last_chunk")
         self.last_row, self.last_column = Signal(name=f"{name}_last_row"), Signal(name=f"{name}_last_column")
         m.d.comb += [
-            left.eq(buffer.k - self.done),
-            self.last_chunk.eq(left <= buffer.chunk),
-            self.last_row.eq(self.row == buffer.rows - 1),
-            self.last_column.eq(self.column + 1 == Mux(self.last_chunk, left, buffer.chunk)),
+            left.eq(chunks.k - self.done),
+            self.last_chunk.eq(left <= chunks.chunk),
+            self.last_row.eq(self.row == chunks.rows - 1),
+            self.last_column.eq(self.column + 1 == Mux(self.last_chunk, left, chunks.chunk)),
             self.last.eq(self.last_row & self.last_column),
         ]
 
@@ -563,8 +570,8 @@ class _Place:
                 m.d.sync += outer[0].eq(Mux(outer[1], 0, outer[0] + 1))
             with m.If(self.last):
                 m.d.sync += [
-                    self.half.eq(~self.half),
-                    self.done.eq(Mux(self.last_chunk, 0, self.done + self.buffer.chunk)),
+                    self.buffer.eq(self.buffer + 1),
+                    self.done.eq(Mux(self.last_chunk, 0, self.done + self.chunks.chunk)),
                 ]
 
 

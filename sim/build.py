@@ -2,9 +2,9 @@
 
 import contextlib
 import importlib.util
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from .harness import TOP, harness, loop_ports, stream_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
-from .toolchain import COMPILE, compiler, digest, include_flags, runtime, tools, verilate, version
+from .toolchain import COMPILE, PREFIX, compiler, digest, include_flags, precompiled, runtime, tools, verilate, version
 
 HERE = Path(__file__).resolve().parent
 
@@ -37,26 +37,37 @@ class Design:
     name : str
         Module name of the unit; its stream wrapper is ``<name>_stream``.
     folder : Path
-        Holds ``unit.v``; of a unit ``stream.v`` and ``harness.v``; and ``ports.inc`` where there is a compiled loop.
-    key : str
-        Differs whenever the Verilog does.
-    clocked : bool
-        Whether the plain unit has a clock.
+        Holds ``unit.v``, and ``ports.inc`` where there is a compiled loop.
+    bench : Path or None
+        Holds ``stream.v`` and ``harness.v``, which only cocotb needs.
+    alone : bool
+        Whether cocotb sees it without a harness around it.
     """
 
     name: str
     folder: Path
-    key: str
-    clocked: bool
+    bench: Path | None = None
+    alone: bool = False
+
+    @property
+    def key(self) -> str:
+        """Differs whenever what the compiled loop is made of does."""
+        return _contents(self.folder)
 
     @property
     def top(self) -> str:
         """Module that cocotb sees: the harness around a unit, else the component itself."""
-        return TOP if (self.folder / "harness.v").is_file() else self.name
+        return self.name if self.alone else TOP
 
 
-def design(unit: Any) -> Design:
+def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     """Verilog of a unit, from the cache if its sources and parameters are those of an earlier run.
+
+    Parameters
+    ----------
+    unit : Unit
+    kinds : iterable of str
+        Of `KINDS`: the models that are to be made of it.
 
     Raises
     ------
@@ -65,32 +76,44 @@ def design(unit: Any) -> Design:
     """
     # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
     unit._MustUse__used = True
+    folder = _generated(unit, "verilog", partial(_plain, unit))
+    bench = _generated(unit, "bench", partial(_bench, unit, folder)) if set(kinds) - {"loop"} else None
+    return Design(unit.name, folder, bench)
+
+
+def _generated(unit: Any, kind: str, texts: Callable[[], dict[str, str]]) -> Path:
+    """Folder of generated files, which are slow to make and alone need Amaranth."""
     # Only the library's own classes are known by name: anyone else's may change between runs without a new name.
     cached = type(unit).__module__.startswith("halfulp.units.")
     key = digest(
         type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), emitter(), _own("harness.py")
     )
-    folder = build_root() / "verilog" / f"{unit.name}-{key}"
-    if cached and (folder / "design.json").is_file():
-        return _read(folder)
-    texts = _verilog(unit)
+    folder = build_root() / kind / f"{unit.name}-{key}"
+    if cached and folder.is_dir():
+        return folder
+    made = texts()
     if not cached:
-        folder = build_root() / "verilog" / f"{unit.name}-{digest(*texts.values())}"
-        if (folder / "design.json").is_file():
-            return _read(folder)
-    known = {"name": unit.name, "key": digest(*texts.values()), "clocked": "CLOCKED 1" in texts["ports.inc"]}
-    _write(folder, unit.name, texts, known)
-    return _read(folder)
+        folder = build_root() / kind / f"{unit.name}-{digest(*made.values())}"
+        if folder.is_dir():
+            return folder
+    _write(folder, unit.name, made)
+    return folder
+
+
+def _write(folder: Path, name: str, texts: dict[str, str]) -> None:
+    with building(folder, f"the Verilog of {name}") as scratch:
+        for file, text in texts.items():
+            (scratch / file).write_text(text)
 
 
 def component_design(component: Any, *, streams: bool = False) -> Design:
-    """Verilog of a component that is no unit, without a harness around it.
+    """Verilog of a component that is no unit, of which ``cocotb`` or ``wave`` can be made.
 
     Parameters
     ----------
     component : wiring.Component
     streams : bool
-        Whether its ports are streams, so that the compiled loop ``streams`` can be made of it.
+        Whether its ports are streams, so that the compiled loop ``streams`` can be made of it too.
 
     Raises
     ------
@@ -101,37 +124,30 @@ def component_design(component: Any, *, streams: bool = False) -> Design:
     if streams:
         ports = verilog_ports(texts["unit.v"], component.name)
         texts["ports.inc"] = stream_ports(component.signature, ports)
-    key = digest(*texts.values())
-    folder = build_root() / "verilog" / f"{component.name}-{key}"
-    if not (folder / "design.json").is_file():
-        _write(folder, component.name, texts, {"name": component.name, "key": key, "clocked": True})
-    return _read(folder)
+    folder = build_root() / "verilog" / f"{component.name}-{digest(*texts.values())}"
+    if not folder.is_dir():
+        _write(folder, component.name, texts)
+    return Design(component.name, folder, alone=True)
 
 
-def _write(folder: Path, name: str, texts: dict[str, str], known: dict[str, Any]) -> None:
-    with building(folder, f"the Verilog of {name}") as scratch:
-        for file, text in texts.items():
-            (scratch / file).write_text(text)
-        (scratch / "design.json").write_text(json.dumps(known))
+def _plain(unit: Any) -> dict[str, str]:
+    text = verilog(unit)
+    ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    return {"unit.v": text, "ports.inc": loop_ports(*ports, verilog_ports(text, unit.name))}
 
 
-def _read(folder: Path) -> Design:
-    return Design(folder=folder, **json.loads((folder / "design.json").read_text()))
-
-
-def _verilog(unit: Any) -> dict[str, str]:
-    """All generated text of a design: the slow part, and the only one that needs Amaranth."""
+def _bench(unit: Any, folder: Path) -> dict[str, str]:
     from halfulp.units.stream import Streamed
 
-    plain, stream = verilog(unit), verilog(Streamed(unit), name=f"{unit.name}_stream")
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    plain_ports, stream_ports = verilog_ports(plain, unit.name), verilog_ports(stream, f"{unit.name}_stream")
-    return {
-        "unit.v": plain,
-        "stream.v": stream,
-        "harness.v": harness(inputs, outputs, (unit.name, plain_ports), (f"{unit.name}_stream", stream_ports)),
-        "ports.inc": loop_ports(inputs, outputs, plain_ports),
-    }
+    name = f"{unit.name}_stream"
+    text = verilog(Streamed(unit), name=name)
+    ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    plain = unit.name, verilog_ports((folder / "unit.v").read_text(), unit.name)
+    return {"stream.v": text, "harness.v": harness(*ports, plain, (name, verilog_ports(text, name)))}
+
+
+def _contents(folder: Path) -> str:
+    return digest(*(path.read_text() for path in sorted(folder.iterdir())))
 
 
 def verilog(component: Any, name: str | None = None) -> str:
@@ -194,8 +210,14 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 def _model_key(made: Design, kind: str) -> str:
     # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
-    own = _own(LOOPS[kind]) if kind in LOOPS else str(config.libs_dir)
-    return digest(made.key, kind, own, FLAGS[kind], COMPILE, tools())
+    if kind in LOOPS:
+        own = _own(LOOPS[kind])
+    elif made.alone:
+        own = str(config.libs_dir)
+    else:
+        assert made.bench is not None, f"{made.name} was designed for the compiled loop alone"
+        own = f"{config.libs_dir} {_contents(made.bench)}"
+    return digest(made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools())
 
 
 def _own(name: str) -> str:
@@ -217,15 +239,16 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         for kind, scratch in scratches.items():
             verilator_flags, compiler_flags = FLAGS[kind]
             loop = kind in LOOPS
-            top = made.name if loop else made.top
-            names = ("unit.v", "stream.v", "harness.v") if top == TOP else ("unit.v",)
-            files = [made.folder / name for name in names]
-            translate.append(verilate(files, top, scratch / "cpp", *verilator_flags))
+            files = [made.folder / "unit.v"]
+            if made.bench is not None and not loop:
+                files += [made.bench / "stream.v", made.bench / "harness.v"]
+            translate.append(verilate(files, made.name if loop else made.top, scratch / "cpp", *verilator_flags))
             compile_.append(
                 Command(
                     "the C++ compiler",
-                    [*compiler(), *COMPILE, *compiler_flags, f"-I{scratch / 'cpp'}", f"-I{made.folder}"]
-                    + [*include_flags(), "-c", str(scratch / "all.cpp"), "-o", str(scratch / "all.o")],
+                    [*compiler(), *COMPILE, *compiler_flags, f"-I{precompiled(compiler_flags)}"]
+                    + [f"-I{scratch / 'cpp'}", f"-I{made.folder}", *include_flags()]
+                    + ["-c", str(scratch / "all.cpp"), "-o", str(scratch / "all.o")],
                     scratch / "compile.log",
                 )
             )
@@ -235,7 +258,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
             main = HERE / LOOPS[kind] if kind in LOOPS else config.share_dir / "lib" / "verilator" / "verilator.cpp"
             parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
             # One translation unit: the headers, which cost more than the design, are read once.
-            (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
+            (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
         processes.run_all(compile_)
         processes.run_all(link)
         for scratch in scratches.values():

@@ -1,7 +1,7 @@
 """What drives a kernel inside the simulator: runs that the test left in a folder, on cocotbext-axi's memories.
 
-Each run writes what is to be in memory, sets the registers, starts the kernel, waits for its interrupt, and compares the
-error register and all of the memory around the matrices.
+Each run writes what is to be in memory, sets the registers, starts the kernel, waits for its interrupt, and compares
+the error register and all of the memory around the matrices.
 """
 
 import itertools
@@ -19,13 +19,11 @@ from cocotbext.axi.axi_ram import AxiRamRead, AxiRamWrite
 from cocotbext.axi.sparse_memory import SparseMemory
 
 from halfulp.fpga import kernelmap
-from halfulp.fpga.kernelmap import ARGUMENTS, AP_CTRL, CONTROL, GIE, IER, ISR, MASTERS, RESULTS
+from halfulp.fpga.kernelmap import AP_CTRL, ARGUMENTS, CONTROL, GIE, IER, ISR, MASTERS, RESULTS
 
 FOLDER = Path(os.environ["HALFULP_JOB"])
 JOB = json.loads((FOLDER / "job.json").read_text())
 OFFSETS = {register.name: register.offset for register in (*ARGUMENTS, *RESULTS)}
-PATIENCE = 20_000
-"""Clock cycles after which a run counts as stuck."""
 
 
 class Faulty:
@@ -117,7 +115,7 @@ class Bench:
 
     async def interrupted(self):
         """Wait for the interrupt, take it back, and check that the kernel says the same."""
-        stuck = ClockCycles(self.clock, PATIENCE)
+        stuck = ClockCycles(self.clock, JOB["patience"])
         if not self.dut.interrupt.value:
             assert await First(RisingEdge(self.dut.interrupt), stuck) is not stuck, "the kernel does not end"
         await self.write(ISR, 1)

@@ -13,14 +13,19 @@ from halfulp import golden
 from halfulp.fpga import kernelmap
 from halfulp.fpga.kernel import Kernel
 from halfulp.fpga.kernelmap import ERRORS
+from halfulp.golden.nn import functional
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import run_module
+from halfulp.sim.train import data, networks
 from halfulp.units.systolic import Chain, Grid
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 RUNS = 40 if EXHAUSTIVE else 10
 BIGGEST = 40 if EXHAUSTIVE else 14
 TESTS = ("runs", "registers", "again")
+
+READ, WRITE = 4, 4
+"""Latencies of cocotbext-axi's memories."""
 
 GUARD = 200
 """Bytes before and behind a matrix that are looked at."""
@@ -75,9 +80,35 @@ def operands(rng, mac, n, k, m):
     return codes
 
 
-def run_of(rng, kernel, number, steps):
-    """One run with all that belongs to it, and the steps that sources have done after it."""
+def written(rng, kernel, name, codes_a, codes_b, product, *, flags=0, press=0.0):
+    """A run that multiplies two matrices at random places, and the three matrices."""
     mac, (a_size, b_size, c_size) = kernel.array.mac, kernel.bytes
+    a = Matrix(rng, codes_a, a_size, width=mac.a.width)
+    b = Matrix(rng, codes_b, b_size, width=mac.b.width)
+    c = Matrix(rng, product, c_size, width=mac.o.width)
+    in_a, in_b = a.place(codes_a, rng), b.place(codes_b, rng)
+    (n, k), m = codes_a.shape, codes_b.shape[1]
+    arguments = {"n": n, "k": k, "m": m, "flags": flags}
+    for operand, matrix in (("a", a), ("b", b), ("c", c)):
+        arguments |= {operand: matrix.base, f"{operand}_stride": matrix.stride}
+    untouched = {a.window: in_a.tobytes().hex(), b.window: in_b.tobytes().hex()}
+    run = {
+        "name": f"{name}, n, k, m = {n, k, m}",
+        "arguments": arguments,
+        "before": untouched | {c.window: c.memory.tobytes().hex()},
+        "after": untouched | {c.window: c.place(product).tobytes().hex()},
+        "faults": {},
+        "answers": "SLVERR",
+        "error": 0,
+        "press": press,
+        "reset": 0,
+    }
+    return run, (a, b, c)
+
+
+def run_of(rng, kernel, name, steps):
+    """A run of any sizes, its matrices, and the steps that sources have done after it."""
+    mac = kernel.array.mac
     n, k, m = (int(size) for size in rng.integers(1, BIGGEST + 1, 3))
     codes_a, codes_b = operands(rng, mac, n, k, m)
     goes_on = steps is not None and bool(rng.integers(0, 2))
@@ -85,27 +116,10 @@ def run_of(rng, kernel, number, steps):
     if mac.random:
         dealing = {"tiling": kernel.array.tiling, "seed": kernel.array.seed, "step": steps if goes_on else 0}
     product = golden.gemm(codes_a, codes_b, mac, **dealing)
-    a = Matrix(rng, codes_a, a_size, width=mac.a.width)
-    b = Matrix(rng, codes_b, b_size, width=mac.b.width)
-    c = Matrix(rng, product, c_size, width=mac.o.width)
-    in_a, in_b = a.place(codes_a, rng), b.place(codes_b, rng)
-    arguments = {"n": n, "k": k, "m": m, "flags": int(goes_on) << kernelmap.CONTINUE}
-    for name, matrix in (("a", a), ("b", b), ("c", c)):
-        arguments |= {name: matrix.base, f"{name}_stride": matrix.stride}
-    untouched = {a.window: in_a.tobytes().hex(), b.window: in_b.tobytes().hex()}
-    run = {
-        "name": f"run {number} of n, k, m = {n, k, m}",
-        "arguments": arguments,
-        "before": untouched | {c.window: c.memory.tobytes().hex()},
-        "after": untouched | {c.window: c.place(product).tobytes().hex()},
-        "faults": {},
-        "answers": "SLVERR",
-        "error": 0,
-        "press": float(rng.uniform(0.1, 0.7)) if rng.integers(0, 2) else 0.0,
-        "reset": 0,
-    }
-    done = kernel.array.tiling.steps(n, k, m) + (steps if goes_on else 0)
-    return run, (a, b, c), done
+    flags = int(goes_on) << kernelmap.CONTINUE
+    press = float(rng.uniform(0.1, 0.7)) if rng.integers(0, 2) else 0.0
+    run, matrices = written(rng, kernel, name, codes_a, codes_b, product, flags=flags, press=press)
+    return run, matrices, kernel.array.tiling.steps(n, k, m) + (steps if goes_on else 0)
 
 
 def error(*names):
@@ -122,11 +136,11 @@ def job(kernel, seed=3):
     rng = np.random.default_rng(seed)
     runs, steps = [], None
     for number in range(RUNS):
-        run, matrices, steps = run_of(rng, kernel, number, steps)
+        run, _, steps = run_of(rng, kernel, f"run {number}", steps)
         runs.append(run)
         kind = number % 5
         # What fails, or is reset, takes sources back to their seeds.
-        other, (a, b, c), _ = run_of(rng, kernel, f"{number}b", None)
+        other, (a, b, c), _ = run_of(rng, kernel, f"after run {number}", None)
         if kind == 0:
             name, matrix = [("a", a), ("b", b), ("c", c)][number // 5 % 3]
             rows, columns = matrix.codes.shape
@@ -147,7 +161,7 @@ def job(kernel, seed=3):
             name = ("c", "c_stride")[number // 5 % 2]
             off = other["arguments"] | {name: other["arguments"][name] + 1}
             runs.append(other | {"arguments": off, "after": other["before"], "error": error("alignment")})
-    return {"seed": seed, "runs": runs}
+    return {"seed": seed, "patience": 20_000, "runs": runs}
 
 
 def simulate(kernel, jobs, folder, tests=TESTS):
@@ -164,4 +178,53 @@ def simulate(kernel, jobs, folder, tests=TESTS):
 def test_a_kernel_multiplies_matrices_in_memory(number, tmp_path):
     """Sizes, strides and addresses at random, with back-pressure, errors, and resets in between."""
     kernel = (KERNELS + MORE)[number]()
-    assert simulate(kernel, job(kernel), tmp_path) == dict.fromkeys(TESTS, "")
+    jobs = job(kernel)
+    assert simulate(kernel, jobs, tmp_path) == dict.fromkeys(TESTS, "")
+    told = json.loads((tmp_path / "cycles.json").read_text())
+    ran = [run for run in jobs["runs"] if not run["reset"]]
+    for run, cycles in zip(ran, told, strict=True):
+        if not run["press"] and not run["error"]:
+            print(
+                kernel.array.n,
+                kernel.array.m,
+                run["name"],
+                cycles,
+                kernel.cycles(*(run["arguments"][s] for s in "nkm"), read=0, write=0),
+            )
+
+
+@pytest.mark.parametrize("kind", ["lenet5"] if EXHAUSTIVE else [])
+def test_a_network_runs_on_the_kernel(kind, tmp_path, monkeypatch):
+    """One image through LeNet-5: each product on 8 x 8 multiply-accumulates, and as fast as the model says.
+
+    A bias that operands can be is a row of b, by which a column of ones is multiplied first.
+    """
+    policy = golden.nn.Policy.parse("e5m2*e5m2+e6m5.rn, bias=e5m2.rn")
+    products = []
+
+    def recorded(a, b, mac, *, key, start=None):
+        found = golden.gemm(a, b, mac, start=start)
+        products.append((a, b, start, found))
+        return found
+
+    monkeypatch.setattr(functional, "product", recorded)
+    torch.manual_seed(4)
+    network = golden.nn.convert(networks.lenet5(), policy).model.eval()
+    with torch.no_grad():
+        network(data.mnist(None).test[0][:1])
+    kernel = Kernel(array=Chain(mac=policy.forward, n=8, m=8, pipeline=2))
+    rng = np.random.default_rng(5)
+    runs = []
+    for number, (a, b, start, found) in enumerate(products):
+        a, b, found = (codes.reshape(codes.shape[-2:]) for codes in (a, b, found))
+        one, bias = policy.forward.a.encode(1), golden.decode(start, policy.forward.o)
+        row = golden.encode(bias.reshape(1, -1), policy.forward.b)
+        assert torch.equal(golden.decode(row, policy.forward.b), bias.reshape(1, -1))
+        wide = torch.cat([torch.full((len(a), 1), one), a], 1), torch.cat([row, b])
+        runs.append(written(rng, kernel, f"layer {number}", *wide, found)[0])
+    assert len(runs) == 5
+    assert simulate(kernel, {"seed": 1, "patience": 100_000, "runs": runs}, tmp_path, ["runs"]) == {"runs": ""}
+    for run, cycles in zip(runs, json.loads((tmp_path / "cycles.json").read_text()), strict=True):
+        expected = kernel.cycles(*(run["arguments"][size] for size in "nkm"), read=READ, write=WRITE)
+        print(run["name"], cycles, expected)
+        assert abs(cycles - expected) <= 0.01 * expected, run["name"]
