@@ -11,7 +11,7 @@ from halfulp.hdl.formats import Tiling
 
 from .axi import BYTES, OUTSTANDING
 from .kernel import Kernel
-from .movers import power_below
+from .movers import BUFFERS, power_below
 
 ASKED = 5
 """Cycles from the start to the first request: three to begin the run, one to cut the burst, one to offer it."""
@@ -144,16 +144,16 @@ class Timing:
         if min(n, k, m) < 1:
             raise ValueError(f"a product of {n} x {k} x {m} has no size that can be timed; all are 1 or more")
         rows = self.tiling.n
-        # When the last number of a chunk was put into the memory, and of the two before when the last was taken out.
+        # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
         put = begin = ASKED + self.memory.read + UNPACKED - 1
-        taken = [put, put]
+        taken = [put] * BUFFERS
         asked = 0
         # The last two steps, and how far apart they have to be.
         before, began, apart = 0, 0, 0
         free = packed = written = 0
         for chunk in self._chunks(n, k, m):
             step = self.step(chunk.vectors)
-            put = max(put, taken[-2]) + rows * chunk.columns
+            put = max(put, taken[-BUFFERS]) + rows * chunk.columns
             # A row's burst is asked for every other cycle; what pads the tile comes behind the rows that are wanted.
             asked += chunk.rows
             put = max(put, begin + 2 * (asked - 1) + chunk.columns * (1 + rows - chunk.rows))
