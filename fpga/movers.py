@@ -571,7 +571,7 @@ class _Place:
             with m.If(self.last):
                 m.d.sync += [
                     self.buffer.eq(self.buffer + 1),
-                    self.done.eq(Mux(self.last_chunk, 0, self.done + self.chunks.chunk)),
+                    self.done.eq(Mux(self.last_chunk, 0, self.done + self.chunk)),
                 ]
 
 
