@@ -32,7 +32,7 @@ CHUNK = 32
 LATENCY = 100
 """Cycles that a memory of a card takes to answer, unless told otherwise."""
 
-OVERHEAD = 13
+OVERHEAD = 12
 """Cycles of a run in which neither the array works nor a memory is waited for."""
 
 READ_AHEAD = 16

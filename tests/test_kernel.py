@@ -24,7 +24,7 @@ RUNS = 40 if EXHAUSTIVE else 10
 BIGGEST = 40 if EXHAUSTIVE else 14
 TESTS = ("runs", "registers", "again")
 
-READ, WRITE = 4, 4
+READ, WRITE = 2, 2
 """Latencies of cocotbext-axi's memories."""
 
 GUARD = 200
@@ -180,22 +180,11 @@ def test_a_kernel_multiplies_matrices_in_memory(number, tmp_path):
     kernel = (KERNELS + MORE)[number]()
     jobs = job(kernel)
     assert simulate(kernel, jobs, tmp_path) == dict.fromkeys(TESTS, "")
-    told = json.loads((tmp_path / "cycles.json").read_text())
-    ran = [run for run in jobs["runs"] if not run["reset"]]
-    for run, cycles in zip(ran, told, strict=True):
-        if not run["press"] and not run["error"]:
-            print(
-                kernel.array.n,
-                kernel.array.m,
-                run["name"],
-                cycles,
-                kernel.cycles(*(run["arguments"][s] for s in "nkm"), read=0, write=0),
-            )
+    assert len(json.loads((tmp_path / "cycles.json").read_text())) == sum(not run["reset"] for run in jobs["runs"])
 
 
-@pytest.mark.parametrize("kind", ["lenet5"] if EXHAUSTIVE else [])
-def test_a_network_runs_on_the_kernel(kind, tmp_path, monkeypatch):
-    """One image through LeNet-5: each product on 8 x 8 multiply-accumulates, and as fast as the model says.
+def a_network_runs_on_the_kernel(tmp_path, monkeypatch):
+    """One image through LeNet-5, each product and its transpose: to the bit, and within 1 % as fast as `cycles` says.
 
     A bias that operands can be is a row of b, by which a column of ones is multiplied first.
     """
@@ -222,9 +211,14 @@ def test_a_network_runs_on_the_kernel(kind, tmp_path, monkeypatch):
         assert torch.equal(golden.decode(row, policy.forward.b), bias.reshape(1, -1))
         wide = torch.cat([torch.full((len(a), 1), one), a], 1), torch.cat([row, b])
         runs.append(written(rng, kernel, f"layer {number}", *wide, found)[0])
-    assert len(runs) == 5
+        turned = (codes.mT for codes in (wide[1], wide[0], found))
+        runs.append(written(rng, kernel, f"layer {number} transposed", *turned)[0])
+    assert len(runs) == 10
     assert simulate(kernel, {"seed": 1, "patience": 100_000, "runs": runs}, tmp_path, ["runs"]) == {"runs": ""}
     for run, cycles in zip(runs, json.loads((tmp_path / "cycles.json").read_text()), strict=True):
         expected = kernel.cycles(*(run["arguments"][size] for size in "nkm"), read=READ, write=WRITE)
-        print(run["name"], cycles, expected)
         assert abs(cycles - expected) <= 0.01 * expected, run["name"]
+
+
+if EXHAUSTIVE:
+    test_a_network_runs_on_the_kernel = a_network_runs_on_the_kernel
