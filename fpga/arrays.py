@@ -39,7 +39,7 @@ def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0) -
 def kernel(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None) -> Any:
     """The kernel around such a chain."""
     made = Kernel(array=array(mac, n, m, depth, pipeline), name=name)
-    made._MustUse__used = True  # type: ignore[attr-defined]
+    made._MustUse__used = True
     return made
 
 

@@ -4,7 +4,7 @@ Both take the better of a product and its transpose, and of every number of core
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -147,7 +147,7 @@ class Published:
         return Run(gemm, cores, operations / peak, moved / (self.pcie_gbps * 1e9))
 
 
-class Core(Protocol):
+class Core(Hashable, Protocol):
     """An array, or a kernel around one, that says how long it takes."""
 
     @property

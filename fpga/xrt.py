@@ -61,10 +61,10 @@ def kernel_xml(kernel: Description) -> str:
     ports = Xml.SubElement(top, "ports")
     common = {"portType": "addressable", "base": "0x0"}
     width = {"range": hex(1 << CONTROL_ADDRESS_BITS), "dataWidth": str(CONTROL_DATA_BITS)}
-    Xml.SubElement(ports, "port", name=CONTROL, mode="slave", **width, **common)
+    Xml.SubElement(ports, "port", {"name": CONTROL, "mode": "slave"} | width | common)
     for master in kernel.masters:
         width = {"range": "0xFFFFFFFFFFFFFFFF", "dataWidth": str(DATA_BITS)}
-        Xml.SubElement(ports, "port", name=master, mode="master", **width, **common)
+        Xml.SubElement(ports, "port", {"name": master, "mode": "master"} | width | common)
     args = Xml.SubElement(top, "args")
     for number, argument in enumerate(kernel.arguments):
         Xml.SubElement(
