@@ -197,11 +197,16 @@ def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> No
 
     with requests():
         farm = Farm(scheduler)
-    from .tiles import LARGEST, study, table
+    from halfulp.hdl.formats import MacSpec
+
+    from .arrays import cores_law
+    from .targets import TARGETS
+    from .tiles import LARGEST, MAC, study, table
 
     with farm, Bar("report tiles") as bar, requests():
         found = study(LARGEST if largest is None else largest, progress=bar, farm=farm)
-    _show({"tiles": table(found)}, output)
+        kernels = cores_law(MacSpec.parse(MAC), TARGETS["u55c"], bar, farm)
+    _show({"tiles": table(found, kernels)}, output)
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
