@@ -8,6 +8,8 @@ make synth   measure what one unit costs on a device
 make stats   measure how stochastic rounding rounds
 make report  measure what units cost and how well they compute, side by side
 make train   train a network in the arithmetic of a multiply-accumulate
+make match   find the arrays on a board that a network runs fastest on
+make tile    write arrays as kernels for a board, with all that its tools and its host need
 make cost    measure the units of fpga/results, whose costs are kept there
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
 make bench   measure how fast the tools are
@@ -34,6 +36,8 @@ make clean   remove what was built          (.venv stays)
   make report UNIT=accuracy [OUT=folder]
   make train UNIT=lenet5 MAC=e5m2*e5m2+e6m5.sr10 [SEED=1 EPOCHS=10 DATA=folder RESUME=1]
   make train UNIT=gru MAC=fp32 TANH=3 SIGMOID=3 [SEED=1]
+  make match UNIT=lenet5 BOARD=u55c [MODEL=published MAC=bf16*bf16+fp32.rn BATCH=64 OUT=folder]
+  make tile MAC=e5m2*e5m2+e6m5.sr10 N=8 M=8 CORES=10 BOARD=u55c OUT=folder
   make cost [SCHEDULER=tcp://host:8786]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
@@ -41,16 +45,16 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route
+values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:--n M:--m CORES:--cores DEPTH:--depth
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
-rooms := fpga golden hdl sim units
+rooms := boards fpga golden hdl sim units
 
-.PHONY: help sim sweep emit synth stats report train cost test bench lint clean FORCE
+.PHONY: help sim sweep emit synth stats report train match tile cost test bench lint clean FORCE
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -80,7 +84,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep emit synth stats report train: .venv/ready
+sim sweep emit synth stats report train match tile: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # The records are the project's own unless named otherwise.

@@ -247,6 +247,29 @@ def pwl(
     for path in leave(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
         click.echo(f"halfulp: wrote {path}", err=True)
 
+@report.command()
+@click.option("--largest", metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes")
+@_scheduled
+@_written
+def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> None:
+    """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
+    from halfulp.sim.progress import Bar
+
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
+    from halfulp.hdl.formats import MacSpec
+
+    from .arrays import cores_law
+    from .targets import TARGETS
+    from .tiles import LARGEST, MAC, study, table
+
+    with farm, Bar("report tiles") as bar, requests():
+        found = study(LARGEST if largest is None else largest, progress=bar, farm=farm)
+        kernels = cores_law(MacSpec.parse(MAC), TARGETS["u55c"], bar, farm)
+    _show({"tiles": table(found, kernels)}, output)
+
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

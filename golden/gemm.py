@@ -3,11 +3,12 @@
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, MacSpec, Rounding
+from halfulp.hdl.formats import RN, MacSpec, Rounding, Tiling
 from halfulp.hdl.formats.source import Source, Stream
 
 from . import kernels
@@ -22,6 +23,9 @@ from .values import encode
 BLOCK = 32
 """Steps for which a source's words are made at once: few, so that they take no more memory than the sums."""
 
+WORDS = 1 << 22
+"""Random words of a tiled product that are held at once, unless a tile takes more."""
+
 
 def gemm(
     a: Tensor,
@@ -34,10 +38,11 @@ def gemm(
     random_product: Tensor | None = None,
     source: str | None = None,
     step: int = 0,
+    tiling: Tiling | None = None,
     operand_rounding: Rounding | str = RN,
     operand_saturate: bool = False,
 ) -> Tensor:
-    """Matrix product on an array of multiply-accumulates, one for each element of the result.
+    """Matrix product on an array of multiply-accumulates: one for each element of the result, or a tile at a time.
 
     Parameters
     ----------
@@ -57,7 +62,10 @@ def gemm(
     source : str, optional
         ``philox``: where ``mac`` names no source, counter-based words, whose key is ``seed``, 0 unless told otherwise.
     step : int
-        Step of the counter with which its words begin.
+        Step of the counter with which its words begin; or with ``tiling`` so many words that each source has given.
+    tiling : Tiling, optional
+        Where ``mac`` names a source: the tiles in which an array makes the result (`halfulp.units.systolic`), so that
+        elements share multiply-accumulates, and their sources. ``seed`` is then the state of the first of them.
     operand_rounding : Rounding or str
         How real numbers are rounded to the operand formats; not at random.
     operand_saturate : bool
@@ -84,6 +92,10 @@ def gemm(
     takes words of the sum from the first and words of the product from the second of ``source.seeds(2, s)``, as `Mac`
     does in hardware.
 
+    With a ``tiling`` multiply-accumulate number i of an array has seed i of ``source.seeds(tiling.macs, seed)``, and
+    takes a word in each step that it does, in the order that `Tiling` says, for padding too; products of a batch follow
+    each other. After it the sources have given ``tiling.steps(n, k, m)`` words each for every product of the batch.
+
     A sum that is rounded in every step may be split along k: the second part starts from the result of the first, of
     k' products, and from the seeds ``random.jump(source, seeds, k')``, where ``seeds`` are those that the first part
     had, ``random.seeds(source, count, seed)`` in the shape of the result; or with ``step`` k' higher.
@@ -107,8 +119,13 @@ def gemm(
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
+    if tiling is not None:
+        first = _check_tiling(spec, tiling, seed, source, random, random_product)
+        return _tiled(a, b, spec, begin, tiling, first, _first_step(step), shape)
     if source is None and step:
-        raise ValueError("step is given, but only the counter of a source philox has steps to begin with")
+        raise ValueError(
+            "step is given, but only the counter of a source philox and sources with a tiling have steps to begin with"
+        )
     if source is not None:
         _check_counter(spec, source, random, random_product)
         words = kernels.Words(key=_key(seed), first_step=_first_step(step))
@@ -146,6 +163,80 @@ def _in_torch(
     for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
         held = accumulator.step(held, term_of(spec, x.at(step), y.at(step), word_product), word)
     return accumulator.read(held, word) if k else begin
+
+
+def _tiled(
+    a: Tensor,
+    b: Tensor,
+    spec: MacSpec,
+    start: Tensor | None,
+    tiling: Tiling,
+    seed: int,
+    step: int,
+    shape: tuple[int, ...],
+) -> Tensor:
+    """Tile by tile, with the words that the sources of an array's multiply-accumulates give."""
+    *batch, n, m = shape
+    k = a.shape[-1]
+    given = replace(spec, random=None)
+    a, b = (operand.expand(*batch, *operand.shape[-2:]).reshape(-1, *operand.shape[-2:]) for operand in (a, b))
+    result = torch.zeros(len(a), n, m, dtype=torch.int64, device=a.device)
+    if start is not None:
+        result = result + start.reshape(result.shape)
+    assert spec.random is not None
+    lanes = _seeds(spec.random, tiling.macs, seed, a.device)
+    # As many rows of tiles at once as there is memory for, or as many tiles of one.
+    tall = tiling.n * max(WORDS // max(tiling.n * m * k, 1), 1)
+    wide = tiling.columns * max(WORDS // max(tiling.n * tiling.columns * k, 1), 1)
+    for x, y, z in zip(a, b, result, strict=True):
+        for row, column in itertools.product(range(0, n, tall), range(0, m, wide)):
+            part = z[row : row + tall, column : column + wide]
+            words = []
+            for rows in part.split(tiling.n):
+                states = _dealt(spec, spec.random, jump(spec.random, lanes, step))
+                words.append(_tile_words(spec, states, tiling, (len(rows), k, rows.shape[1])))
+                step += tiling.steps(len(rows), k, rows.shape[1])
+            of_sum, of_product = (
+                None if blocks[0] is None else torch.cat(blocks) for blocks in zip(*words, strict=True)
+            )
+            x_rows, y_columns = x[row : row + tall], y[:, column : column + wide]
+            part[:] = gemm(x_rows, y_columns, given, start=part, random=of_sum, random_product=of_product)
+    return result.reshape(shape)
+
+
+def _tile_words(
+    spec: MacSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
+) -> list[Tensor | None]:
+    """Words of sum and product for the elements of tiles in one row of them, which are ``shape`` with k."""
+    rows, k, columns = shape
+    assert spec.random is not None
+    count = -(-columns // tiling.m)
+    vector = torch.arange(count)
+    begin = vector // tiling.depth * tiling.depth
+    # In a tile a vector has its words as far apart as there are vectors.
+    apart = (count - begin).clamp(max=tiling.depth)
+    places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
+    found: list[Tensor | None] = []
+    for name, state in zip(("random", "random_product"), states, strict=True):
+        if state is None:
+            found.append(None)
+            continue
+        words = of_stream(Stream(spec.random, 1), tiling.steps(rows, k, columns), spec.words[name], state)
+        # Row, lane, vector, step of k.
+        dealt = words.reshape(tiling.n, tiling.m, -1)[:rows, :, places.to(state.device)].transpose(1, 2)
+        found.append(dealt.reshape(rows, count * tiling.m, k)[:, :columns])
+    return found
+
+
+def _check_tiling(spec: MacSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
+    """The first seed; refused are a tiling that is none, or of no use, and what it does not go with."""
+    if not isinstance(tiling, Tiling):
+        raise TypeError(f"tiling is a Tiling, not {type(tiling).__name__}")
+    if spec.random is None:
+        raise ValueError(f"tiling does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
+    if source is not None or any(words is not None for words in given):
+        raise ValueError(f"tiling deals the words of {spec.random}, but others are given; they have one source")
+    return spec.random.check_seed(1 if seed is None else seed)  # type: ignore[arg-type]  # which is what it checks
 
 
 def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:

@@ -9,6 +9,11 @@ from amaranth.hdl import Const, Module, Signal, Value
 T = TypeVar("T")
 
 
+def cut_places(cuts: int, boundaries: int) -> list[int]:
+    """At which of so many boundaries each cut is, counted from 0."""
+    return [(2 * cut + 1) * boundaries // (2 * cuts) for cut in range(cuts)]
+
+
 class Pipeline:
     """Places registers at some of the stage boundaries of a unit.
 
@@ -29,8 +34,7 @@ class Pipeline:
         self._m = m
         self._enable = enable
         self._left = list(boundaries)
-        count = len(boundaries)
-        places = [(2 * cut + 1) * count // (2 * cuts) for cut in range(cuts)]
+        places = cut_places(cuts, len(boundaries))
         self._depth = {name: places.count(index) for index, name in enumerate(boundaries)}
 
     def cut(self, boundary: str, *values: T) -> Any:

@@ -1,6 +1,7 @@
 """Exact sums: numbers of any family on one fixed scale, and the register that holds them (Kulisch)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -20,6 +21,16 @@ def place(m: Module, x: Number, quantum: int, name: str) -> Point:
     up = Cat(Const(0, x.quantum - quantum), integer)
     signed = integer.shape().signed
     return Point(up.as_signed() if signed else up, x.sign, NEVER, NEVER, NEVER, NEVER, quantum)
+
+
+def held(integer: Value, nan: Value, inf: Value, inf_sign: Value, quire: Quire) -> Point:
+    """What a quire holds, as a number to add to; the sign is that of an infinity."""
+    return Point(integer, inf_sign, NEVER, nan, inf, NEVER, quire.quantum)
+
+
+def read(number: Point) -> Point:
+    """What a quire holds, as a number to round."""
+    return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))
 
 
 def total(m: Module, terms: Sequence[Point], rounding: Rounding, *, from_zero: bool) -> Point:

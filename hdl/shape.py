@@ -4,6 +4,7 @@ Importing this module gives every `Format` the methods of Amaranth's ``ShapeCast
 of that format, ``Const(1.5, E5M2)`` its code for 1.5, and waveforms show decoded numbers.
 """
 
+import functools
 from fractions import Fraction
 from typing import Any
 
@@ -176,11 +177,17 @@ def is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
     return all_ones & fraction, all_ones & ~fraction
 
 
-def _table_text(fmt: Format, value: FormatView) -> Text:
+@functools.lru_cache
+def _tables(fmt: Format) -> tuple[dict[int, str], dict[int, str]]:
+    """Sign and magnitude of each code: two parts, because Amaranth would build hardware for a text of a single one."""
     texts = [fmt.text(code) for code in range(1 << fmt.width)]
-    # Two parts, because Amaranth would build hardware for a text of a single one.
     sign = {code: "-" if text.startswith("-") else "" for code, text in enumerate(texts)}
     magnitude = {code: text.removeprefix("-") for code, text in enumerate(texts)}
+    return sign, magnitude
+
+
+def _table_text(fmt: Format, value: FormatView) -> Text:
+    sign, magnitude = _tables(fmt)
     return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
 
 

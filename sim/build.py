@@ -12,7 +12,7 @@ from cocotb_tools import config
 
 from . import processes
 from .errors import ToolError
-from .harness import TOP, harness, loop_ports
+from .harness import TOP, harness, loop_ports, stream_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
@@ -20,8 +20,12 @@ from .toolchain import COMPILE, PREFIX, compiler, digest, include_flags, precomp
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "cocotb", "wave")
-"""What can be made of a design: the compiled loop, the bench's executable, and the same with a trace of all signals."""
+KINDS = ("loop", "streams", "cocotb", "wave")
+"""What can be made of a design: the compiled loop, the same for streams, the bench's executable, and the same with a
+trace of all signals."""
+
+LOOPS = {"loop": "loop.cpp", "streams": "streams.cpp"}
+"""What is a library to be loaded, and the C++ that drives its model."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +37,27 @@ class Design:
     name : str
         Module name of the unit; its stream wrapper is ``<name>_stream``.
     folder : Path
-        Holds ``unit.v`` and ``ports.inc``.
+        Holds ``unit.v``, and ``ports.inc`` where there is a compiled loop.
     bench : Path or None
         Holds ``stream.v`` and ``harness.v``, which only cocotb needs.
+    alone : bool
+        Whether cocotb sees it without a harness around it.
     """
 
     name: str
     folder: Path
     bench: Path | None = None
+    alone: bool = False
 
     @property
     def key(self) -> str:
         """Differs whenever what the compiled loop is made of does."""
         return _contents(self.folder)
+
+    @property
+    def top(self) -> str:
+        """Module that cocotb sees: the harness around a unit, else the component itself."""
+        return self.name if self.alone else TOP
 
 
 def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
@@ -84,10 +96,38 @@ def _generated(unit: Any, kind: str, texts: Callable[[], dict[str, str]]) -> Pat
         folder = build_root() / kind / f"{unit.name}-{digest(*made.values())}"
         if folder.is_dir():
             return folder
-    with building(folder, f"the Verilog of {unit.name}") as scratch:
-        for name, text in made.items():
-            (scratch / name).write_text(text)
+    _write(folder, unit.name, made)
     return folder
+
+
+def _write(folder: Path, name: str, texts: dict[str, str]) -> None:
+    with building(folder, f"the Verilog of {name}") as scratch:
+        for file, text in texts.items():
+            (scratch / file).write_text(text)
+
+
+def component_design(component: Any, *, streams: bool = False) -> Design:
+    """Verilog of a component that is no unit, of which ``cocotb`` or ``wave`` can be made.
+
+    Parameters
+    ----------
+    component : wiring.Component
+    streams : bool
+        Whether its ports are streams, so that the compiled loop ``streams`` can be made of it too.
+
+    Raises
+    ------
+    ToolError
+        If the Verilog cannot be written.
+    """
+    texts = {"unit.v": verilog(component)}
+    if streams:
+        ports = verilog_ports(texts["unit.v"], component.name)
+        texts["ports.inc"] = stream_ports(component.signature, ports)
+    folder = build_root() / "verilog" / f"{component.name}-{digest(*texts.values())}"
+    if not folder.is_dir():
+        _write(folder, component.name, texts)
+    return Design(component.name, folder, alone=True)
 
 
 def _plain(unit: Any) -> dict[str, str]:
@@ -165,13 +205,15 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
     if missing:
         objects = runtime()
         _build(made, missing, objects)
-    return {kind: folder / ("loop.so" if kind == "loop" else "sim") for kind, folder in folders.items()}
+    return {kind: folder / ("loop.so" if kind in LOOPS else "sim") for kind, folder in folders.items()}
 
 
 def _model_key(made: Design, kind: str) -> str:
     # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
-    if kind == "loop":
-        own = _own("loop.cpp")
+    if kind in LOOPS:
+        own = _own(LOOPS[kind])
+    elif made.alone:
+        own = str(config.libs_dir)
     else:
         assert made.bench is not None, f"{made.name} was designed for the compiled loop alone"
         own = f"{config.libs_dir} {_contents(made.bench)}"
@@ -184,6 +226,7 @@ def _own(name: str) -> str:
 
 FLAGS = {
     "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
+    "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O0", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
@@ -195,11 +238,11 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         translate, compile_, link = [], [], []
         for kind, scratch in scratches.items():
             verilator_flags, compiler_flags = FLAGS[kind]
-            loop = kind == "loop"
+            loop = kind in LOOPS
             files = [made.folder / "unit.v"]
             if made.bench is not None and not loop:
                 files += [made.bench / "stream.v", made.bench / "harness.v"]
-            translate.append(verilate(files, made.name if loop else TOP, scratch / "cpp", *verilator_flags))
+            translate.append(verilate(files, made.name if loop else made.top, scratch / "cpp", *verilator_flags))
             compile_.append(
                 Command(
                     "the C++ compiler",
@@ -212,7 +255,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
             link.append(_link(kind, scratch, objects))
         processes.run_all(translate)
         for kind, scratch in scratches.items():
-            main = HERE / "loop.cpp" if kind == "loop" else config.share_dir / "lib" / "verilator" / "verilator.cpp"
+            main = HERE / LOOPS[kind] if kind in LOOPS else config.share_dir / "lib" / "verilator" / "verilator.cpp"
             parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
             # One translation unit: the headers, which cost more than the design, are read once.
             (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
@@ -223,8 +266,9 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
 
 
 def _link(kind: str, scratch: Path, objects: Path) -> Command:
-    names = {"loop": ("verilated", "verilated_threads"), "cocotb": ("verilated", "verilated_threads", "verilated_vpi")}
-    parts = names.get(kind, ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c"))
+    parts = ["verilated", "verilated_threads"]
+    if kind not in LOOPS:
+        parts += ["verilated_vpi", *(["verilated_vcd_c"] if kind == "wave" else [])]
     argv = [
         *compiler(),
         str(scratch / "all.o"),
@@ -232,7 +276,7 @@ def _link(kind: str, scratch: Path, objects: Path) -> Command:
         "-lpthread",
         "-latomic",
     ]
-    if kind == "loop":
+    if kind in LOOPS:
         argv += ["-shared", "-o", str(scratch / "loop.so")]
     else:
         libs = str(config.libs_dir)

@@ -5,6 +5,7 @@ fields are split into named wires of the port's width, so that a waveform shows 
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from .ports import Ports
 
@@ -92,3 +93,82 @@ def loop_ports(inputs: Ports, outputs: Ports, ports: Mapping[str, int]) -> str:
             "",
         ]
     )
+
+
+def streams_of(signature: Any) -> tuple[list[str], list[str]]:
+    """Names of the streams into and out of a component, all of whose ports are streams.
+
+    Parameters
+    ----------
+    signature : amaranth.lib.wiring.Signature
+    """
+    members = signature.members.items()
+    return [name for name, member in members if member.flow.name == "In"], [
+        name for name, member in members if member.flow.name == "Out"
+    ]
+
+
+def stream_ports(signature: Any, ports: Mapping[str, int]) -> str:
+    """The text of ``ports.inc`` for ``streams.cpp``.
+
+    Parameters
+    ----------
+    signature : amaranth.lib.wiring.Signature
+        Of a component, all of whose ports are streams.
+    ports
+        Ports of the module and their widths.
+    """
+    # Two underscores are one, and one in hexadecimal, in C++.
+    port = "top.{}___05F{}".format
+    inputs, outputs = streams_of(signature)
+    widths = [ports[f"{name}__payload"] for name in (*inputs, *outputs)]
+    put, get = [], []
+    for index, name in enumerate(inputs):
+        payload, width = port(name, "payload"), ports[f"{name}__payload"]
+        put.append(f"    case {index}: {port(name, 'valid')} = valid;")
+        put += [f"        {line}" for line in _assigned(payload, width)] + ["        break;"]
+    for index, name in enumerate(outputs):
+        payload, width = port(name, "payload"), ports[f"{name}__payload"]
+        get.append(f"    case {index}:")
+        get += [f"        word[{part}] = {_word(payload, width, part)};" for part in range(-(-width // 32))]
+        get.append("        break;")
+    return "\n".join(
+        [
+            f"constexpr unsigned INPUTS = {len(inputs)}, OUTPUTS = {len(outputs)};",
+            f"constexpr unsigned WIDTHS[] = {{{', '.join(map(str, widths))}}};",
+            "inline void put(Vtop& top, unsigned stream, bool valid, const std::uint32_t* word) {",
+            "    switch (stream) {",
+            *put,
+            "    }",
+            "}",
+            *_chosen("bool taken(Vtop& top, unsigned stream)", [f"return {port(name, 'ready')};" for name in inputs]),
+            *_chosen(
+                "void take(Vtop& top, unsigned stream, bool ready)",
+                [f"{port(name, 'ready')} = ready; return;" for name in outputs],
+            ),
+            *_chosen(
+                "bool offered(Vtop& top, unsigned stream)", [f"return {port(name, 'valid')};" for name in outputs]
+            ),
+            "inline void get(Vtop& top, unsigned stream, std::uint32_t* word) {",
+            "    switch (stream) {",
+            *get,
+            "    }",
+            "}",
+            "",
+        ]
+    )
+
+
+def _chosen(head: str, choices: list[str]) -> list[str]:
+    cases = [f"    case {index}: {choice}" for index, choice in enumerate(choices)]
+    return [f"inline {head} {{", "    switch (stream) {", *cases, "    }", "    __builtin_unreachable();", "}"]
+
+
+def _assigned(payload: str, width: int) -> list[str]:
+    if width > 64:
+        return [f"for (unsigned i = 0; i < {-(-width // 32)}; ++i) {payload}[i] = word[i];"]
+    return [f"{payload} = word[0]" + (" | std::uint64_t(word[1]) << 32;" if width > 32 else ";")]
+
+
+def _word(payload: str, width: int, part: int) -> str:
+    return f"{payload}[{part}]" if width > 64 else f"std::uint64_t({payload}) >> {32 * part}"

@@ -5,7 +5,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,61 @@ class Simulation:
         return _outcomes(self._folder, self._tests, self._command, self._process.wait())
 
 
+def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder: Path) -> dict[str, str]:
+    """Run the cocotb tests of a module on a component without a harness.
+
+    Parameters
+    ----------
+    model : Path
+        Executable of `build.models`.
+    top : str
+        Module of the Verilog.
+    module : str
+        Python module with the tests, which finds ``folder`` in the environment as HALFULP_JOB.
+    tests : sequence of str
+    folder : Path
+        Working folder of the simulator.
+
+    Returns
+    -------
+    dict of str to str
+        For each test why it failed, or nothing.
+
+    Raises
+    ------
+    ToolError
+        If the simulator does not start, or did not run every test.
+    """
+    command = Command(
+        "the simulator",
+        [str(model)],
+        folder / "simulator.log",
+        folder,
+        _environment(folder, tests, top=top, module=module),
+    )
+    with uninterrupted():
+        process = start(command)
+    try:
+        code = process.wait()
+    finally:
+        stop(process)
+    found: dict[str, str] = {}
+    with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
+        for case in ElementTree.parse(folder / "cocotb.xml").iter("testcase"):
+            wrong = case.find("failure") if case.find("failure") is not None else case.find("error")
+            found[str(case.get("name")).rpartition(".")[2]] = "" if wrong is None else _reason(wrong)
+    if sorted(found) != sorted(tests):
+        raise ToolError(
+            f"cocotb ran {', '.join(found) or 'no test'} where {', '.join(tests)} were asked for; "
+            f"{failure(command, code)} (whole log: {command.log})"
+        )
+    return found
+
+
+def _reason(wrong: ElementTree.Element) -> str:
+    return str(wrong.get("error_msg") or wrong.get("message") or wrong.text or "it failed")
+
+
 def _leave_job(folder: Path, interface: Interface, tests: Tests, seed: int, writer: int) -> None:
     for test, (vectors, expected) in tests.items():
         np.save(folder / f"{test}-inputs.npy", _table(vectors, interface.inputs))
@@ -166,7 +221,9 @@ def _table(codes: Mapping[str, Codes], ports: Ports) -> Codes:
     return np.stack([codes[port.name].astype(np.uint64) for port in ports], axis=1)
 
 
-def _environment(folder: Path, tests: Mapping[str, Any]) -> dict[str, str]:
+def _environment(
+    folder: Path, tests: Iterable[str], *, top: str = TOP, module: str = "halfulp.sim.protocol"
+) -> dict[str, str]:
     import find_libpython
 
     users = [os.environ.get("LIBPYTHON_LOC") or find_libpython.find_libpython(), config.pygpi_entry_point()]
@@ -176,9 +233,9 @@ def _environment(folder: Path, tests: Mapping[str, Any]) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYGPI_PYTHON_BIN": sys.executable,
         "GPI_USERS": ";".join(map(str, users)),
-        "COCOTB_TOPLEVEL": TOP,
+        "COCOTB_TOPLEVEL": top,
         "TOPLEVEL_LANG": "verilog",
-        "COCOTB_TEST_MODULES": "halfulp.sim.protocol",
+        "COCOTB_TEST_MODULES": module,
         "COCOTB_TEST_FILTER": f"({'|'.join(tests)})$",
         "COCOTB_RESULTS_FILE": str(folder / "cocotb.xml"),
         "COCOTB_TRUST_INERTIAL_WRITES": "1",

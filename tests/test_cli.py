@@ -94,12 +94,13 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("emit mul e5m2 -o /", "/ is a folder"),
         (
             "synth mac e5m2 --target vu13p",
-            "unknown target 'vu13p'; the targets are vu9p, u55c, u250, u280, vcu118, aws-f1, artix100t, ecp5-85k",
+            "unknown target 'vu13p'; the targets are vu9p, u55c, u250, u280, u200, vcu1525, "
+            "vcu118, aws-f1, artix100t, ecp5-85k",
         ),
         ("synth mac e5m2 --route", "vu9p cannot be placed and routed for without its vendor's tools; ecp5-85k can"),
         ("synth mac e1m2", "e1m2 has 1 exponent bit"),
         ("synth frobnicate", "unknown unit 'frobnicate'; the units are mul"),
-        ("list colours", "there is no list of colours; there are formats, targets, units"),
+        ("list colours", "there is no list of colours; there are boards, formats, targets, units"),
         ("frobnicate", "No such command 'frobnicate'"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
-from halfulp.hdl.fixed import NEVER, Point
+from halfulp.hdl.fixed import Point
 from halfulp.hdl.formats import Format, MacSpec, Quire, Rounding, SumSpec, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
@@ -110,43 +110,33 @@ class Accumulating(Unit):
         start, load, clear, valid, random = rest
         begin = quire.place(m, unpack(m, start, self.spec.o, "start"), register.quantum, "start")
 
-        held = _Held(register.width)
+        kept = _held(register)
 
-        def choose(loaded: Value, kept: Value) -> Value:
-            return Mux(load, loaded, Mux(clear, 0, kept))
+        def choose(loaded: Value, before: Value) -> Value:
+            return Mux(load, loaded, Mux(clear, 0, before))
 
-        base = Point(
-            integer=Signal(signed(register.width), name="base"),
-            sign=choose(begin.sign, held.inf_sign),
-            sticky=NEVER,
-            nan=choose(begin.nan, held.nan),
-            inf=choose(begin.inf, held.inf),
-            negated=NEVER,
-            quantum=register.quantum,
+        base = quire.held(
+            Signal(signed(register.width), name="base"),
+            choose(begin.nan, kept.nan),
+            choose(begin.inf, kept.inf),
+            choose(begin.sign, kept.sign),
+            register,
         )
-        m.d.comb += base.integer.eq(choose(begin.integer, held.integer))
+        m.d.comb += base.integer.eq(choose(begin.integer, kept.integer))
         after = quire.step(m, base, placed, register)
         with m.If(self.en & valid):
             m.d.sync += [
-                held.integer.eq(after.integer),
-                held.inf_sign.eq(after.sign),
-                held.nan.eq(after.nan),
-                held.inf.eq(after.inf),
+                kept.integer.eq(after.integer),
+                kept.sign.eq(after.sign),
+                kept.nan.eq(after.nan),
+                kept.inf.eq(after.inf),
             ]
             if random is not None:
                 # A step that is not valid changes nothing, not even how the last one is rounded.
                 held_random = Signal(len(random))
                 m.d.sync += held_random.eq(random)
                 random = held_random
-        number = Point(
-            integer=held.integer,
-            sign=Mux(held.inf, held.inf_sign, held.integer[-1]),
-            sticky=NEVER,
-            nan=held.nan,
-            inf=held.inf,
-            negated=NEVER,
-            quantum=register.quantum,
-        )
+        number = quire.read(kept)
         number, random = pipe.cut("read", number, random)
         ready, random = pipe.cut("normalised", cut(m, number, self.spec.o, self.rounding), random)
         code = pack(m, ready, self.spec.o, self.rounding, self.saturate, random)
@@ -154,11 +144,12 @@ class Accumulating(Unit):
         return packed
 
 
-class _Held:
+def _held(register: Quire) -> Point:
     """Registers of a quire; zero after reset."""
-
-    def __init__(self, width: int) -> None:
-        self.integer = Signal(signed(width), name="held")
-        self.nan = Signal(name="held_nan_register")
-        self.inf = Signal(name="held_inf_register")
-        self.inf_sign = Signal(name="held_inf_sign")
+    return quire.held(
+        Signal(signed(register.width), name="held"),
+        Signal(name="held_nan_register"),
+        Signal(name="held_inf_register"),
+        Signal(name="held_inf_sign"),
+        register,
+    )

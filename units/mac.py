@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
 from halfulp.hdl.formats.quire import CARRY_BITS
@@ -116,9 +116,8 @@ class Mac(Accumulating):
             carry=carry,
             random=None if random == "port" else parse_source(random),
         )
-        rounded_product = f"_{spec.product}_{spec.product_rounding}" if spec.product else ""
         super().__init__(
-            kind=f"mac_{spec.a}_{spec.b}{rounded_product}_{spec.acc_text}",
+            kind=_kind(spec),
             spec=spec,
             operands={"a": spec.a, "b": spec.b},
             rounding=spec.rounding,
@@ -178,15 +177,30 @@ class Mac(Accumulating):
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """The product, rounded if it is to be."""
-        spec = self.spec
-        a = unpack(m, self.a.as_value(), spec.a, "a")
-        b = unpack(m, self.b.as_value(), spec.b, "b")
-        word = self.word(m, "random_product")
-        a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
-        product = multiply(m, a, b, dsp=self.dsp, to=None if spec.product or spec.quire else spec.o)
-        if spec.product is not None:
-            ready = cut(m, product, spec.product, spec.product_rounding)
-            code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
-            product = unpack(m, code, spec.product, "rounded_product")
-        product, *travelling = pipe.cut("product", product, *travelling)
-        return product, travelling
+        return product_term(self, m, pipe, travelling)
+
+
+def _kind(spec: MacSpec) -> str:
+    rounded_product = f"_{spec.product}_{spec.product_rounding}" if spec.product else ""
+    return f"mac_{spec.a}_{spec.b}{rounded_product}_{spec.acc_text}"
+
+
+def mac_name(spec: MacSpec) -> str:
+    """What the unit of a description is called, but for its source of random words and how it is built."""
+    return f"{_kind(spec)}_{spec.rounding}" + ("_sat" if spec.saturate else "")
+
+
+def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple[Number, Any]:
+    """The product of a multiply-accumulate's operands, past ``TERM_BOUNDARIES``, and what travels with it."""
+    spec = unit.spec
+    a = unpack(m, Value.cast(unit.a), spec.a, "a")
+    b = unpack(m, Value.cast(unit.b), spec.b, "b")
+    word = unit.word(m, "random_product")
+    a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
+    product = multiply(m, a, b, dsp=unit.dsp, to=None if spec.product or spec.quire else spec.o)
+    if spec.product is not None:
+        ready = cut(m, product, spec.product, spec.product_rounding)
+        code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
+        product = unpack(m, code, spec.product, "rounded_product")
+    product, *travelling = pipe.cut("product", product, *travelling)
+    return product, travelling

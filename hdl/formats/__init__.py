@@ -10,6 +10,7 @@ from .posit import Posit
 from .quire import Quire
 from .rounding import EXACT, RA, RD, RN, RO, RU, RZ, Rounding, stochastic
 from .span import Span
+from .tiling import Tiling
 
 
 def _float(name: str) -> Float:
@@ -82,6 +83,7 @@ __all__ = [
     "Rounding",
     "Span",
     "SumSpec",
+    "Tiling",
     "decimal_text",
     "default_accumulator",
     "default_sum",

@@ -1,0 +1,85 @@
+"""What a kernel looks like from outside: its ports and its registers, as plain data.
+
+The control registers are those of the protocol ap_ctrl_hs as Vitis documents it (UG1399, S_AXILITE Control Register
+Map); arguments follow from 0x10 on, as XRT expects them.
+"""
+
+from dataclasses import dataclass
+
+CLOCK, RESET = "ap_clk", "ap_rst_n"
+"""Clock, and reset, which is active low and synchronous."""
+
+INTERRUPT = "interrupt"
+
+CONTROL = "s_axi_control"
+"""Prefix of the AXI4-Lite port of the registers."""
+
+MASTERS = ("m_axi_a", "m_axi_b", "m_axi_c")
+"""Prefixes of the AXI4 ports to memory; those of operands only read, that of the result only writes."""
+
+DATA_BITS, ADDRESS_BITS = 512, 64
+"""Of the ports to memory."""
+
+CONTROL_DATA_BITS, CONTROL_ADDRESS_BITS = 32, 12
+"""Of the port of the registers."""
+
+AP_CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
+"""Control; global interrupt enable; interrupt enable and status, bit 0 of which is done and bit 1 ready."""
+
+START, DONE, IDLE, READY, AUTO_RESTART = 0, 1, 2, 3, 7
+"""Bits of the control register. Done and ready are cleared when it is read, start when the kernel has done."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """One register, of 32 bits, or of 64 in two words, the lower one first.
+
+    Attributes
+    ----------
+    name : str
+    offset : int
+        Its address.
+    bits : int
+    meaning : str
+    port : str, optional
+        Of an address: the port that it is for.
+    """
+
+    name: str
+    offset: int
+    bits: int
+    meaning: str
+    port: str | None = None
+
+
+ARGUMENTS = (
+    Register("n", 0x10, 32, "rows of a and c"),
+    Register("k", 0x18, 32, "columns of a, rows of b"),
+    Register("m", 0x20, 32, "columns of b and c"),
+    Register("a", 0x28, 64, "address of a", MASTERS[0]),
+    Register("b", 0x30, 64, "address of b", MASTERS[1]),
+    Register("c", 0x38, 64, "address of c", MASTERS[2]),
+    Register("a_stride", 0x40, 32, "bytes from a row of a to the next"),
+    Register("b_stride", 0x48, 32, "bytes from a row of b to the next"),
+    Register("c_stride", 0x50, 32, "bytes from a row of c to the next"),
+    Register("flags", 0x58, 32, "bit 0: sources of random words go on where the run before left them"),
+)
+"""What a run is given, in the order in which a host passes it; not to be changed while it runs."""
+
+CONTINUE = 0
+"""Bit of ``flags``."""
+
+RESULTS = (
+    Register("error", 0x60, 32, "what went wrong in the last run, a bit for each of ERRORS; 0 if nothing did"),
+    Register("cycles", 0x68, 32, "clock cycles of the last run, from start to done"),
+)
+"""What a run leaves, to be read."""
+
+ERRORS = ("size", "alignment", "read_a", "read_b", "write_c")
+"""Bits of the error register: n, k or m is 0; an address or a stride is no multiple of the bytes of an element; the
+memory answered a read or a write with an error. After any of them ``c`` is written in part or not at all."""
+
+
+def element_bytes(width: int) -> int:
+    """Bytes that a code takes in memory: 1, 2, 4 or 8, the code in the lowest bits, and above it zeros, or anything."""
+    return next(count for count in (1, 2, 4, 8) if width <= 8 * count)

@@ -1,0 +1,116 @@
+"""Matrix products on a Verilated systolic array."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .streams import Codes, Passed, Streams, Words, pack, unpack
+
+SLOWEST = 1000
+"""Cycles that a transfer may take before a run counts as stuck."""
+
+
+class Product:
+    """What goes through the streams of an array for one matrix product.
+
+    Parameters
+    ----------
+    array : Array
+    a, b : Tensor
+        Codes, of shapes (n, k) and (k, m), none of which is 0.
+    filling : int
+        Code of what pads the tiles.
+
+    Attributes
+    ----------
+    payloads : dict of str to array
+        What the streams ``tile``, ``a`` and ``b`` take.
+    count : int
+        Transfers of ``c``.
+    """
+
+    def __init__(self, array: Any, a: Tensor, b: Tensor, filling: int = 0) -> None:
+        self.array = array
+        self.shape = (n, m) = a.shape[0], b.shape[1]
+        k = a.shape[1]
+        self.tiles = list(array.tiling.tiles(n, m))
+        rows, columns = -n % array.n, -m % array.tiling.columns
+        x = np.pad(_codes(a), ((0, rows), (0, 0)), constant_values=filling)
+        y = np.pad(_codes(b), ((0, 0), (0, columns)), constant_values=filling)
+        sent_a, sent_b = [], []
+        for tile in self.tiles:
+            sent_a.append(x[tile.row : tile.row + array.n].T.reshape(-1, array.a_lanes))
+            sent_b.append(y[:, tile.column : tile.column + tile.vectors * array.m].reshape(-1, array.m))
+        widths = {name: field.width for name, field in array.tile.payload.shape()}
+        jobs = np.array([[k, tile.vectors][: len(widths)] for tile in self.tiles], dtype=np.uint64)
+        self.payloads: dict[str, Words] = {
+            "tile": pack(jobs, list(widths.values())),
+            "a": pack(np.concatenate(sent_a), [array.mac.a.width] * array.a_lanes),
+            "b": pack(np.concatenate(sent_b), [array.mac.b.width] * array.m),
+        }
+        self.count = sum(array.n * tile.vectors for tile in self.tiles)
+
+    def result(self, words: Words) -> Tensor:
+        """The product, from the payloads of ``c``."""
+        array, (n, m) = self.array, self.shape
+        codes = unpack(words, [array.mac.o.width] * array.m)
+        result = np.zeros((-(-n // array.n) * array.n, -(-m // array.m) * array.m), dtype=np.uint64)
+        at = 0
+        for tile in self.tiles:
+            rows, columns, size = array.n, tile.vectors * array.m, array.n * tile.vectors
+            part = codes[at : at + size].reshape(rows, columns)
+            result[tile.row : tile.row + rows, tile.column : tile.column + columns] = part
+            at += size
+        return torch.from_numpy(result[:n, :m].astype(np.int64))
+
+
+def _codes(codes: Tensor) -> Codes:
+    return codes.cpu().numpy().astype(np.uint64)
+
+
+class Systolic:
+    """The Verilated model of an array.
+
+    Parameters
+    ----------
+    array : Array
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.streams = Streams(array)
+
+    def __enter__(self) -> "Systolic":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.streams.close()
+
+    def run(
+        self,
+        a: Tensor,
+        b: Tensor,
+        *,
+        filling: int = 0,
+        go: Mapping[str, npt.NDArray[np.uint8]] | None = None,
+        more: int = 0,
+    ) -> tuple[Tensor, Passed]:
+        """A matrix product, and what went through the streams.
+
+        Parameters
+        ----------
+        a, b : Tensor
+            Codes, of shapes (n, k) and (k, m), none of which is 0.
+        filling : int
+            Code of what pads the tiles.
+        go, more
+            As `Streams.run` takes them.
+        """
+        product = Product(self.array, a, b, filling)
+        transfers = product.count + sum(map(len, product.payloads.values()))
+        passed = self.streams.run(product.payloads, {"c": product.count}, go=go, limit=SLOWEST * transfers, more=more)
+        return product.result(passed.words["c"]), passed

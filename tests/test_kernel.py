@@ -1,0 +1,224 @@
+"""The kernel around a systolic array, on cocotbext-axi's memories, byte by byte."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.fpga import kernelmap
+from halfulp.fpga.kernel import Kernel
+from halfulp.fpga.kernelmap import ERRORS
+from halfulp.golden.nn import functional
+from halfulp.sim.build import component_design, models
+from halfulp.sim.simulate import run_module
+from halfulp.sim.train import data, networks
+from halfulp.units.systolic import Chain, Grid
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+RUNS = 40 if EXHAUSTIVE else 10
+BIGGEST = 40 if EXHAUSTIVE else 14
+TESTS = ("runs", "registers", "again")
+
+READ, WRITE = 2, 2
+"""Latencies of cocotbext-axi's memories."""
+
+GUARD = 200
+"""Bytes before and behind a matrix that are looked at."""
+
+KERNELS = [
+    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=4, depth=2, seed=9), chunk=8),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, pipeline=2), chunk=4),
+]
+MORE = [
+    lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, pipeline=1), chunk=8),
+    lambda: Kernel(array=Chain(mac="posit8*posit8+exact=posit8.rn", n=1, m=1, depth=4, pipeline=1), chunk=2),
+    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
+    lambda: Kernel(array=Chain(mac="fp64*int3+fp64.rn", n=1, m=16, depth=2), chunk=1),
+]
+
+
+class Matrix:
+    """A matrix in memory, with what is around it."""
+
+    def __init__(self, rng, codes, size, *, width):
+        rows, columns = codes.shape
+        self.size, self.codes = size, codes
+        self.stride = (columns + int(rng.choice([0, 0, 1, rng.integers(0, 70)]))) * size
+        span = (rows - 1) * self.stride + columns * size
+        # Near the end of a page as often as not, and with bits above 32.
+        page = int(rng.integers(1, 1 << 49)) << 12
+        self.base = page + size * int(rng.choice([rng.integers(0, 4096 // size), -min(span, 4096) // (2 * size)]))
+        self.memory = rng.integers(0, 256, span + 2 * GUARD, dtype=np.uint8)
+        self.width = width
+
+    def place(self, codes, rng=None):
+        """All bytes, with these codes in the matrix; bits above a code are zero, or random where rng is given."""
+        memory = self.memory.copy()
+        for row, line in enumerate(codes.tolist()):
+            for column, code in enumerate(line):
+                code %= 1 << self.width
+                if rng is not None and self.width < 8 * self.size:
+                    code |= int(rng.integers(0, 1 << (8 * self.size - self.width))) << self.width
+                at = GUARD + row * self.stride + column * self.size
+                memory[at : at + self.size] = np.frombuffer(code.to_bytes(self.size, "little"), np.uint8)
+        return memory
+
+    @property
+    def window(self):
+        return str(self.base - GUARD)
+
+
+def operands(rng, mac, n, k, m):
+    codes = []
+    for fmt, shape in ((mac.a, (n, k)), (mac.b, (k, m))):
+        codes.append(golden.encode(torch.from_numpy(rng.normal(size=shape) * 2), fmt))
+    return codes
+
+
+def written(rng, kernel, name, codes_a, codes_b, product, *, flags=0, press=0.0):
+    """A run that multiplies two matrices at random places, and the three matrices."""
+    mac, (a_size, b_size, c_size) = kernel.array.mac, kernel.bytes
+    a = Matrix(rng, codes_a, a_size, width=mac.a.width)
+    b = Matrix(rng, codes_b, b_size, width=mac.b.width)
+    c = Matrix(rng, product, c_size, width=mac.o.width)
+    in_a, in_b = a.place(codes_a, rng), b.place(codes_b, rng)
+    (n, k), m = codes_a.shape, codes_b.shape[1]
+    arguments = {"n": n, "k": k, "m": m, "flags": flags}
+    for operand, matrix in (("a", a), ("b", b), ("c", c)):
+        arguments |= {operand: matrix.base, f"{operand}_stride": matrix.stride}
+    untouched = {a.window: in_a.tobytes().hex(), b.window: in_b.tobytes().hex()}
+    run = {
+        "name": f"{name}, n, k, m = {n, k, m}",
+        "arguments": arguments,
+        "before": untouched | {c.window: c.memory.tobytes().hex()},
+        "after": untouched | {c.window: c.place(product).tobytes().hex()},
+        "faults": {},
+        "answers": "SLVERR",
+        "error": 0,
+        "press": press,
+        "reset": 0,
+    }
+    return run, (a, b, c)
+
+
+def run_of(rng, kernel, name, steps):
+    """A run of any sizes, its matrices, and the steps that sources have done after it."""
+    mac = kernel.array.mac
+    n, k, m = (int(size) for size in rng.integers(1, BIGGEST + 1, 3))
+    codes_a, codes_b = operands(rng, mac, n, k, m)
+    goes_on = steps is not None and bool(rng.integers(0, 2))
+    dealing = {}
+    if mac.random:
+        dealing = {"tiling": kernel.array.tiling, "seed": kernel.array.seed, "step": steps if goes_on else 0}
+    product = golden.gemm(codes_a, codes_b, mac, **dealing)
+    flags = int(goes_on) << kernelmap.CONTINUE
+    press = float(rng.uniform(0.1, 0.7)) if rng.integers(0, 2) else 0.0
+    run, matrices = written(rng, kernel, name, codes_a, codes_b, product, flags=flags, press=press)
+    return run, matrices, kernel.array.tiling.steps(n, k, m) + (steps if goes_on else 0)
+
+
+def error(*names):
+    return sum(1 << ERRORS.index(name) for name in names)
+
+
+def broken(run, **changes):
+    """A run that fails: c is not looked at, but around it."""
+    return run | {"after": dict(list(run["after"].items())[:2])} | changes
+
+
+def job(kernel, seed=3):
+    """Runs of all kinds, and between them good ones, one behind the other."""
+    rng = np.random.default_rng(seed)
+    runs, steps = [], None
+    for number in range(RUNS):
+        run, _, steps = run_of(rng, kernel, f"run {number}", steps)
+        runs.append(run)
+        kind = number % 5
+        # What fails, or is reset, takes sources back to their seeds.
+        other, (a, b, c), _ = run_of(rng, kernel, f"after run {number}", None)
+        if kind == 0:
+            name, matrix = [("a", a), ("b", b), ("c", c)][number // 5 % 3]
+            rows, columns = matrix.codes.shape
+            bad = matrix.base + int(rng.integers(rows)) * matrix.stride + int(rng.integers(columns)) * matrix.size
+            wrong = {"a": "read_a", "b": "read_b", "c": "write_c"}[name]
+            answers = ("SLVERR", "DECERR")[number // 5 % 2]
+            runs.append(broken(other, faults={name: bad}, answers=answers, error=error(wrong)))
+            steps = None
+        elif kind == 1:
+            size = "nkm"[number // 5 % 3]
+            runs.append(
+                other | {"arguments": other["arguments"] | {size: 0}, "after": other["before"], "error": error("size")}
+            )
+        elif kind == 2:
+            runs.append(broken(other, reset=int(rng.integers(1, 25))))
+            steps = None
+        elif kind == 3 and kernel.bytes[2] > 1:
+            name = ("c", "c_stride")[number // 5 % 2]
+            off = other["arguments"] | {name: other["arguments"][name] + 1}
+            runs.append(other | {"arguments": off, "after": other["before"], "error": error("alignment")})
+    return {"seed": seed, "patience": 20_000, "runs": runs}
+
+
+def simulate(kernel, jobs, folder, tests=TESTS):
+    (folder / "job.json").write_text(json.dumps(jobs))
+    design = component_design(kernel)
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return run_module(models(design, ["cocotb"])["cocotb"], design.top, "kernel_bench", tests, folder)
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.mark.parametrize("number", range(len(KERNELS + MORE) if EXHAUSTIVE else len(KERNELS)))
+def test_a_kernel_multiplies_matrices_in_memory(number, tmp_path):
+    """Sizes, strides and addresses at random, with back-pressure, errors, and resets in between."""
+    kernel = (KERNELS + MORE)[number]()
+    jobs = job(kernel)
+    assert simulate(kernel, jobs, tmp_path) == dict.fromkeys(TESTS, "")
+    assert len(json.loads((tmp_path / "cycles.json").read_text())) == sum(not run["reset"] for run in jobs["runs"])
+
+
+def a_network_runs_on_the_kernel(tmp_path, monkeypatch):
+    """One image through LeNet-5, each product and its transpose: to the bit, and within 1 % as fast as `cycles` says.
+
+    A bias that operands can be is a row of b, by which a column of ones is multiplied first.
+    """
+    policy = golden.nn.Policy.parse("e5m2*e5m2+e6m5.rn, bias=e5m2.rn")
+    products = []
+
+    def recorded(a, b, mac, *, key, start=None):
+        found = golden.gemm(a, b, mac, start=start)
+        products.append((a, b, start, found))
+        return found
+
+    monkeypatch.setattr(functional, "product", recorded)
+    torch.manual_seed(4)
+    network = golden.nn.convert(networks.lenet5(), policy).model.eval()
+    with torch.no_grad():
+        network(data.mnist(None).test[0][:1])
+    kernel = Kernel(array=Chain(mac=policy.forward, n=8, m=8, pipeline=2))
+    rng = np.random.default_rng(5)
+    runs = []
+    for number, (a, b, start, found) in enumerate(products):
+        a, b, found = (codes.reshape(codes.shape[-2:]) for codes in (a, b, found))
+        one, bias = policy.forward.a.encode(1), golden.decode(start, policy.forward.o)
+        row = golden.encode(bias.reshape(1, -1), policy.forward.b)
+        assert torch.equal(golden.decode(row, policy.forward.b), bias.reshape(1, -1))
+        wide = torch.cat([torch.full((len(a), 1), one), a], 1), torch.cat([row, b])
+        runs.append(written(rng, kernel, f"layer {number}", *wide, found)[0])
+        turned = (codes.mT for codes in (wide[1], wide[0], found))
+        runs.append(written(rng, kernel, f"layer {number} transposed", *turned)[0])
+    assert len(runs) == 10
+    assert simulate(kernel, {"seed": 1, "patience": 100_000, "runs": runs}, tmp_path, ["runs"]) == {"runs": ""}
+    for run, cycles in zip(runs, json.loads((tmp_path / "cycles.json").read_text()), strict=True):
+        expected = kernel.cycles(*(run["arguments"][size] for size in "nkm"), read=READ, write=WRITE)
+        assert abs(cycles - expected) <= 0.01 * expected, run["name"]
+
+
+if EXHAUSTIVE:
+    test_a_network_runs_on_the_kernel = a_network_runs_on_the_kernel

@@ -1,0 +1,315 @@
+"""Systolic arrays in RTL against `golden.gemm`, to the bit and to the cycle."""
+
+import os
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from halfulp import golden
+from halfulp.hdl.formats import Fixed, MacSpec, Tiling
+from halfulp.hdl.formats.source import Stream
+from halfulp.sim.streams import Streams, pack, unpack
+from halfulp.sim.systolic import Product, Systolic
+from halfulp.units.systolic import Chain, Grid, array
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+PRODUCTS = 40 if EXHAUSTIVE else 10
+"""Of one array, sizes from 1 to 20; every second one with stalls."""
+
+SIZES = (1, 2, 3, 8)
+
+MACS = [
+    "e5m2*e5m2+e6m5.rn",
+    "e5m2*e5m2+e6m5.sr10@lfsr16",
+    "e5m2*e5m2+e6m5.sr10@plateau3",
+    "bf16*bf16+fp32.rn",
+    "fxp4.4*fxp4.4+fxp8.8.rn",
+    "posit8*posit8+posit16.rn",
+    "posit8*posit8+exact=posit8.rn",
+]
+
+SOME = [
+    partial(Chain, mac=MACS[0], n=3, m=1, depth=1),
+    partial(Chain, mac=MACS[1], n=2, m=3, depth=3, pipeline=3, seed=77),
+    partial(Chain, mac=MACS[2], n=1, m=2),
+    partial(Chain, mac=MACS[3], n=1, m=1, depth=5, pipeline=6),
+    partial(Chain, mac=MACS[4], n=3, m=3, depth=2, pipeline=1),
+    partial(Chain, mac=MACS[5], n=2, m=1, depth=4, pipeline=2),
+    partial(Chain, mac=MACS[6], n=2, m=1, depth=2, pipeline=4),
+    partial(Chain, mac="e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16", n=1, m=2, depth=3, pipeline=1, seed=5),
+    partial(Chain, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=2, depth=3, pipeline=2),
+    partial(Grid, mac=MACS[1], n=2, m=3, pipeline=2, seed=9),
+    partial(Grid, mac=MACS[4], n=3, m=2),
+    partial(Grid, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=1, pipeline=3),
+]
+
+ALL = [
+    partial(kind, mac=mac, n=n, m=SIZES[(place + turn) % len(SIZES)], pipeline=turn % 4)
+    for turn, mac in enumerate(MACS)
+    for place, n in enumerate(SIZES)
+    for kind in ((Chain, Grid)[(place + turn // len(SIZES)) % 2],)
+]
+"""Each description with each size as n and as m, on the one array or the other."""
+
+
+def operands(rng, mac, n, k, m):
+    """Numbers of middling size, and among them any codes."""
+    codes = []
+    for fmt, shape in ((mac.a, (n, k)), (mac.b, (k, m))):
+        numbers = golden.encode(torch.from_numpy(rng.normal(size=shape) * (2 if isinstance(fmt, Fixed) else 1)), fmt)
+        anything = torch.from_numpy(rng.integers(0, 1 << fmt.width, shape))
+        codes.append(torch.where(torch.from_numpy(rng.random(shape) < 0.02), anything, numbers))
+    return codes
+
+
+def stalls(rng):
+    """Each stream waits as often as it likes, one of them perhaps never."""
+    return {name: rng.random(997) < rng.uniform(0.05, 1.1) for name in ("tile", "a", "b", "c")}
+
+
+class Together(wiring.Component):
+    """Arrays side by side, for one model of all takes less time to build than one of each."""
+
+    def __init__(self, arrays):
+        self.arrays = arrays
+        self.name = f"together{len(arrays)}"
+        super().__init__(
+            {f"{name}{number}": member for number, made in enumerate(arrays) for name, member in members(made)}
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        for number, made in enumerate(self.arrays):
+            m.submodules[f"array{number}"] = made
+            for name, member in members(made):
+                outer, inner = getattr(self, f"{name}{number}"), getattr(made, name)
+                source, sink = (inner, outer) if member.flow.name == "Out" else (outer, inner)
+                m.d.comb += [Value.cast(sink.payload).eq(Value.cast(source.payload)), sink.valid.eq(source.valid)]
+                m.d.comb += source.ready.eq(sink.ready)
+        return m
+
+
+def members(made):
+    return made.signature.members.items()
+
+
+def check(*arrays, products=PRODUCTS, seed=1):
+    """Products on each array, one after the other: bits, cycles, and that nothing else comes out."""
+    rng = np.random.default_rng(seed)
+    steps = [0] * len(arrays)
+    with Streams(Together(arrays)) as streams:
+        for turn in range(products):
+            stalling = turn % 2 == 1
+            runs, go = [], {}
+            for number, made in enumerate(arrays):
+                sizes = [int(size) for size in rng.integers(1, 21, 3)]
+                a, b = operands(rng, made.mac, *sizes)
+                runs.append((made, sizes, a, b, Product(made, a, b, filling=turn % 256)))
+                go |= {f"{name}{number}": waits for name, waits in stalls(rng).items()}
+            passed = streams.run(
+                {f"{name}{number}": data for number, run in enumerate(runs) for name, data in run[-1].payloads.items()},
+                {f"c{number}": run[-1].count for number, run in enumerate(runs)},
+                go=go if stalling else None,
+                limit=1_000_000,
+                more=50,
+            )
+            for number, (made, sizes, a, b, product) in enumerate(runs):
+                where = f"product {turn} of n, k, m = {sizes} on {made.name}"
+                dealing = {"tiling": made.tiling, "seed": made.seed, "step": steps[number]} if made.mac.random else {}
+                steps[number] += made.tiling.steps(*sizes)
+                found = product.result(passed.words[f"c{number}"])
+                assert torch.equal(found, golden.gemm(a, b, made.mac, **dealing)), where
+                assert passed.given[f"c{number}"] == product.count, where
+                assert passed.faults[f"c{number}"] == 0, where
+                if not stalling:
+                    assert passed.cycles[f"c{number}"] == made.cycles(*sizes), where
+
+
+@pytest.mark.parametrize("makes", [SOME, *([make] for make in ALL)] if EXHAUSTIVE else [SOME])
+def test_arrays_make_the_products_of_the_golden_model(makes):
+    check(*(make() for make in makes))
+
+
+@pytest.mark.parametrize("kind", [Chain, Grid] if EXHAUSTIVE else [Chain])
+def test_multiply_accumulates_hardly_ever_rest(kind):
+    """64 x 256 x 64 on 8 x 8 of them: 97 of 100 cycles are steps, counting all from first operand to last result."""
+    mac = MacSpec.parse("int3*int3+int9.rn")
+    made = kind(mac=mac, n=8, m=8, pipeline=2)
+    a, b = operands(np.random.default_rng(2), mac, 64, 256, 64)
+    with Systolic(made) as systolic:
+        found, passed = systolic.run(a, b)
+    assert torch.equal(found, golden.gemm(a, b, mac))
+    assert passed.cycles["c"] == made.cycles(64, 256, 64)
+    assert 64 * 256 * 64 / (passed.cycles["c"] * 64) >= 0.97
+
+
+def test_a_swapped_seed_is_seen():
+    made = Chain(mac=MACS[1], n=1, m=2)
+    made.seeds.reverse()
+    with pytest.raises(AssertionError, match="product 0"):
+        check(made)
+
+
+def test_what_back_pressure_loses_is_seen(monkeypatch):
+    """A queue that is a place shorter than the vectors that are asked for: nothing is lost unless the end waits."""
+    monkeypatch.setattr(array, "SyncFIFO", lambda width, depth: SyncFIFO(width=width, depth=depth - 1))
+    made = Chain(mac="int3*int3+int9.rn", n=2, m=1)
+    check(made, products=1)
+    with pytest.raises(AssertionError, match="product 1"):
+        check(made)
+
+
+class Streaming(wiring.Component):
+    """Two streams that each hold a payload; the second one lets go of it, taken or not."""
+
+    name = "streaming"
+    x: In(stream.Signature(70))
+    y: In(stream.Signature(9))
+    good: Out(stream.Signature(70))
+    bad: Out(stream.Signature(9))
+
+    def elaborate(self, platform):
+        m = Module()
+        for name, i, o in (("good", self.x, self.good), ("bad", self.y, self.bad)):
+            held = Signal(i.payload.shape(), name=f"held_{name}")
+            full = Signal(name=f"full_{name}")
+            m.d.comb += [o.payload.eq(held), o.valid.eq(full), i.ready.eq(~full)]
+            with m.If(o.ready if name == "good" else full):
+                m.d.sync += full.eq(0)
+            with m.If(i.valid & i.ready):
+                m.d.sync += [full.eq(1), held.eq(i.payload)]
+        return m
+
+
+def test_streams_pass_payloads_of_any_width_and_notice_what_is_withdrawn():
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 1 << 35, (40, 2), dtype=np.uint64)
+    y = rng.integers(0, 1 << 9, (40, 1), dtype=np.uint64)
+    with Streams(Streaming()) as streams:
+        sent = {"x": pack(x, [35, 35]), "y": pack(y, [9])}
+        passed = streams.run(sent, {"good": 40, "bad": 40}, limit=1000)
+        assert np.array_equal(unpack(passed.words["good"], [35, 35]), x)
+        assert np.array_equal(unpack(passed.words["bad"], [9]), y)
+        assert passed.faults == {"good": 0, "bad": 0}
+        assert passed.accepted == {"x": 40, "y": 40}
+        # One payload every other cycle; the last one is taken a cycle after it was sent.
+        assert passed.cycles == {"x": 79, "y": 79, "good": 80, "bad": 80}
+        go = {name: np.arange(7) % 7 == 0 for name in ("good", "bad")}
+        passed = streams.run(sent, {"good": 40, "bad": 40}, go=go, limit=1000)
+        assert np.array_equal(unpack(passed.words["good"], [35, 35]), x)
+        assert passed.faults["good"] == 0
+        assert passed.faults["bad"] > 0
+        assert passed.given["bad"] < 40
+        with pytest.raises(ValueError, match="payloads of y are rows of 1 words"):
+            streams.run(sent | {"y": sent["x"]}, {"good": 1, "bad": 1}, limit=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (
+            lambda: Chain(mac="e5m2*e5m2+e6m5.sr10", n=1, m=1),
+            ValueError,
+            "the multiply-accumulates of an array have sources of their own, but e5m2*e5m2+e6m5.sr10 names none",
+        ),
+        (lambda: Grid(mac=MACS[0], n=1, m=1, seed=2), ValueError, "seed 2 does nothing, for e5m2*e5m2+e6m5.rn names"),
+        (lambda: Grid(mac=MACS[1], n=1, m=1, seed=0), ValueError, "seed 0x0 would leave lfsr16 at zero for ever"),
+        (lambda: Chain(mac=MACS[0], n=0, m=1), ValueError, "a tiling has n of 1 or more, not 0"),
+        (lambda: Chain(mac=MACS[0], n=1, m=1.0), TypeError, "m of a tiling is an int, not float"),
+        (lambda: Chain(mac=MACS[0], n=1, m=1, depth=0), ValueError, "a tiling has depth of 1 or more, not 0"),
+        (lambda: Chain(mac=MACS[0], n=1, m=1, pipeline=65), ValueError, "pipeline 65 is out of range; a unit has"),
+        (lambda: Grid(mac=MACS[0], n=1, m=1, pipeline=True), TypeError, "pipeline is an int, not bool"),
+        (lambda: Grid(mac=MACS[0], n=1, m=1, stochastic="eager"), ValueError, "stochastic eager does nothing, for"),
+        (lambda: Chain(mac=MACS[0], n=1, m=1, stochastic="eager"), ValueError, "stochastic eager does nothing, for"),
+        (lambda: Chain(mac=MACS[0], n=1, m=1, dsp=1), TypeError, "dsp is True or False, not of int"),
+        (
+            lambda: Chain(mac=MACS[0], n=1, m=1).cycles(1, 0, 1),
+            ValueError,
+            "a matrix product on an array has k of 1 or more, not 0",
+        ),
+        (lambda: Grid(mac=MACS[0], n=1, m=1).cycles(1, 1, 1.5), TypeError, "m is an int, not float"),
+    ],
+)
+def test_what_is_refused(make, error, sentence):
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value).startswith(sentence)
+
+
+# The golden model's dealing of words --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MACS[1],
+        "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
+        "e4m3*e4m3=e5m2.sr3+e6m5.rn@plateau3",
+        "posit8*int8=e5m2.sr2+exact=posit16.sr6@lfsr8",
+    ],
+)
+@pytest.mark.parametrize("tiling", [Tiling(2, 3, 2), Tiling(1, 1), Tiling(3, 2), Tiling(8, 8, 4)], ids=str)
+def test_a_multiply_accumulate_takes_a_word_a_step(text, tiling, monkeypatch):
+    """Step by step through all tiles, padding too; in one piece or in several."""
+    mac = MacSpec.parse(text)
+    rng = np.random.default_rng(4)
+    batch, n, k, m = 2, 5, 3, 13
+    before, seed = 11, 5
+    a = torch.stack([operands(rng, mac, n, k, m)[0] for _ in range(batch)])
+    b = operands(rng, mac, n, k, m)[1]
+    start = golden.encode(torch.from_numpy(rng.normal(size=m)), mac.o)
+    count = before + batch * tiling.steps(n, k, m)
+    lanes = [
+        [
+            golden.random.of_stream(Stream(mac.random, own), count, bits).tolist()
+            for bits, own in zip(mac.words.values(), mac.random.seeds(len(mac.words), first), strict=True)
+        ]
+        for first in mac.random.seeds(tiling.macs, seed)
+    ]
+    words = {name: torch.zeros(batch, n, m, k, dtype=torch.int64) for name in mac.words}
+    step = before
+    for product in range(batch):
+        for row in range(0, n, tiling.n):
+            for column in range(0, m, tiling.m * tiling.depth):
+                vectors = min(-(-(m - column) // tiling.m), tiling.depth)
+                for term in range(k):
+                    for vector in range(vectors):
+                        for mac_number in range(tiling.n * tiling.m):
+                            i = row + mac_number // tiling.m
+                            j = column + vector * tiling.m + mac_number % tiling.m
+                            if i < n and j < m:
+                                for own, dealt in zip(words.values(), lanes[mac_number], strict=True):
+                                    own[product, i, j, term] = dealt[step]
+                        step += 1
+    assert step == count
+    expected = golden.gemm(a, b, text.partition("@")[0], start=start, **words)
+    tiled = partial(golden.gemm, a, b, text, start=start, seed=seed, step=before, tiling=tiling)
+    assert torch.equal(tiled(), expected)
+    monkeypatch.setattr(sys.modules["halfulp.golden.gemm"], "WORDS", 1)
+    assert torch.equal(tiled(), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ({"tiling": (2, 2)}, TypeError, "tiling is a Tiling, not tuple"),
+        ({"mac": MACS[0]}, ValueError, "tiling does nothing, for e5m2*e5m2+e6m5.rn names no source of random words"),
+        ({"source": "philox"}, ValueError, "tiling deals the words of lfsr16, but others are given"),
+        ({"random": torch.zeros(1, dtype=torch.int64)}, ValueError, "tiling deals the words of lfsr16, but others are"),
+        ({"seed": [[1, 2], [3, 4]]}, TypeError, "a seed of lfsr16 is an int, not list"),
+        ({"step": -1}, ValueError, "step is 0 or more and less than 2^32, not -1"),
+    ],
+)
+def test_what_a_tiled_product_refuses(given, error, sentence):
+    codes = torch.zeros(2, 2, dtype=torch.int64)
+    with pytest.raises(error) as caught:
+        golden.gemm(codes, codes, **({"mac": MACS[1], "tiling": Tiling(2, 2)} | given))
+    assert str(caught.value).startswith(sentence)

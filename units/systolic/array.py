@@ -1,0 +1,204 @@
+"""What systolic arrays have in common: their streams, the draining of finished tiles, and the seeds."""
+
+import re
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.units.base import MAX_PIPELINE
+
+K_BITS = 32
+"""Bits of a tile's k."""
+
+
+class Array(wiring.Component):
+    """An array of multiply-accumulates that makes matrix products tile by tile.
+
+    Parameters
+    ----------
+    mac : MacSpec or str
+        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
+    tiling : Tiling
+    a_lanes : int
+        Codes of ``a`` in a transfer.
+    name : str
+    seed : int
+        State after reset of the source of the first multiply-accumulate.
+    pipeline : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or words of stochastic rounding have no source.
+    """
+
+    def __init__(
+        self, *, mac: MacSpec | str, tiling: Tiling, a_lanes: int, name: str, seed: int, pipeline: int
+    ) -> None:
+        self.mac = MacSpec.parse(mac)
+        if self.mac.words and self.mac.random is None:
+            raise ValueError(
+                f"the multiply-accumulates of an array have sources of their own, but {self.mac} names none, "
+                "as ...@lfsr16 does"
+            )
+        if self.mac.random is None and seed != 1:
+            raise ValueError(f"seed {seed} does nothing, for {self.mac} names no source of random words")
+        if not isinstance(pipeline, int) or isinstance(pipeline, bool):
+            raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
+        if not 0 <= pipeline <= MAX_PIPELINE:
+            raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register cuts")
+        self.tiling = tiling
+        self.a_lanes = a_lanes
+        self.seed = seed
+        self.pipeline = pipeline
+        self.seeds = [1] * tiling.macs if self.mac.random is None else self.mac.random.seeds(tiling.macs, seed)
+        self.name = re.sub(r"\W", "_", f"{name}_{tiling.n}x{tiling.m}_{self.mac}")
+        width = {"vectors": unsigned(tiling.depth.bit_length())} if tiling.depth > 1 else {}
+        super().__init__(
+            {
+                "tile": In(stream.Signature(data.StructLayout({"k": unsigned(K_BITS), **width}))),
+                "a": In(stream.Signature(data.ArrayLayout(self.mac.a, a_lanes))),
+                "b": In(stream.Signature(data.ArrayLayout(self.mac.b, tiling.m))),
+                "c": Out(stream.Signature(data.ArrayLayout(self.mac.o, tiling.m))),
+            }
+        )
+
+    @property
+    def n(self) -> int:
+        """Rows of a tile."""
+        return self.tiling.n
+
+    @property
+    def m(self) -> int:
+        """Columns of a vector."""
+        return self.tiling.m
+
+    def cycles(self, n: int, k: int, m: int) -> int:
+        """Clock cycles of a product of (n, k) and (k, m), from an array at rest.
+
+        From the cycle in which the first transfers are offered to the one that takes the last of the result, both
+        counted, where nothing that is sent has to be waited for and nothing that comes is left waiting.
+        """
+        for name, size in (("n", n), ("k", k), ("m", m)):
+            if not isinstance(size, int) or isinstance(size, bool):
+                raise TypeError(f"{name} is an int, not {type(size).__name__}")
+            if size < 1:
+                raise ValueError(f"a matrix product on an array has {name} of 1 or more, not {size}")
+        return self._cycles(n, k, m)
+
+    def _cycles(self, n: int, k: int, m: int) -> int:
+        raise NotImplementedError
+
+
+class Drain(wiring.Component):
+    """Says which vectors of a finished tile leave the array, and holds them until they are taken.
+
+    What is asked for goes its way through the array without ever waiting, for there is room for it at the end: each
+    cycle with ``ask`` is a word in the queue ``distance`` cycles later.
+
+    Parameters
+    ----------
+    tiling : Tiling
+    width : int
+        Bits of a vector.
+    distance : int
+        Cycles from ``ask`` to ``arrived``.
+    delay : int
+        Cycles from ``finish`` until the first vector may be asked for.
+
+    Members
+    -------
+    claim : In(1)
+        A tile begins to write its results, where ``free``.
+    finish : In(1)
+        Its last ones are on their way.
+    vectors : In(range(depth + 1))
+        Vectors of each of its rows, with ``finish``.
+    free : Out(1)
+        No results wait to be asked for.
+    ask : Out(1)
+    row, address : Out
+        The vector that is asked for: a tile's rows one after the other.
+    arrived : In(1)
+    arriving : In(width)
+    valid, ready, payload
+        The vectors in order.
+    """
+
+    def __init__(self, *, tiling: Tiling, width: int, distance: int, delay: int) -> None:
+        self.tiling, self.distance, self.delay = tiling, distance, delay
+        super().__init__(
+            {
+                "claim": In(1),
+                "finish": In(1),
+                "vectors": In(range(tiling.depth + 1)),
+                "free": Out(1),
+                "ask": Out(1),
+                "row": Out(index_of(tiling.n)),
+                "address": Out(index_of(tiling.depth)),
+                "arrived": In(1),
+                "arriving": In(width),
+                "o": Out(stream.Signature(width)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # One that is asked for when the oldest is taken arrives when that place is free.
+        room = self.distance + 2
+        m.submodules.queue = queue = SyncFIFO(width=len(self.arriving), depth=room)
+        m.d.comb += [
+            queue.w_data.eq(self.arriving),
+            queue.w_en.eq(self.arrived),
+            self.o.payload.eq(queue.r_data),
+            self.o.valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.o.ready),
+        ]
+        places = Signal(range(room + 1), init=room)
+        m.d.sync += places.eq(places - self.ask + (self.o.valid & self.o.ready))
+        busy, waiting = Signal(), Signal(range(self.delay + 1))
+        asking = Signal()
+        left = Signal.like(self.vectors)
+        last_vector, last = Signal(), Signal()
+        m.d.comb += [
+            self.free.eq(~busy),
+            self.ask.eq(asking & (waiting == 0) & (places != 0)),
+            last_vector.eq(self.address + 1 == left),
+            last.eq(self.ask & last_vector & (self.row == self.tiling.n - 1)),
+        ]
+        with m.If(waiting != 0):
+            m.d.sync += waiting.eq(waiting - 1)
+        with m.If(self.ask):
+            m.d.sync += self.address.eq(Mux(last_vector, 0, self.address + 1))
+            with m.If(last_vector):
+                m.d.sync += self.row.eq(Mux(last, 0, self.row + 1))
+        with m.If(last):
+            m.d.sync += [busy.eq(0), asking.eq(0)]
+        with m.If(self.claim):
+            m.d.sync += busy.eq(1)
+        with m.If(self.finish):
+            m.d.sync += [asking.eq(1), waiting.eq(self.delay - 1), left.eq(self.vectors)]
+        return m
+
+
+def index_of(count: int) -> Any:
+    """Shape of a number below ``count``; one bit where there is only one, for Verilog has no signals of none."""
+    return range(max(count, 2))
+
+
+def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
+    """A value so many cycles later."""
+    for cycle in range(cycles):
+        register = Signal(len(value), name=f"{name}_after_{cycle + 1}")
+        m.d.sync += register.eq(value)
+        value = register
+    return value
+
+
+def flat(payload: Any) -> Value:
+    """The bits of a payload of codes."""
+    return Cat(*(Value.cast(code) for code in payload))

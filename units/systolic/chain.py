@@ -1,0 +1,312 @@
+"""The one-dimensional array, which keeps many accumulators for each multiply-accumulate."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from halfulp.hdl.formats import MacSpec, Tiling
+
+from .array import K_BITS, Array, Drain, delayed, flat, index_of
+from .step import Read, Step, state_bits
+
+DEPTH = 32
+"""Vectors of a tile's row unless told otherwise: as many as the small memories of lookup tables hold."""
+
+
+class Chain(Array):
+    """One-dimensional systolic array: a chain of elements, each of which makes one row of a tile of the result.
+
+    An element has ``m`` multiply-accumulates, which share one number of ``a`` and take one vector of ``b`` in each
+    cycle, and memories of accumulators for ``depth`` such vectors. Numbers of ``a`` come down the chain one a cycle,
+    and each element keeps its own until the step of k that it is for; vectors of ``b`` pass through all elements. So
+    an accumulator rests for the other vectors of the row before it is needed again, and may take that long, with
+    ``pipeline`` register cuts. What the last step leaves goes to a second memory, out of which it is drained down the
+    chain while the next tile is computed.
+
+    Parameters
+    ----------
+    mac : MacSpec or str
+        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``. Where it is stochastic it names a source, for each
+        multiply-accumulate has one of its own.
+    n : int
+        Elements, which are rows of a tile.
+    m : int
+        Multiply-accumulates of an element.
+    depth : int
+        Vectors of a tile's row, at most; a tile has n rows of m * depth columns.
+    seed : int
+        State after reset of the source of the first multiply-accumulate; number j of element i has seed i * m + j of
+        ``source.seeds(n * m, seed)``.
+    pipeline : int
+        Register cuts of a multiply-accumulate, and behind an exact accumulator.
+    stochastic : str, optional
+    dsp : bool
+        As `Mac` has them. None of the three changes a result bit.
+
+    Members
+    -------
+    tile : In(stream.Signature(StructLayout({"k": 32, "vectors": range(depth + 1)})))
+        A tile to be made, of k products, 1 or more, and so many vectors a row, 1 to ``depth``; without ``vectors``
+        where the depth is 1.
+    a : In(stream.Signature(ArrayLayout(mac.a, 1)))
+        For each step of k of each tile the numbers of all n rows, the first row's first.
+    b : In(stream.Signature(ArrayLayout(mac.b, m)))
+        For each step of k of each tile the vectors of its row of ``b``.
+    c : Out(stream.Signature(ArrayLayout(mac.o, m)))
+        Of each tile the rows, each as its vectors in order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or words of stochastic rounding have no source.
+
+    Latency
+    -------
+    `cycles` says how long a product takes. A step of k takes as many cycles as the tile has vectors, but n, which its
+    numbers of ``a`` take to come in, and ``spacing`` if these are more.
+
+    Notes
+    -----
+    Nothing in the chain ever waits: what is sent down it has a place at the end. Where a stream has nothing to offer, a
+    gap is sent, in which no source of random words steps. The bits are those of ``golden.gemm`` with ``tiling``.
+
+    Source
+    ------
+    De Fine Licht, Kwasniewski, Hoefler: Flexible Communication Avoiding Matrix Multiplication on FPGA with High-Level
+    Synthesis, FPGA 2020; with one row in each element. Results leave at the chain's far end.
+    """
+
+    def __init__(
+        self,
+        *,
+        mac: MacSpec | str,
+        n: int,
+        m: int,
+        depth: int = DEPTH,
+        seed: int = 1,
+        pipeline: int = 0,
+        stochastic: str | None = None,
+        dsp: bool = False,
+    ) -> None:
+        tiling = Tiling(n, m, depth)
+        super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", seed=seed, pipeline=pipeline)
+        self.name += f"_d{depth}" + (f"_s{seed}" if seed != 1 else "") + (f"_p{pipeline}" if pipeline else "")
+        self.depth = depth
+        self.stochastic = stochastic
+        self.dsp = dsp
+        step = self._step(0)
+        # It is only asked whether there is such a one, and how long it takes.
+        step._MustUse__used = True
+        self.spacing = pipeline - step.lag + 2
+        """Cycles after which an accumulator may be used again: it is read, added to and written."""
+
+    def _step(self, mac: int) -> Step:
+        return Step(self.mac, seed=self.seeds[mac], pipeline=self.pipeline, stochastic=self.stochastic, dsp=self.dsp)
+
+    @property
+    def _reading(self) -> int:
+        """Register cuts behind the accumulators, which are there if these are exact."""
+        return self.pipeline if self.mac.quire else 0
+
+    @property
+    def _distance(self) -> int:
+        return self.n + self._reading
+
+    def _cycles(self, n: int, k: int, m: int) -> int:
+        first, free = self.n, 0
+        for tile in self.tiling.tiles(n, m):
+            step = max(tile.vectors, self.n, self.spacing)
+            # Results of a tile take the place of those before, which have to be gone.
+            last = max(first + (k - 1) * step, free)
+            drained = last + tile.vectors + self.pipeline + 1
+            free = drained + self.n * tile.vectors
+            first = last + step
+        return free + self._distance + 1
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.drain = drain = Drain(
+            tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self.pipeline + 2
+        )
+        head = Signal(_link(self), name="head")
+        self._issue(m, drain, head, loaded=self._load(m, head))
+        m.d.comb += [head.ask.eq(drain.ask), head.ask_row.eq(drain.row), head.ask_address.eq(drain.address)]
+        link = head
+        for row in range(self.n):
+            steps = [self._step(row * self.m + lane) for lane in range(self.m)]
+            m.submodules[f"element{row}"] = element = Element(self, row, steps)
+            m.d.comb += element.i.eq(link)
+            link = element.o
+        self._collect(m, drain, link)
+        return m
+
+    def _load(self, m: Module, head: Any) -> Value:
+        """Send the next step's numbers of ``a``, and say whether all elements have theirs.
+
+        The first one may go with the vector for which elements take those before, but not pass it.
+        """
+        row, loaded = Signal(index_of(self.n)), Signal()
+        last = row == self.n - 1
+        m.d.comb += [
+            self.a.ready.eq(~loaded | (head.valid & head.swap)),
+            head.load.eq(self.a.valid & self.a.ready),
+            head.row.eq(row),
+            head.a.eq(flat(self.a.payload)),
+        ]
+        with m.If(head.valid & head.swap):
+            m.d.sync += loaded.eq(0)
+        with m.If(head.load):
+            m.d.sync += [row.eq(Mux(last, 0, row + 1)), loaded.eq(last)]
+        return loaded
+
+    def _issue(self, m: Module, drain: Drain, head: Any, loaded: Value) -> None:
+        """Send vectors of ``b``, of one tile after the other."""
+        busy, vectors, steps_left = Signal(), Signal(range(self.depth + 1)), Signal(K_BITS)
+        rest = Signal(range(self.spacing))
+        begins, ends, last_step, may_go = Signal(), Signal(), Signal(), Signal()
+        begin_of_tile = Signal()
+        m.d.comb += [
+            begins.eq(head.address == 0),
+            ends.eq(head.address + 1 == vectors),
+            last_step.eq(steps_left == 1),
+            may_go.eq(~begins | (loaded & (rest == 0) & (drain.free | ~last_step))),
+            self.b.ready.eq(busy & may_go),
+            head.valid.eq(self.b.valid & self.b.ready),
+            head.swap.eq(begins),
+            head.first.eq(begin_of_tile),
+            head.last.eq(last_step),
+            head.b.eq(flat(self.b.payload)),
+            drain.claim.eq(head.valid & begins & last_step),
+            drain.finish.eq(head.valid & ends & last_step),
+            drain.vectors.eq(vectors),
+            self.tile.ready.eq(~busy | drain.finish),
+        ]
+        address = Signal.like(head.address)
+        m.d.comb += head.address.eq(address)
+        with m.If(rest != 0):
+            m.d.sync += rest.eq(rest - 1)
+        with m.If(head.valid):
+            m.d.sync += address.eq(Mux(ends, 0, address + 1))
+            with m.If(ends):
+                # The accumulators of this step are to be written before the next one reads them.
+                short = Signal.like(rest)
+                m.d.comb += short.eq(Mux(vectors < self.spacing, self.spacing - vectors, 0))
+                m.d.sync += [steps_left.eq(steps_left - 1), begin_of_tile.eq(0), rest.eq(short)]
+                with m.If(last_step):
+                    m.d.sync += busy.eq(0)
+        with m.If(self.tile.valid & self.tile.ready):
+            wanted = self.tile.payload.vectors if self.depth > 1 else 1
+            m.d.sync += [busy.eq(1), begin_of_tile.eq(1), steps_left.eq(self.tile.payload.k), vectors.eq(wanted)]
+
+    def _collect(self, m: Module, drain: Drain, link: Any) -> None:
+        """Take results off the end of the chain, and round them if they are exact."""
+        width = state_bits(self.mac)
+        codes = []
+        for lane in range(self.m):
+            code = link.results[lane * width : (lane + 1) * width]
+            if self.mac.quire:
+                m.submodules[f"read{lane}"] = read = Read(self.mac, pipeline=self._reading)
+                m.d.comb += read.held.eq(code)
+                code = read.o.as_value()
+            codes.append(code)
+        m.d.comb += [
+            drain.arriving.eq(Cat(*codes)),
+            drain.arrived.eq(delayed(m, link.ask, self._reading, "arrived")),
+            Value.cast(self.c.payload).eq(drain.o.payload),
+            self.c.valid.eq(drain.o.valid),
+            drain.o.ready.eq(self.c.ready),
+        ]
+
+
+def _link(chain: Chain) -> data.StructLayout:
+    """What goes from one element to the next."""
+    row, address = index_of(chain.n), index_of(chain.depth)
+    return data.StructLayout(
+        {
+            # A vector of b, for the accumulators at an address: whether it is the first one for which the next number
+            # of a is taken, and whether it belongs to the first or the last step of a tile.
+            "valid": 1,
+            "swap": 1,
+            "first": 1,
+            "last": 1,
+            "address": address,
+            "b": chain.m * chain.mac.b.width,
+            # A number of a for one row.
+            "load": 1,
+            "row": row,
+            "a": chain.mac.a.width,
+            # A vector of results that is asked for, and once it has been met its accumulators.
+            "ask": 1,
+            "ask_row": row,
+            "ask_address": address,
+            "results": chain.m * state_bits(chain.mac),
+        }
+    )
+
+
+class Element(wiring.Component):
+    """One row of a tile: its multiply-accumulates and their memories.
+
+    Parameters
+    ----------
+    chain : Chain
+    row : int
+    steps : list of Step
+        Its multiply-accumulates.
+
+    Members
+    -------
+    i, o
+        From the element before and to the one behind, one cycle later.
+    """
+
+    def __init__(self, chain: Chain, row: int, steps: list[Step]) -> None:
+        self.row, self.depth, self.steps = row, chain.depth, steps
+        layout = _link(chain)
+        super().__init__({"i": In(layout), "o": Out(layout)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        now = Signal.like(self.i)
+        m.d.sync += now.eq(self.i)
+        m.d.comb += self.o.eq(now)
+        next_a, a = Signal.like(now.a), Signal.like(now.a)
+        with m.If(self.i.load & (self.i.row == self.row)):
+            m.d.sync += next_a.eq(self.i.a)
+        with m.If(self.i.valid & self.i.swap):
+            m.d.sync += a.eq(next_a)
+        latency, lag = self.steps[0].latency, self.steps[0].lag
+        # What becomes of a vector in the multiply-accumulates, cycle by cycle; before the first one it comes in.
+        flags = [Cat(source.valid, source.first, source.last, source.address) for source in (self.i, now)]
+        for stage in range(latency):
+            flags.append(delayed(m, flags[-1], 1, f"stage{stage}"))
+        (_, first, _, *_), (valid, _, last, *_) = flags[lag + 1], flags[latency + 1]
+        before, after = self._memory(m, "accumulators", flags[lag][3:], flags[latency + 1][3:], valid)
+        m.d.comb += after.eq(Cat(*(step.o for step in self.steps)))
+        width = len(self.steps[0].o)
+        for lane, step in enumerate(self.steps):
+            m.submodules[f"step{lane}"] = step
+            m.d.comb += [
+                step.a.eq(a),
+                step.b.eq(now.b.word_select(lane, step.spec.b.width)),
+                step.first.eq(first),
+                step.held.eq(before[lane * width : (lane + 1) * width]),
+            ]
+            if step.has_valid:
+                m.d.comb += step.valid.eq(now.valid)
+        results, finished = self._memory(m, "results", self.i.ask_address, flags[latency + 1][3:], valid & last)
+        m.d.comb += finished.eq(after)
+        with m.If(now.ask & (now.ask_row == self.row)):
+            m.d.comb += self.o.results.eq(results)
+        return m
+
+    def _memory(self, m: Module, name: str, read: Value, write: Value, enable: Value) -> tuple[Value, Value]:
+        """What was read a cycle ago, and what is to be written."""
+        width = len(self.steps) * len(self.steps[0].o)
+        m.submodules[name] = memory = Memory(shape=unsigned(width), depth=max(self.depth, 2), init=[])
+        read_port, write_port = memory.read_port(), memory.write_port()
+        m.d.comb += [read_port.addr.eq(read), write_port.addr.eq(write), write_port.en.eq(enable)]
+        return read_port.data, write_port.data

@@ -1,0 +1,219 @@
+"""The two-dimensional array, whose multiply-accumulates have one accumulator each."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.units.mac import Mac
+
+from .array import K_BITS, Array, Drain, delayed, index_of
+
+
+class Grid(Array):
+    """Two-dimensional output-stationary systolic array: one multiply-accumulate for each element of a tile.
+
+    Numbers of ``a`` go right along the rows and numbers of ``b`` down the columns, each row and column a cycle later
+    than the one before, so that those of one step of k meet in each multiply-accumulate. Finished sums wait beside the
+    accumulators and are drained down the columns while the next tile is computed.
+
+    Parameters
+    ----------
+    mac : MacSpec or str
+        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``. Where it is stochastic it names a source, for each
+        multiply-accumulate has one of its own.
+    n, m : int
+        Rows and columns.
+    seed : int
+        State after reset of the source of the first multiply-accumulate; the one in row i and column j has seed
+        i * m + j of ``source.seeds(n * m, seed)``.
+    pipeline : int
+        Register cuts of a multiply-accumulate before the accumulator, whose loop stays one cycle long.
+    stochastic : str, optional
+    dsp : bool
+        As `Mac` has them. None of the three changes a result bit.
+
+    Members
+    -------
+    tile : In(stream.Signature(StructLayout({"k": 32})))
+        A tile to be made, of k products, 1 or more.
+    a : In(stream.Signature(ArrayLayout(mac.a, n)))
+        For each step of k of each tile the numbers of all rows.
+    b : In(stream.Signature(ArrayLayout(mac.b, m)))
+        For each step of k of each tile the numbers of all columns.
+    c : Out(stream.Signature(ArrayLayout(mac.o, m)))
+        Of each tile the rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or words of stochastic rounding have no source.
+
+    Latency
+    -------
+    `cycles` says how long a product takes. A step of k takes one cycle.
+
+    Notes
+    -----
+    As in a `Chain` nothing waits inside, and the bits are those of ``golden.gemm`` with ``tiling``.
+
+    Source
+    ------
+    Kung, Leiserson: Systolic Arrays (for VLSI), 1978.
+    """
+
+    def __init__(
+        self,
+        *,
+        mac: MacSpec | str,
+        n: int,
+        m: int,
+        seed: int = 1,
+        pipeline: int = 0,
+        stochastic: str | None = None,
+        dsp: bool = False,
+    ) -> None:
+        super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", seed=seed, pipeline=pipeline)
+        self.name += (f"_s{seed}" if seed != 1 else "") + (f"_p{pipeline}" if pipeline else "")
+        self.stochastic = stochastic
+        self.dsp = dsp
+        # It is only asked whether there is such a one.
+        self._mac(0)._MustUse__used = True
+
+    def _mac(self, number: int) -> Mac:
+        how = {"stochastic": self.stochastic, "dsp": self.dsp}
+        return Mac.of(self.mac, seed=self.seeds[number], pipeline=self.pipeline, **how)
+
+    @property
+    def _latency(self) -> int:
+        return self.pipeline + 1
+
+    @property
+    def _distance(self) -> int:
+        return self.n + self.m - 1
+
+    def _cycles(self, n: int, k: int, m: int) -> int:
+        first, free = 1, 0
+        for _ in self.tiling.tiles(n, m):
+            # Results of a tile take the place of those before, which have to be gone.
+            last = max(first + k - 1, free)
+            free = last + self._latency + 1 + self.n
+            first = last + 1
+        return free + self._distance + 1
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.drain = drain = Drain(
+            tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self._latency + 1
+        )
+        go, flags = self._issue(m, drain)
+        right = [
+            delayed(m, Cat(code, go, flags), row, f"a{row}")
+            for row, code in enumerate(Value.cast(code) for code in self.a.payload)
+        ]
+        ask = Cat(drain.ask, drain.row)
+        down = [
+            delayed(m, Cat(code, ask), column, f"b{column}")
+            for column, code in enumerate(Value.cast(code) for code in self.b.payload)
+        ]
+        passed: list[Value] = [Signal(self.mac.o.width, name=f"top{column}") for column in range(self.m)]
+        for row in range(self.n):
+            for column in range(self.m):
+                element = Element(self, row, self._mac(row * self.m + column))
+                m.submodules[f"element{row}_{column}"] = element
+                m.d.comb += [
+                    Value.cast(element.left).eq(right[row]),
+                    Value.cast(element.above).eq(down[column]),
+                    element.result_above.eq(passed[column]),
+                ]
+                right[row], down[column] = Value.cast(element.right), Value.cast(element.below)
+                passed[column] = element.result_below
+        # The first column's results come out first.
+        straight = [delayed(m, code, self.m - 1 - column, f"c{column}") for column, code in enumerate(passed)]
+        m.d.comb += [
+            drain.arriving.eq(Cat(*straight)),
+            drain.arrived.eq(delayed(m, drain.ask, self._distance, "arrived")),
+            Value.cast(self.c.payload).eq(drain.o.payload),
+            self.c.valid.eq(drain.o.valid),
+            drain.o.ready.eq(self.c.ready),
+        ]
+        return m
+
+    def _issue(self, m: Module, drain: Drain) -> tuple[Value, Value]:
+        """Whether a step goes out, and whether it is the first, and the last, of its tile."""
+        busy, first, steps_left = Signal(), Signal(), Signal(K_BITS)
+        last, may_go, go = Signal(), Signal(), Signal()
+        m.d.comb += [
+            last.eq(steps_left == 1),
+            may_go.eq(busy & (drain.free | ~last)),
+            go.eq(may_go & self.a.valid & self.b.valid),
+            self.a.ready.eq(may_go & self.b.valid),
+            self.b.ready.eq(may_go & self.a.valid),
+            drain.claim.eq(go & last),
+            drain.finish.eq(go & last),
+            drain.vectors.eq(1),
+            self.tile.ready.eq(~busy | drain.finish),
+        ]
+        with m.If(go):
+            m.d.sync += [first.eq(0), steps_left.eq(steps_left - 1)]
+            with m.If(last):
+                m.d.sync += busy.eq(0)
+        with m.If(self.tile.valid & self.tile.ready):
+            m.d.sync += [busy.eq(1), first.eq(1), steps_left.eq(self.tile.payload.k)]
+        return go, Cat(first, last)
+
+
+class Element(wiring.Component):
+    """One multiply-accumulate, and the result that it made before.
+
+    Parameters
+    ----------
+    grid : Grid
+    row : int
+    mac : Mac
+
+    Members
+    -------
+    left, right
+        The number of ``a``, whether it is a step, and whether the first or the last of its tile; one cycle later.
+    above, below
+        The number of ``b``, and the row whose result is asked for.
+    result_above, result_below
+        The result of the row that was asked for, or of one further up.
+    """
+
+    def __init__(self, grid: Grid, row: int, mac: Mac) -> None:
+        self.row, self.mac = row, mac
+        right = data.StructLayout({"a": grid.mac.a.width, "valid": 1, "first": 1, "last": 1})
+        down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_of(grid.n)})
+        width = grid.mac.o.width
+        super().__init__(
+            {
+                "left": In(right),
+                "right": Out(right),
+                "above": In(down),
+                "below": Out(down),
+                "result_above": In(width),
+                "result_below": Out(width),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.mac = mac = self.mac
+        m.d.sync += [self.right.eq(self.left), self.below.eq(self.above)]
+        m.d.comb += [
+            mac.a.as_value().eq(self.left.a),
+            mac.b.as_value().eq(self.above.b),
+            mac.clear.eq(self.left.first),
+            mac.valid.eq(self.left.valid),
+        ]
+        finished: Any = delayed(m, self.left.valid & self.left.last, mac.latency, "finished")
+        result = Signal.like(self.result_below)
+        with m.If(finished):
+            m.d.sync += result.eq(mac.o.as_value())
+        mine = self.above.ask & (self.above.ask_row == self.row)
+        m.d.sync += self.result_below.eq(Mux(mine, result, self.result_above))
+        return m

@@ -1,0 +1,170 @@
+"""One step of a multiply-accumulate whose accumulator is kept elsewhere."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Value, unsigned
+
+from halfulp.hdl import quire
+from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.number import Number, add, align, cut, pack, unpack
+from halfulp.hdl.pipeline import Pipeline, cut_places
+from halfulp.hdl.wire import wire
+from halfulp.units.base import EAGER_IS_SMALLER, Unit, check_adder
+from halfulp.units.mac import mac_name, product_term
+
+
+class Step(Unit):
+    """acc + a * b, from a state to the next: what a memory of accumulators is updated with.
+
+    Parameters
+    ----------
+    spec : MacSpec
+        With a source of random words if any rounding is stochastic.
+    seed : int
+        State after reset of that source.
+    pipeline : int
+        Register cuts, of which `lag` are before the state comes in.
+    stochastic : str, optional
+    dsp : bool
+        As `Mac` has them.
+
+    Members
+    -------
+    a : In(unsigned(spec.a.width))
+    b : In(unsigned(spec.b.width))
+    valid : In(1)
+        Whether there are operands, with a source of random words.
+    en : In(1, init=1)
+    held : In(unsigned(state_bits(spec)))
+        The state before, ``lag`` cycles after the operands.
+    first : In(1)
+        Begin from +0 instead; with ``held``.
+    o : Out(unsigned(state_bits(spec)))
+        The state after.
+
+    Latency
+    -------
+    ``pipeline`` cycles from the operands.
+    """
+
+    spec: MacSpec
+
+    def __init__(self, spec: MacSpec, *, seed: int, pipeline: int, stochastic: str | None, dsp: bool) -> None:
+        check_adder(stochastic, spec.rounding, rounds_sums=spec.quire is None)
+        self.spec = spec
+        self.BOUNDARIES = (
+            *("unpacked", "product"),
+            *(("placed", "held") if spec.quire else ("aligned", "sum", "normalised", "packed")),
+        )
+        if stochastic is None and mac_name(spec) in EAGER_IS_SMALLER:
+            stochastic = "eager"
+        state = unsigned(state_bits(spec))
+        super().__init__(
+            inputs={"a": unsigned(spec.a.width), "b": unsigned(spec.b.width), "held": state, "first": unsigned(1)},
+            words=spec.words,
+            outputs={"o": state},
+            name=f"step_{mac_name(spec)}",
+            pipeline=pipeline,
+            parameters={"spec": spec},
+            random="port" if spec.random is None else spec.random,
+            seed=seed,
+            stochastic=stochastic,
+            dsp=dsp,
+        )
+
+    @property
+    def lag(self) -> int:
+        """Cycles from the operands to the state that they are added to."""
+        return sum(place < 2 for place in cut_places(self.pipeline, len(self.BOUNDARIES)))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        pipe = self.start_pipeline(m)
+        term, (word,) = product_term(self, m, pipe, [self.word(m)])
+        before = wire(m, Mux(self.first, 0, self.held), "before")
+        step = self._rounded if self.spec.quire is None else self._exact
+        m.d.comb += self.o.eq(step(m, pipe, term, before, word))
+        return m
+
+    def _rounded(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
+        fmt, rounding = self.spec.o, self.spec.rounding
+        base = unpack(m, before, fmt, "base")
+        aligned, word = pipe.cut("aligned", align(m, term, base, fmt, rounding), word)
+        total, word = pipe.cut("sum", *add(m, aligned, fmt, rounding, word, self.stochastic))
+        ready, word = pipe.cut("normalised", cut(m, total, fmt, rounding), word)
+        code: Value = pipe.cut("packed", pack(m, ready, fmt, rounding, self.spec.saturate, word))
+        return code
+
+    def _exact(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
+        register = self.spec.quire
+        assert register is not None
+        placed, before, word = pipe.cut("placed", quire.place(m, term, register.quantum, "term"), before, word)
+        after = quire.step(m, _held(self.spec, before), placed, register)
+        state: Value = pipe.cut("held", Cat(after.integer, after.nan, after.inf, after.sign, *_given(word)))
+        return state
+
+
+class Read(Unit):
+    """The result of a state that `Step` left.
+
+    Parameters
+    ----------
+    spec : MacSpec
+    pipeline : int
+
+    Members
+    -------
+    held : In(unsigned(state_bits(spec)))
+    en : In(1, init=1)
+        Where there are registers.
+    o : Out(spec.o)
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    BOUNDARIES = ("read", "normalised", "packed")
+
+    def __init__(self, spec: MacSpec, *, pipeline: int) -> None:
+        self.spec = spec
+        super().__init__(
+            inputs={"held": unsigned(state_bits(spec))},
+            words={},
+            outputs={"o": spec.o},
+            name=f"read_{mac_name(spec)}",
+            pipeline=pipeline,
+            parameters={"spec": spec},
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        pipe = self.start_pipeline(m)
+        fmt, rounding = self.spec.o, self.spec.rounding
+        number = quire.read(_held(self.spec, self.held))
+        word = self.held[-rounding.bits :] if rounding.bits else None
+        number, word = pipe.cut("read", number, word)
+        ready, word = pipe.cut("normalised", cut(m, number, fmt, rounding), word)
+        code = pack(m, ready, fmt, rounding, self.spec.saturate, word)
+        m.d.comb += self.o.as_value().eq(pipe.cut("packed", code))
+        return m
+
+
+def state_bits(spec: MacSpec) -> int:
+    """Bits of an accumulator that is kept elsewhere.
+
+    Of one in a format its code. Of an exact one the quire, whether it is NaN, whether infinite and of which sign, and
+    the random word of the last step, which rounds it when it is read.
+    """
+    return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
+
+
+def _held(spec: MacSpec, state: Value) -> Any:
+    register = spec.quire
+    assert register is not None
+    nan, inf, inf_sign = state[register.width : register.width + 3]
+    return quire.held(state[: register.width].as_signed(), nan, inf, inf_sign, register)
+
+
+def _given(word: Value | None) -> list[Value]:
+    return [] if word is None else [word]
