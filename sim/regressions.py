@@ -1,14 +1,14 @@
 """Vectors that were worth keeping: each is a line of a file, and is run before all others from then on.
 
-A file holds the vectors of one unit, by what it computes: ``pipeline``, ``stochastic``, ``dsp`` and the source of random
-words change no bit, and so a vector that is kept for a unit is kept for all its structures. A line has the codes of
-the inputs, those of the outputs, and why it is there::
+A file holds the vectors of one unit, by what it computes: ``pipeline``, ``stochastic``, ``dsp`` and the source of
+random words change no bit, and so a vector that is kept for a unit is kept for all its structures. A line has the codes
+of the inputs, those of the outputs, and why it is there::
 
     unit fma e3m1 --c e3m4 --to e3m1
     0x05,0x11,0x33 -> 0x0b  # lost bits of the addend decided the rounding
 
-Codes are in the order of the unit's ports, those of ``load`` and ``clear`` left out. With these two a line is a sequence
-of steps from reset, which semicolons part.
+Codes are in the order of the unit's ports, those of ``load`` and ``clear`` left out. With these two a line is a
+sequence of steps from reset, which semicolons part.
 """
 
 import os

@@ -18,8 +18,8 @@ class Failure:
     Attributes
     ----------
     kind : str
-        ``mismatch`` for a wrong result, ``golden`` for one of the golden model; ``latency``, ``stall``, ``bubble``, ``withdrawn``, ``payload`` or ``count`` for
-        a wrong behaviour.
+        ``mismatch`` for a wrong result, ``golden`` for one of the golden model; ``latency``, ``stall``, ``bubble``,
+        ``withdrawn``, ``payload`` or ``count`` for a wrong behaviour.
     text : str
         What happened, in full.
     codes, expected, got : dict, optional
