@@ -3,6 +3,7 @@
 define HELP
 make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
+make formal  prove claims about units for all inputs
 make keep    keep a vector, to be run before all others from then on
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make synth   measure what one unit costs on a device
@@ -22,6 +23,7 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=sru FMT=int16 RANDOM=plateau3 LANES=4 INCREMENT=0
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
+  make formal [UNIT=mul FMT=e5m2 LIMIT=60 OUT=folder]
   make keep UNIT=mac FMT=e5m2 VECTOR=0x3c,0x40,0x001 WHY="a tie"
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
@@ -49,7 +51,7 @@ option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := fpga golden hdl sim units
 
-.PHONY: help sim sweep keep emit synth stats report train cost test bench lint clean FORCE
+.PHONY: help sim sweep formal keep emit synth stats report train cost test bench lint clean FORCE
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -73,7 +75,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep keep emit synth stats report train: .venv/ready
+sim sweep formal keep emit synth stats report train: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # The records are the project's own unless named otherwise.
