@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Signal, Value
+from amaranth.hdl import Cat, ClockDomain, Const, Elaboratable, Instance, Module, Signal, Value
 
 from .prove import Question, Step, circuit
 
@@ -21,6 +21,8 @@ class Miter(Elaboratable):
         Makes, of a module and this miter, the value that is never to be 1.
     steps : sequence of Step
         What it has instances of.
+    registers : bool
+        Whether it has registers of its own, in the domain ``sync``.
 
     Attributes
     ----------
@@ -33,11 +35,17 @@ class Miter(Elaboratable):
     """
 
     def __init__(
-        self, inputs: Mapping[str, int], wrong: Callable[[Module, "Miter"], Value], steps: tuple[Step, ...] = ()
+        self,
+        inputs: Mapping[str, int],
+        wrong: Callable[[Module, "Miter"], Value],
+        steps: tuple[Step, ...] = (),
+        *,
+        registers: bool = False,
     ) -> None:
         self.free = {name: Signal(width, name=name) for name, width in inputs.items()}
         self.bad = Signal()
-        self.wrong, self.steps = wrong, steps
+        self.wrong, self.steps, self.registers = wrong, steps, registers
+        self.domain = ClockDomain("sync", reset_less=True)
         self.applied: list[Any] = []
 
     def __getitem__(self, name: str) -> Value:
@@ -45,11 +53,14 @@ class Miter(Elaboratable):
 
     def question(self, name: str) -> Question:
         """What is asked about it."""
-        return Question(name, circuit(self, [*self.free.values(), self.bad]), self.steps)
+        ports = [*self.free.values(), self.bad, *([self.domain.clk] if self.registers else [])]
+        return Question(name, circuit(self, ports), self.steps, self.registers)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self.applied.clear()
+        if self.registers:
+            m.domains += self.domain
         m.d.comb += self.bad.eq(self.wrong(m, self))
         return m
 
@@ -64,7 +75,7 @@ class Miter(Elaboratable):
         """A clock cycle of a step from some register values; ``ports`` are its outputs."""
         next_ = {name: Signal(width, name=f"next_{name}") for name, width in step.registers.items()}
         outputs = {name: Signal(width, name=f"{name}_seen") for name, width in ports.items()}
-        connections: dict[str, Any] = {"i_rst": Const(0, 1), "i_clk": Const(0, 1)}
+        connections: dict[str, Any] = {"i_rst": Const(0, 1), "i_clk": Const(0, 1)} if step.registers else {}
         connections |= {f"i_{name}": value for name, value in given.items()}
         connections |= {f"i_held@{name}": held[name] for name in step.registers}
         connections |= {f"o_next@{name}": value for name, value in next_.items()}

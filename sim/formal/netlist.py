@@ -12,7 +12,9 @@ from typing import Any
 
 from pyosys import libyosys
 
-READY = ("proc -noopt", "flatten", "opt -fast", "memory_map", "dffunmap", "opt_clean")
+OPT = "opt -fast -nodffe -nosdff"
+
+READY = ("proc -noopt", "flatten", OPT, "memory_map", "dffunmap", "opt_clean")
 """From processes and memories to cells and plain flip-flops, in one module."""
 
 
@@ -33,6 +35,9 @@ def evert(module: dict[str, Any]) -> dict[str, int]:
     order = sorted(module["netnames"], key=lambda name: (name.count("."), len(name), name))
     names = {tuple(module["netnames"][name]["bits"]): name for name in order}
     registers = {}
+    for net in module["netnames"].values():
+        # Who has no register has no value that it begins with.
+        net["attributes"].pop("init", None)
     for cell, what in list(module["cells"].items()):
         if what["type"] != "$dff":
             continue
@@ -50,7 +55,7 @@ def aig(design: Any) -> None:
     """Leave an and-inverter graph."""
     for path in sorted(Path().glob("step*.json")):
         _run(design, f"read_json {path}")
-    _run(design, "read_rtlil design.il", "hierarchy -check -top top", *READY, "opt -fast", "techmap", "opt -fast")
+    _run(design, "read_rtlil design.il", "hierarchy -check -top top", *READY, OPT, "techmap", OPT)
     _run(design, "aigmap", "opt_clean", "write_aiger -map design.map design.aig")
 
 

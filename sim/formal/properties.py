@@ -79,7 +79,7 @@ def symmetric(request: Request) -> Miter:
 
 
 def valid(request: Request) -> Miter:
-    """A result is one that the format has for it: of a NaN the canonical one; NaR where an operand is NaR only, and zero
+    """A result is one that the format has for it: of a NaN the canonical one; NaR only where an operand is, and zero
     where a factor is; of fixed point the sign that it must have."""
 
     def wrong(m: Module, i: Miter) -> Value:

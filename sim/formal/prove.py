@@ -94,7 +94,7 @@ def step_of(component: Any) -> Step:
 
 @dataclass(frozen=True)
 class Question:
-    """Whether the output ``bad`` of a circuit without registers can be 1.
+    """Whether the output ``bad`` of a circuit can be 1: ever, if it has registers, which are zero at first.
 
     Parameters
     ----------
@@ -104,11 +104,14 @@ class Question:
         RTLIL of the circuit.
     steps : sequence of Step
         What it is made of.
+    registers : bool
+        Whether the circuit has any. Then it is only proved, or not finished.
     """
 
     name: str
     text: str
     steps: Sequence[Step] = ()
+    registers: bool = False
 
     @property
     def path(self) -> Path:
@@ -138,7 +141,7 @@ class Question:
         with scratch("formal") as folder:
             _yosys(folder, {"make": "aig"}, files)
             began = time.monotonic()
-            status = _abc(folder, limit, halt)
+            status = (_always if self.registers else _abc)(folder, limit, halt)
             seconds = max(time.monotonic() - began, limit if status == UNFINISHED else 0.0)
             verdict = Verdict(status, seconds, _witness(folder) if status == REFUTED else None)
         write_whole(self.path, json.dumps(asdict(verdict)))
@@ -191,6 +194,18 @@ def _abc(folder: Path, limit: float, halt: threading.Event) -> str:
     if re.search(r"^SATISFIABLE", said, re.M):
         return REFUTED
     raise ToolError(f"ABC comes to no result; it said: {' '.join(said.split())[-300:]}")
+
+
+def _always(folder: Path, limit: float, halt: threading.Event) -> str:
+    """Have ABC look for an invariant with which ``bad`` is never 1: registers that are always the same, and clauses
+    about the others (property-directed reachability)."""
+    deadline = time.monotonic() + limit
+    said = _said(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline, halt)
+    if said is None:
+        return UNFINISHED
+    none_left = re.search(r"lat =\s+0\b", said) is not None
+    said = _said(folder, f"read_aiger less.aig; {'iprove' if none_left else 'pdr'}", deadline, halt)
+    return PROVED if said is not None and re.search(r"^(Property proved|UNSATISFIABLE)", said, re.M) else UNFINISHED
 
 
 def _said(folder: Path, commands: str, deadline: float, halt: threading.Event) -> str | None:

@@ -177,26 +177,31 @@ class _Stream:
     def held(self, i: Miter) -> dict[str, Value]:
         return {name: i[f"held@{name}"] for name in self.step.registers}
 
-    def cycle(self, m: Module, i: Miter, held: Any, number: int, reset: int = 0) -> After:
+    def cycle(
+        self, m: Module, i: Miter, held: Any, number: int, *, reset: int = 0, ready: Value | None = None
+    ) -> After:
         given = {
             "i__valid": i[f"offered@{number}"],
             "i__payload": i[f"payload@{number}"],
-            "o__ready": i[f"ready@{number}"],
+            "o__ready": i[f"ready@{number}"] if ready is None else ready,
             "rst": Const(reset, 1),
         }
         return i.advance(m, self.step, held, given, {"i__ready": 1, "o__valid": 1, "o__payload": self.results})
 
 
 def stream_waits(request: Request) -> Miter:
-    """A result that waits stays as it is, and nothing is taken meanwhile; else operands are taken."""
+    """A result that waits stays as it is, and nothing is taken meanwhile; else operands are taken, and it is all one
+    whether somebody is ready for a result that is not there."""
     stream = _Stream(request)
 
     def wrong(m: Module, i: Miter) -> Value:
         first = stream.cycle(m, i, stream.held(i), 0)
+        other = stream.cycle(m, i, stream.held(i), 0, ready=Const(1, 1))
         second = stream.cycle(m, i, first.next, 1)
         waits = first.outputs["o__valid"] & ~i["ready@0"]
         kept = second.outputs["o__valid"] & (second.outputs["o__payload"] == first.outputs["o__payload"])
-        return (waits & (~kept | first.moved())) | (first.outputs["i__ready"] != ~waits)
+        matters = ~first.outputs["o__valid"] & differ(first.next, other.next)
+        return (waits & (~kept | first.moved())) | (first.outputs["i__ready"] != ~waits) | matters
 
     return Miter(stream.free(2), wrong, (stream.step,))
 
@@ -204,23 +209,24 @@ def stream_waits(request: Request) -> Miter:
 def stream_is_in_order(request: Request) -> Miter:
     """What is taken comes out once, in order and right, and nothing else does.
 
-    From any registers: as many cycles later as the latency is, cycles in which a result waits left out, there is a
-    result where operands were taken and none where none were, and it is that of those operands.
+    From any registers: as many cycles later as the latency is, there is a result where operands were taken and none
+    where none were, and it is that of those operands. Cycles in which a result waits are left out, for they change
+    nothing, and in all others somebody may as well be ready, as `stream_waits` has it.
     """
     stream = _Stream(request)
 
     def wrong(m: Module, i: Miter) -> Value:
         cycles: list[After] = []
         for number in range(stream.latency + 1):
-            cycles.append(stream.cycle(m, i, cycles[-1].next if cycles else stream.held(i), number))
-        moves = Cat(*(i[f"ready@{n}"] | ~cycles[n].outputs["o__valid"] for n in range(stream.latency))).all()
+            held = cycles[-1].next if cycles else stream.held(i)
+            cycles.append(stream.cycle(m, i, held, number, ready=Const(1, 1)))
         low, given = 0, {}
         for name, width in widths(stream.unit).items():
             given[name] = i["payload@0"][low : low + width]
             low += width
         due = _due(m, i, stream, cycles, given)
         last, taken = cycles[-1].outputs, i["offered@0"]
-        return moves & ((last["o__valid"] != taken) | (taken & (last["o__payload"] != due)))
+        return (last["o__valid"] != taken) | (taken & (last["o__payload"] != due))
 
     return Miter(stream.free(stream.latency + 1), wrong, (stream.step, *stream.inner))
 
