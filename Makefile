@@ -4,6 +4,8 @@ define HELP
 make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
 make formal  prove claims about units for all inputs
+make mutate  make mistakes in a unit and say which of them the bench sees
+make faults  put faults into a unit and say what they do to its results
 make keep    keep a vector, to be run before all others from then on
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make synth   measure what one unit costs on a device
@@ -24,6 +26,8 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
   make formal [UNIT=mul FMT=e5m2 LIMIT=60 OUT=folder]
+  make mutate UNIT=mac FMT=e5m2 N=200 [STREAM=1 KEEP=1 OUT=folder]
+  make faults UNIT=mac FMT=e5m2 [FLIPS=1e5 STUCK=256 OUT=folder]
   make keep UNIT=mac FMT=e5m2 VECTOR=0x3c,0x40,0x001 WHY="a tie"
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
@@ -42,8 +46,8 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors VECTOR:--vector WHY:--why B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route
+values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors VECTOR:--vector WHY:--why N:--mutants FLIPS:--bit-flips STUCK:--stuck-at B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart STREAM:--stream KEEP:--keep RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
@@ -51,7 +55,7 @@ option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := fpga golden hdl sim units
 
-.PHONY: help sim sweep formal keep emit synth stats report train cost test bench lint clean FORCE
+.PHONY: help sim sweep formal mutate faults keep emit synth stats report train cost test bench lint clean FORCE
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -75,7 +79,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep formal keep emit synth stats report train: .venv/ready
+sim sweep formal mutate faults keep emit synth stats report train: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # The records are the project's own unless named otherwise.

@@ -81,15 +81,27 @@ std::uint64_t halfulp_compare(void* handle, std::uint64_t n, const Lane* in, con
     return n;
 }
 
-// Feeds n cycles with a change for each, and stores the outputs of each after the edge.
-void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, const Lane* change) {
+// Feeds n cycles with a change for each, and stores the outputs of each: before the edge where before is set, else after
+// it, when the change is that of the next cycle.
+void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, const Lane* change,
+                    std::uint64_t before) {
     Vtop& top = static_cast<Model*>(handle)->top;
     std::uint64_t seen[OUTPUTS];
     for (std::uint64_t i = 0; i < n; ++i) {
         top.altered = change->at(i);
         drive(top, in, i);
+        if (before) {
+            top.eval();
+            sample(top, seen);
+        }
         edge(top);
-        sample(top, seen);
+        if (!before) {
+#if CLOCKED
+            top.altered = change->at(i + 1 < n ? i + 1 : i);
+            top.eval();
+#endif
+            sample(top, seen);
+        }
         for (unsigned k = 0; k < OUTPUTS; ++k) out[k][i] = seen[k];
     }
 }

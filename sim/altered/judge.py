@@ -61,15 +61,21 @@ class Judge:
         if not self.made.step.registers:
             verdict = self._ask(self._apart(number, 0), f"{number}")
             return self._judgement(verdict, [""])
-        for level in range(self.latency + LEVELS):
+        # Most changes are settled by the first two questions.
+        if self._ask(self._apart(number, 0), f"{number} 0").status == PROVED:
+            return Judgement(True, [])
+        cycles = self.latency + LEVELS
+        suffixes = [f"@{cycle}" for cycle in range(1, cycles + 1)]
+        verdict = self._ask(self._from_reset(number, cycles, True), f"{number} reset")
+        if verdict.status == REFUTED:
+            return self._judgement(verdict, suffixes, True)
+        for level in range(1, cycles):
             # States that agree stay so, whatever comes in: every state but the first is one that a cycle leaves.
             if self._ask(self._apart(number, level), f"{number} {level}").status == PROVED:
                 return Judgement(True, [])
-        cycles = self.latency + LEVELS
-        for calm in (True, False):
-            verdict = self._ask(self._from_reset(number, cycles, calm), f"{number} reset {calm}")
-            if verdict.status == REFUTED:
-                return self._judgement(verdict, [f"@{cycle}" for cycle in range(1, cycles + 1)], calm)
+        verdict = self._ask(self._from_reset(number, cycles, False), f"{number} reset, stalls")
+        if verdict.status == REFUTED:
+            return self._judgement(verdict, suffixes)
         # Registers may differ where others see to it that nobody looks at them.
         equivalent = self._ask(self._ever(number), f"{number} ever").status == PROVED
         return Judgement(True if equivalent else None, [])

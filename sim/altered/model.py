@@ -225,14 +225,19 @@ class Model:
         )
         return None if found == count else found
 
-    def record(self, inputs: Mapping[str, Codes], changes: Codes) -> dict[str, Codes]:
-        """Outputs of some cycles, each under a change of its own."""
+    def record(self, inputs: Mapping[str, Codes], changes: Codes, *, before: bool = False) -> dict[str, Codes]:
+        """Outputs of some cycles, each under a change of its own; ``before`` or after the clock edge."""
         count = len(changes)
         found = {port.name: np.empty(count, dtype=np.uint64) for port in self.outputs}
         feeds, pointers = self._feeds(inputs), _pointers(list(found.values()))
         lane = Lane(np.ascontiguousarray(changes, dtype=np.uint64).ctypes.data, 1)
         self._library.halfulp_record(
-            self._model, ctypes.c_uint64(count), ctypes.byref(feeds), ctypes.byref(pointers), ctypes.byref(lane)
+            self._model,
+            ctypes.c_uint64(count),
+            ctypes.byref(feeds),
+            ctypes.byref(pointers),
+            ctypes.byref(lane),
+            ctypes.c_uint64(before),
         )
         return found
 

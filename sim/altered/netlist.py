@@ -48,7 +48,7 @@ def faults(design: Any) -> list[dict[str, Any]]:
     (module,) = json.loads(Path("plain.json").read_text())["modules"].values()
     wires = {
         bit: f"{name}[{place}]"
-        for name in sorted(module["netnames"], key=lambda name: (-len(name), name))
+        for name in sorted(module["netnames"], key=lambda name: (name.count("."), len(name), name))
         for place, bit in enumerate(module["netnames"][name]["bits"])
         if not module["netnames"][name]["hide_name"]
     }
