@@ -179,11 +179,9 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
 
 
 def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Codes:
-    """The change of each cycle: an upset in one of every sequence, while there is something in the registers."""
-    length = _length(unit)
-    at = np.zeros((count, length), dtype=np.uint64)
-    first = 1 + max(int(unit.latency), 1)
-    at[np.arange(count), rng.integers(first, 1 + STEPS, count)] = number
+    """The change of each cycle: an upset in one of every sequence, when there is something in the registers."""
+    at = np.zeros((count, _length(unit)), dtype=np.uint64)
+    at[np.arange(count), rng.integers(2, 1 + STEPS, count)] = number
     return at.reshape(-1)
 
 
@@ -206,7 +204,7 @@ def _worst(
     if unit.stateful:
         return lost[:, -1], ulps[:, -1]
     if once:
-        return lost.any(axis=1), ulps.max(axis=1)
+        return np.asarray(lost.any(axis=1)), np.asarray(ulps.max(axis=1))
     return lost.reshape(-1), ulps.reshape(-1)
 
 
