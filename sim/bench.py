@@ -151,9 +151,9 @@ def run(
     began = time.monotonic()
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     progress.phase("building")
-    made = design(unit)
     kind = "wave" if wave else "cocotb"
-    built = models(made, ("loop", kind))
+    kinds = "loop", kind
+    built = models(design(unit, kinds), kinds)
     progress.phase("choosing vectors")
     chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
     kept = regressions.of(unit) if vector is None else []

@@ -2,9 +2,9 @@
 
 import contextlib
 import importlib.util
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from .harness import TOP, harness, loop_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
-from .toolchain import COMPILE, compiler, digest, include_flags, runtime, tools, verilate, version
+from .toolchain import COMPILE, PREFIX, compiler, digest, include_flags, precompiled, runtime, tools, verilate, version
 
 HERE = Path(__file__).resolve().parent
 
@@ -33,21 +33,29 @@ class Design:
     name : str
         Module name of the unit; its stream wrapper is ``<name>_stream``.
     folder : Path
-        Holds ``unit.v``, ``stream.v``, ``harness.v`` and ``ports.inc``.
-    key : str
-        Differs whenever the Verilog does.
-    clocked : bool
-        Whether the plain unit has a clock.
+        Holds ``unit.v`` and ``ports.inc``.
+    bench : Path or None
+        Holds ``stream.v`` and ``harness.v``, which only cocotb needs.
     """
 
     name: str
     folder: Path
-    key: str
-    clocked: bool
+    bench: Path | None = None
+
+    @property
+    def key(self) -> str:
+        """Differs whenever what the compiled loop is made of does."""
+        return _contents(self.folder)
 
 
-def design(unit: Any) -> Design:
+def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     """Verilog of a unit, from the cache if its sources and parameters are those of an earlier run.
+
+    Parameters
+    ----------
+    unit : Unit
+    kinds : iterable of str
+        Of `KINDS`: the models that are to be made of it.
 
     Raises
     ------
@@ -56,44 +64,50 @@ def design(unit: Any) -> Design:
     """
     # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
     unit._MustUse__used = True
+    folder = _generated(unit, "verilog", partial(_plain, unit))
+    bench = _generated(unit, "bench", partial(_bench, unit, folder)) if set(kinds) - {"loop"} else None
+    return Design(unit.name, folder, bench)
+
+
+def _generated(unit: Any, kind: str, texts: Callable[[], dict[str, str]]) -> Path:
+    """Folder of generated files, which are slow to make and alone need Amaranth."""
     # Only the library's own classes are known by name: anyone else's may change between runs without a new name.
     cached = type(unit).__module__.startswith("halfulp.units.")
     key = digest(
         type(unit).__qualname__, unit.name, unit.parameters, unit.latency, sources(), emitter(), _own("harness.py")
     )
-    folder = build_root() / "verilog" / f"{unit.name}-{key}"
-    if cached and (folder / "design.json").is_file():
-        return _read(folder)
-    texts = _verilog(unit)
+    folder = build_root() / kind / f"{unit.name}-{key}"
+    if cached and folder.is_dir():
+        return folder
+    made = texts()
     if not cached:
-        folder = build_root() / "verilog" / f"{unit.name}-{digest(*texts.values())}"
-        if (folder / "design.json").is_file():
-            return _read(folder)
-    known = {"name": unit.name, "key": digest(*texts.values()), "clocked": "CLOCKED 1" in texts["ports.inc"]}
+        folder = build_root() / kind / f"{unit.name}-{digest(*made.values())}"
+        if folder.is_dir():
+            return folder
     with building(folder, f"the Verilog of {unit.name}") as scratch:
-        for name, text in texts.items():
+        for name, text in made.items():
             (scratch / name).write_text(text)
-        (scratch / "design.json").write_text(json.dumps(known))
-    return _read(folder)
+    return folder
 
 
-def _read(folder: Path) -> Design:
-    return Design(folder=folder, **json.loads((folder / "design.json").read_text()))
+def _plain(unit: Any) -> dict[str, str]:
+    text = verilog(unit)
+    ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    return {"unit.v": text, "ports.inc": loop_ports(*ports, verilog_ports(text, unit.name))}
 
 
-def _verilog(unit: Any) -> dict[str, str]:
-    """All generated text of a design: the slow part, and the only one that needs Amaranth."""
+def _bench(unit: Any, folder: Path) -> dict[str, str]:
     from halfulp.units.stream import Streamed
 
-    plain, stream = verilog(unit), verilog(Streamed(unit), name=f"{unit.name}_stream")
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    plain_ports, stream_ports = verilog_ports(plain, unit.name), verilog_ports(stream, f"{unit.name}_stream")
-    return {
-        "unit.v": plain,
-        "stream.v": stream,
-        "harness.v": harness(inputs, outputs, (unit.name, plain_ports), (f"{unit.name}_stream", stream_ports)),
-        "ports.inc": loop_ports(inputs, outputs, plain_ports),
-    }
+    name = f"{unit.name}_stream"
+    text = verilog(Streamed(unit), name=name)
+    ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    plain = unit.name, verilog_ports((folder / "unit.v").read_text(), unit.name)
+    return {"stream.v": text, "harness.v": harness(*ports, plain, (name, verilog_ports(text, name)))}
+
+
+def _contents(folder: Path) -> str:
+    return digest(*(path.read_text() for path in sorted(folder.iterdir())))
 
 
 def verilog(component: Any, name: str | None = None) -> str:
@@ -156,8 +170,12 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 def _model_key(made: Design, kind: str) -> str:
     # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
-    own = _own("loop.cpp") if kind == "loop" else str(config.libs_dir)
-    return digest(made.key, kind, own, FLAGS[kind], COMPILE, tools())
+    if kind == "loop":
+        own = _own("loop.cpp")
+    else:
+        assert made.bench is not None, f"{made.name} was designed for the compiled loop alone"
+        own = f"{config.libs_dir} {_contents(made.bench)}"
+    return digest(made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools())
 
 
 def _own(name: str) -> str:
@@ -178,14 +196,16 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         for kind, scratch in scratches.items():
             verilator_flags, compiler_flags = FLAGS[kind]
             loop = kind == "loop"
-            names = ("unit.v",) if loop else ("unit.v", "stream.v", "harness.v")
-            files = [made.folder / name for name in names]
+            files = [made.folder / "unit.v"]
+            if made.bench is not None and not loop:
+                files += [made.bench / "stream.v", made.bench / "harness.v"]
             translate.append(verilate(files, made.name if loop else TOP, scratch / "cpp", *verilator_flags))
             compile_.append(
                 Command(
                     "the C++ compiler",
-                    [*compiler(), *COMPILE, *compiler_flags, f"-I{scratch / 'cpp'}", f"-I{made.folder}"]
-                    + [*include_flags(), "-c", str(scratch / "all.cpp"), "-o", str(scratch / "all.o")],
+                    [*compiler(), *COMPILE, *compiler_flags, f"-I{precompiled(compiler_flags)}"]
+                    + [f"-I{scratch / 'cpp'}", f"-I{made.folder}", *include_flags()]
+                    + ["-c", str(scratch / "all.cpp"), "-o", str(scratch / "all.o")],
                     scratch / "compile.log",
                 )
             )
@@ -195,7 +215,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
             main = HERE / "loop.cpp" if kind == "loop" else config.share_dir / "lib" / "verilator" / "verilator.cpp"
             parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
             # One translation unit: the headers, which cost more than the design, are read once.
-            (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
+            (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
         processes.run_all(compile_)
         processes.run_all(link)
         for scratch in scratches.values():

@@ -120,7 +120,8 @@ def _simulators(unit: Any) -> tuple[float, float]:
     """Vectors in a second, of cocotb and of the compiled loop."""
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     vectors = make(inputs, result_formats(unit), seed=0, limit=CHUNK)
-    built = models(design(unit), ("loop", "cocotb"))
+    kinds = "loop", "cocotb"
+    built = models(design(unit, kinds), kinds)
     with Loop(built["loop"], inputs, outputs, unit.latency) as loop:
         fast = vectors.count / _best(lambda: loop.run(vectors.codes, vectors.count))
     return _cocotb(unit, built["cocotb"], {name: codes[:CYCLES] for name, codes in vectors.codes.items()}), fast

@@ -199,14 +199,15 @@ def test_the_waveform_shows_numbers() -> None:
 
 def test_a_design_that_was_built_needs_no_amaranth(monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build("mul", "e2m1fn")
-    first = design(unit)
+    first, both = design(unit), design(unit, ("loop", "cocotb"))
 
     def refuse(unit: Any) -> None:
         raise AssertionError("the Verilog was there")
 
-    monkeypatch.setattr(builder, "_verilog", refuse)
+    monkeypatch.setattr(builder, "verilog", refuse)
     assert design(build("mul", "e2m1fn")) == first
-    assert models(first, ("loop",)) == models(first, ("loop",))
+    assert design(build("mul", "e2m1fn"), ("loop", "cocotb")) == both
+    assert models(first, ("loop",)) == models(first, ("loop",)) == models(both, ("loop",))
 
 
 def test_ports_pack_the_first_in_the_lowest_bits() -> None:

@@ -1,7 +1,7 @@
 // The loops around a step on lanes: operands decoded and packed once, sums held in registers, work dealt to threads.
 //
 // A policy P is a type with: BITS of its lanes; V, a vector, and its Scalar; ROWS and VECTORS of a block; SumWords and
-// ProductWords; decode_a, decode_b, decode_start and encode, between codes and scalars; Extremes of operands;
+// ProductWords; decoder_a, decoder_b, decoder_start and encode, between codes and scalars; Extremes of operands;
 // accepts(), a verdict; FENV; and step<CHECKED>(sum, a, b, word, product word).
 #pragma once
 #include <memory>
@@ -48,10 +48,11 @@ struct Blocks {
         typename P::Extremes of_a, of_b, of_start;
         for (i64 task = 0; task < after; ++task) of_a.join(seen[size_t(task)]);
         for (i64 task = 0; task < call.packs * panels; ++task) of_b.join(seen[size_t(after + task)]);
+        const auto decode_start = P::decoder_start();
         if (call.start.data)
             for (i64 batch = 0; batch < call.batches; ++batch)
                 for (i64 i = 0; i < call.n; ++i)
-                    for (i64 j = 0; j < call.m; ++j) of_start.see(P::decode_start(u64(*call.start.at(batch, i, j))));
+                    for (i64 j = 0; j < call.m; ++j) of_start.see(decode_start(u64(*call.start.at(batch, i, j))));
         const Verdict verdict = P::accepts(of_a, of_b, of_start, call.k);
         if (verdict == REFUSED) return 1;
         const i64 groups = (row_blocks + GROUP - 1) / GROUP;
@@ -72,34 +73,38 @@ struct Blocks {
     }
 
 private:
+    // COUNT numbers, each so far behind the one before; the usual distance is known to the compiler.
+    template <class Decode>
+    static void unpack(const i64* from, i64 distance, i64 count, const Decode& decode, Scalar* to, int spread) {
+        if (distance == 1)
+            for (i64 index = 0; index < count; ++index) to[index * spread] = decode(u64(from[index]));
+        else
+            for (i64 index = 0; index < count; ++index) to[index * spread] = decode(u64(from[index * distance]));
+    }
+
     void pack_a(i64 task, typename P::Extremes& seen) {
+        const auto decode = P::decoder_a();
         const i64 batch = task / row_blocks, first = task % row_blocks * rows;
         Scalar* to = a.data + task * rows * call.k;
         typename P::Extremes own;
         for (int row = 0; row < rows; ++row) {
             const i64 i = first + row < call.n ? first + row : call.n - 1;
-            const i64* from = call.a.at(batch, i, 0);
-            for (i64 step = 0; step < call.k; ++step) {
-                const Scalar value = P::decode_a(u64(from[step * call.a.column]));
-                to[step * rows + row] = value;
-                own.see(value);
-            }
+            unpack(call.a.at(batch, i, 0), call.a.column, call.k, decode, to + row, rows);
         }
+        for (i64 index = 0; index < rows * call.k; ++index) own.see(to[index]);
         seen = own;
     }
 
     void pack_b(i64 task, typename P::Extremes& seen) {
+        const auto decode = P::decoder_b();
         const i64 pack = task / panels, first = task % panels * columns;
         const i64 there = call.m - first < columns ? call.m - first : columns;
         Scalar* to = b.data + task * columns * call.k;
         typename P::Extremes own;
         for (i64 step = 0; step < call.k; ++step, to += columns) {
-            const i64* from = call.b.at(call.pack_batch[pack], step, first);
-            for (i64 j = 0; j < there; ++j) {
-                to[j] = P::decode_b(u64(from[j * call.b.column]));
-                own.see(to[j]);
-            }
+            unpack(call.b.at(call.pack_batch[pack], step, first), call.b.column, there, decode, to, 1);
             for (i64 j = there; j < columns; ++j) to[j] = 0;
+            for (i64 j = 0; j < columns; ++j) own.see(to[j]);
         }
         seen = own;
     }
@@ -109,6 +114,7 @@ private:
         const Scalar* x = a.data + (batch * row_blocks + block) * rows * call.k;
         const Scalar* y = b.data + (call.pack_of[batch] * panels + panel) * columns * call.k;
         const i64 top = block * rows, left = panel * columns;
+        const auto decode_start = P::decoder_start();
         V sum[rows][vectors];
         LaneWords<typename P::SumWords, P::BITS> of_sum[rows][vectors];
         LaneWords<typename P::ProductWords, P::BITS> of_product[rows][vectors];
@@ -120,7 +126,7 @@ private:
                 V begin{};
                 if (call.start.data)
                     for (int lane = 0; lane < there; ++lane)
-                        begin[lane] = P::decode_start(u64(*call.start.at(batch, i, j + lane)));
+                        begin[lane] = decode_start(u64(*call.start.at(batch, i, j + lane)));
                 sum[row][vector] = begin;
                 if (there == 0) j = left;  // lanes without a sum take words that there are
                 of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);

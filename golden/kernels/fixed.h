@@ -67,9 +67,10 @@ struct FixedSteps : S {
         const Raw x = Format::unpack(code);
         return Scalar(x.sign ? 0 - u64(x.significand) : u64(x.significand));
     }
-    static Scalar decode_a(u64 code) { return scalar<typename S::A>(code); }
-    static Scalar decode_b(u64 code) { return scalar<typename S::B>(code); }
-    static Scalar decode_start(u64 code) { return scalar<typename S::O>(code); }
+    // Functions of their own, so that a call of one is expanded.
+    static auto decoder_a() { return [](u64 code) { return scalar<typename S::A>(code); }; }
+    static auto decoder_b() { return [](u64 code) { return scalar<typename S::B>(code); }; }
+    static auto decoder_start() { return [](u64 code) { return scalar<typename S::O>(code); }; }
     static u64 encode(Scalar value) { return u64(i64(value)) & ones(S::O::width); }
 
     template <bool CHECK>

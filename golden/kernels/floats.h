@@ -154,32 +154,42 @@ inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BI
     return (word + (W::below_zero(word ^ (U)error) & inexact)) | (inexact & 1);
 }
 
+// Whether a format's codes are words of the lane but for the places that they lack: if it has subnormal numbers, and its
+// exponent that becomes the lane's lowest is its own lowest.
+template <class Format>
+constexpr bool is_word(int lowest) {
+    if constexpr (Format::has_subnormals)
+        return Format::emin == lowest;
+    else
+        return false;
+}
+
 // S has: A, B, O; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD; FENV; RoundWord and ProductWord
 // (rounders); ROUNDS_PRODUCT; NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP; GROWS, PRECISION, STEP, PRODUCT_STEP, LIMIT and
 // PRODUCT_LIMIT (see accepts).
 template <class S, int LANE>
 struct FloatSteps : S {
     static constexpr int BITS = LANE, FENV = S::FENV;
+    static constexpr bool IS_WORD = is_word<typename S::O>(1 - Lanes<LANE>::bias - S::O_SCALE);
     using W = Word<LANE>;
     using L = Lanes<LANE>;
     using V = typename L::F;
     using U = typename L::U;
     using Scalar = typename L::Scalar;
 
+    // Magnitudes are ordered as their words are.
     struct Extremes {
-        double largest = 0;
+        using T = typename L::Unsigned;
+        T most = 0, most_finite = 0;
         int lowest_place = std::numeric_limits<int>::max() / 4;
-        bool special = false;
         void see(Scalar value) {
-            typename L::Unsigned word;
+            T word;
             std::memcpy(&word, &value, sizeof word);
             word &= W::magnitude;
-            if (word >= W::infinity) {
-                special = true;
-                return;
-            }
-            if (std::fabs(double(value)) > largest) largest = std::fabs(double(value));
-            if (S::NEEDS_GRID && word) {
+            const T finite = word < W::infinity ? word : 0;
+            most = word > most ? word : most;
+            most_finite = finite > most_finite ? finite : most_finite;
+            if (S::NEEDS_GRID && finite) {
                 const int field = int(word >> L::mantissa);
                 const int zeros = __builtin_ctzll(u64(word) | u64(1) << L::mantissa);
                 const int place = (field ? field : 1) - L::bias - L::mantissa + zeros;
@@ -187,31 +197,38 @@ struct FloatSteps : S {
             }
         }
         void join(const Extremes& other) {
-            if (other.largest > largest) largest = other.largest;
+            if (other.most > most) most = other.most;
+            if (other.most_finite > most_finite) most_finite = other.most_finite;
             if (other.lowest_place < lowest_place) lowest_place = other.lowest_place;
-            special |= other.special;
+        }
+        bool special() const { return most >= W::infinity; }
+        double largest() const {
+            Scalar value;
+            std::memcpy(&value, &most_finite, sizeof value);
+            return double(value);
         }
     };
 
     static Verdict accepts(const Extremes& a, const Extremes& b, const Extremes& start, i64 k) {
+        const double of_a = a.largest(), of_b = b.largest(), of_start = start.largest();
         if (S::NEEDS_GRID && a.lowest_place + b.lowest_place < S::LOWEST_PLACE) return REFUSED;
-        if (S::NEEDS_TOP && a.largest > 0 && b.largest > 0 &&
-            std::ilogb(a.largest) + std::ilogb(b.largest) + 2 > S::TOP)
+        if (S::NEEDS_TOP && of_a > 0 && of_b > 0 &&
+            std::ilogb(of_a) + std::ilogb(of_b) + 2 > S::TOP)
             return REFUSED;
-        if (a.special || b.special || start.special) return CHECKED;
+        if (a.special() || b.special() || start.special()) return CHECKED;
         // In long double, which holds any of them. Rounded, a product is at most doubled, or the least number there is.
-        const long double product = 2 * (long double)a.largest * b.largest + S::PRODUCT_STEP;
+        const long double product = 2 * (long double)of_a * of_b + S::PRODUCT_STEP;
         if (S::ROUNDS_PRODUCT && product > S::PRODUCT_LIMIT) return CHECKED;
         const long double term = std::ldexp(product, S::RESCALE);
         long double most;
         if (S::GROWS) {
             // By less than a last place in each step, which is a quantum at least.
-            most = (start.largest + k * (term + S::STEP)) *
+            most = (of_start + k * (term + S::STEP)) *
                    std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
         } else {
             // Rounded to nearest or cut, a sum does not grow by less than a quarter of its last place.
             most = std::ldexp(term, S::PRECISION + 3);
-            if (start.largest > most) most = start.largest;
+            if (of_start > most) most = of_start;
         }
         return most < S::LIMIT ? UNCHECKED : CHECKED;
     }
@@ -228,27 +245,32 @@ struct FloatSteps : S {
 
     // Codes of up to 16 bits through a table.
     template <class Format, int SCALE>
-    static Scalar decoded(u64 code) {
+    static auto decoder() {
         if constexpr (Format::width <= 16) {
-            static const std::vector<Scalar> table = [] {
-                std::vector<Scalar> made(size_t(1) << Format::width);
-                for (size_t index = 0; index < made.size(); ++index) made[index] = scalar<Format>(index, SCALE);
-                return made;
+            static const std::vector<Scalar> made = [] {
+                std::vector<Scalar> table(size_t(1) << Format::width);
+                for (size_t index = 0; index < table.size(); ++index) table[index] = scalar<Format>(index, SCALE);
+                return table;
             }();
-            return table[code & ones(Format::width)];
+            return [table = made.data()](u64 code) { return table[code & ones(Format::width)]; };
         } else {
-            return scalar<Format>(code, SCALE);
+            return [](u64 code) { return scalar<Format>(code, SCALE); };
         }
     }
 
-    static Scalar decode_a(u64 code) { return decoded<typename S::A, S::A_SCALE>(code); }
-    static Scalar decode_b(u64 code) { return decoded<typename S::B, S::B_SCALE>(code); }
-    static Scalar decode_start(u64 code) { return decoded<typename S::O, S::O_SCALE>(code); }
+    static auto decoder_a() { return decoder<typename S::A, S::A_SCALE>(); }
+    static auto decoder_b() { return decoder<typename S::B, S::B_SCALE>(); }
+    static auto decoder_start() { return decoder<typename S::O, S::O_SCALE>(); }
 
     static u64 encode(Scalar value) {
         typename L::Unsigned word;
         std::memcpy(&word, &value, sizeof word);
         const auto magnitude = word & W::magnitude;
+        if constexpr (IS_WORD) {
+            // The number's word, cut, is its code.
+            if (magnitude < W::infinity)
+                return u64(magnitude >> (L::mantissa - S::O::mantissa)) | (word != magnitude ? S::O::sign_code : 0);
+        }
         const int field = int(magnitude >> L::mantissa);
         u64 significand = magnitude & ((typename L::Unsigned(1) << L::mantissa) - 1);
         if (field) significand |= u64(1) << L::mantissa;

@@ -86,7 +86,8 @@ inline Raw narrowed(Raw x) {
 
 template <int EXP, int MAN, int BIAS, int SPECIALS, bool SUBNORMALS>
 struct Float {
-    static constexpr int width = 1 + EXP + MAN, precision = MAN + 1, emin = 1 - BIAS, quantum = emin - MAN;
+    static constexpr int width = 1 + EXP + MAN, precision = MAN + 1, mantissa = MAN, emin = 1 - BIAS, quantum = emin - MAN;
+    static constexpr bool has_subnormals = SUBNORMALS;
     static constexpr u64 sign_code = u64(1) << (EXP + MAN);
     static constexpr u64 max_code =
         SPECIALS == IEEE ? sign_code - 1 - (u64(1) << MAN) : SPECIALS == FN ? sign_code - 2 : sign_code - 1;
@@ -198,6 +199,7 @@ struct Fixed {
 template <int WIDTH, int ES>
 struct Posit {
     static constexpr int width = WIDTH, max_scale = (WIDTH - 2) << ES;
+    static constexpr bool has_subnormals = false;
     static constexpr int fraction_bits = WIDTH - 3 - ES > 0 ? WIDTH - 3 - ES : 0;
     static constexpr u64 nan_code = u64(1) << (WIDTH - 1), max_code = nan_code - 1;
 
