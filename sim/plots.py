@@ -372,6 +372,24 @@ def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
         axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
 
 
+def harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """For each kind of fault its nets: how many results in a hundred they spoil, and the median error of those in ulp.
+
+    Nets that spoil none are not drawn.
+    """
+    with _style():
+        figure = Figure(figsize=(_PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN), layout="constrained")
+        axes = figure.subplots(1, len(kinds), squeeze=False, sharex=True, sharey=True)[0]
+        for axis, (kind, nets) in zip(axes, kinds.items(), strict=True):
+            drawn = [(share, error) for share, error in nets if share > 0 and error > 0]
+            axis.set_title(kind)
+            axis.plot(*zip(*drawn, strict=True) if drawn else ((), ()), **_DOTS)
+            axis.set(xscale="log", yscale="log")
+        axes[0].set_ylabel("median error, ulp")
+        figure.supxlabel("wrong results, %")
+    return figure
+
+
 def write(
     figure: Figure,
     folder: Path,

@@ -1,6 +1,7 @@
 """What a user asks for: a unit of the catalogue, by the words of the command line."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -208,13 +209,18 @@ def read_vector(text: str, inputs: Ports) -> dict[str, int]:
     ValueError
         If there are too many or too few codes, or one is no number or does not fit its port.
     """
-    taken = [port for port in inputs if port.name not in STATE]
-    words = text.split(",")
-    if len(words) != len(taken):
-        names = ", ".join(port.name for port in taken)
-        raise ValueError(f"a vector of this unit has {len(taken)} codes ({names}), not {len(words)}")
     codes = {port.name: int(port.name == "load") for port in inputs}
-    for port, word in zip(taken, words, strict=True):
+    return codes | read_codes(text, _alone(inputs))
+
+
+def read_codes(text: str, ports: Ports) -> dict[str, int]:
+    """Codes of some ports, written in their order; raises as `read_vector` does."""
+    words = text.split(",")
+    if len(words) != len(ports):
+        names = ", ".join(ports.names)
+        raise ValueError(f"a vector of this unit has {len(ports)} codes ({names}), not {len(words)}")
+    codes = {}
+    for port, word in zip(ports, words, strict=True):
         try:
             code = int(word, 0)
         except ValueError:
@@ -225,7 +231,16 @@ def read_vector(text: str, inputs: Ports) -> dict[str, int]:
     return codes
 
 
-def write_vector(codes: dict[str, int], inputs: Ports) -> str:
+def write_vector(codes: Mapping[str, int], inputs: Ports) -> str:
     """Text that `read_vector` reads."""
-    taken = [port for port in inputs if port.name not in STATE]
-    return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in taken)
+    return write_codes(codes, _alone(inputs))
+
+
+def write_codes(codes: Mapping[str, int], ports: Ports) -> str:
+    """Text that `read_codes` reads."""
+    return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in ports)
+
+
+def _alone(inputs: Ports) -> Ports:
+    """What a vector by itself has codes for: all inputs but those that decide what becomes of the unit's state."""
+    return Ports(tuple(port for port in inputs if port.name not in STATE))
