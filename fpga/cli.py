@@ -247,6 +247,7 @@ def pwl(
     for path in leave(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
         click.echo(f"halfulp: wrote {path}", err=True)
 
+
 @report.command()
 @click.option("--largest", metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes")
 @_scheduled
