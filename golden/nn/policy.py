@@ -85,7 +85,7 @@ class Policy:
 
         if self.device is not None and self.device not in DEVICES:
             raise ValueError(
-                f"unknown device {self.device!r}; products are made on {', '.join(DEVICES)}, or without one"
+                f"unknown device {self.device!r}; products are made on {', '.join(DEVICES)}, or by golden"
             )
 
     @classmethod
