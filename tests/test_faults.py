@@ -101,7 +101,7 @@ def test_a_campaign_counts_what_it_was_asked_for() -> None:
 
 def test_a_pipelined_unit_forgets_an_upset() -> None:
     """Only operands that were inside come out wrong, and those after the next reset never."""
-    unit = build("mul", "e2m1", pipeline=2)
+    unit = build("mul", "e2m0fn", pipeline=2)
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     made = make(unit, inputs, outputs, mutants=None)
     number = next(n for n, change in enumerate(made.changes, 1) if change.mode == "inv")

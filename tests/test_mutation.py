@@ -29,7 +29,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kept"
 
 
-MUTANTS = 16
+MUTANTS = 12
 
 MUL: dict[str, Any] = {"name": "mul", "fmt": "e2m1"}
 MAC: dict[str, Any] = {"name": "mac", "fmt": "e2m1", "acc": "e3m1"}
@@ -49,10 +49,10 @@ def test_the_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
         for mutant in campaign.mutants:
             assert (model.first_difference(tape, mutant.number) is None) == (mutant.fate == EQUIVALENT)
-    text = table([campaign]).markdown()
-    assert f"| mul_e2m1_e2m1_e2m1_rn |        {MUTANTS} |       {campaign.count(KILLED)} |" in text
+    row = table([campaign]).frame.iloc[0]
+    assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
     placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
-    assert len(placed) > 12
+    assert len(placed) > 8
     assert all("/" in place and ".py:" in place for place in placed)
 
 
@@ -96,11 +96,11 @@ def _vectors(unit: Any, living: list[mutation.Mutant]) -> list[str]:
 def test_accumulators_are_judged_from_their_reset_on(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MAC)
     with monkeypatch.context() as patch:
-        patch.setattr(mutation, "plan", blinded(lambda codes: codes["a"] < 3))
-        blind = mutate(unit, count=MUTANTS)
+        patch.setattr(mutation, "plan", blinded(lambda codes: codes["a"] == 0))
+        blind = mutate(unit, count=8)
     kept = [mutation.witness_of(unit, mutant) for mutant in blind.mutants if mutant.fate == SURVIVED]
     assert any(row is not None and row.chained for row in kept)
-    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=MUTANTS, seed=0)
+    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=8, seed=0)
     with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
         for mutant, row in zip([m for m in blind.mutants if m.fate == SURVIVED], kept, strict=True):
             if row is not None:
@@ -109,10 +109,10 @@ def test_accumulators_are_judged_from_their_reset_on(own: Path, monkeypatch: pyt
 
 def test_a_stream_wrapper_is_run_as_a_stream(own: Path) -> None:
     unit = build("mul", "e2m1", pipeline=2)
-    campaign = mutate(unit, count=12, stream=True)
+    campaign = mutate(unit, count=8, stream=True)
     assert campaign.title == "mul_e2m1_e2m1_e2m1_rn_p2_stream"
     assert {mutant.fate for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
-    assert campaign.count(KILLED) > 5
+    assert campaign.count(KILLED) > 3
 
 
 def test_what_is_seen_when_is_what_the_golden_model_says() -> None:
@@ -145,15 +145,8 @@ def test_what_is_seen_when_is_what_the_golden_model_says() -> None:
         assert looked[cycle] == looked[cycle - 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "fmt", "options"),
-    [
-        ("sru", "int8", {"to": "fxp4.0", "random": "plateau3", "rounding": "sr3"}),
-        ("mul", "e2m1", {"rounding": "sr2", "random": "lfsr4", "pipeline": 1}),
-    ],
-)
-def test_units_with_sources_of_their_own_pass_their_tape(name: str, fmt: str, options: dict[str, Any]) -> None:
-    unit = build(name, fmt, **options)
+def test_a_unit_with_a_source_of_its_own_passes_its_tape() -> None:
+    unit = build("sru", "int8", to="fxp4.0", random="plateau3", rounding="sr3")
     made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=1)
     chosen = plan(unit, seed=0, limit=2000)
     tape = record(unit, [(chosen.vectors.codes, False)], 0)
