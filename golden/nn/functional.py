@@ -51,7 +51,8 @@ class Call:
         mac = getattr(self.policy, "weight_gradient" if role == "bias_gradient" else role)
         if mac is None:
             return a @ b if start is None else a @ b + start
-        return real(product(a, b, mac, key=self.key_of(role), start=start), mac.o, dtype)
+        made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device)
+        return real(made, mac.o, dtype)
 
     def start(self, bias: Tensor | None) -> Tensor | None:
         """What forward sums start from."""

@@ -19,6 +19,9 @@ PRODUCTS = ("forward", "input_gradient", "weight_gradient")
 PLAIN = Cast()
 """To nearest, in the format that is needed."""
 
+DEVICES = ("rtl",)
+"""What may make products in place of the golden model."""
+
 _CASTS = ("weights", "activations", "gradients", "bias")
 
 
@@ -42,6 +45,9 @@ class Policy:
         Format and rounding of parameters after each step of the optimiser, such as ``e6m5.sr10``; see `WeightUpdate`.
     master : bool
         Whether the optimiser steps a copy of the parameters that is not rounded so.
+    device : str, optional
+        ``rtl``: products are made by the Verilated hardware of an array, to the same bits; for small ones that do not
+        round at random, once `halfulp.sim.rtl` has been imported.
 
     Raises
     ------
@@ -63,6 +69,7 @@ class Policy:
     bias: Cast = PLAIN
     update: Cast | None = None
     master: bool = False
+    device: str | None = None
 
     def __post_init__(self) -> None:
         for name in PRODUCTS:
@@ -75,6 +82,11 @@ class Policy:
             raise TypeError(f"master is a bool, not {type(self.master).__name__}")
         if self.master and self.update is None:
             raise ValueError("master keeps a copy of parameters that are rounded after each step; name an update too")
+
+        if self.device is not None and self.device not in DEVICES:
+            raise ValueError(
+                f"unknown device {self.device!r}; products are made on {', '.join(DEVICES)}, or by golden"
+            )
 
     @classmethod
     def of(cls, mac: MacSpec | str | None, **parts: Any) -> "Policy":
@@ -123,6 +135,7 @@ class Policy:
         pieces += [f"{name}={getattr(self, name)}" for name in _CASTS if getattr(self, name) != PLAIN]
         pieces += [f"update={self.update}"] if self.update else []
         pieces += ["master=true"] if self.master else []
+        pieces += [f"device={self.device}"] if self.device else []
         return ", ".join(pieces)
 
     @property

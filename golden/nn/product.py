@@ -1,5 +1,6 @@
 """Where layers meet the golden matrix product: the one call of it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -9,8 +10,27 @@ from halfulp.hdl.formats import MacSpec
 
 from .draw import states
 
+Device = Callable[[Tensor, Tensor, MacSpec, Tensor | None], Tensor]
+"""What makes a product in place of the golden model, of operands, a description, and what sums start from."""
 
-def product(a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | None = None) -> Tensor:
+_DEVICES: dict[str, Device] = {}
+
+
+def register(name: str, device: Device) -> None:
+    """Let policies name a device.
+
+    Parameters
+    ----------
+    name : str
+    device : callable
+        Gives the bits of `golden.gemm`, or refuses with a ValueError.
+    """
+    _DEVICES[name] = device
+
+
+def product(
+    a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | None = None, device: str | None = None
+) -> Tensor:
     """Matrix product of codes in the arithmetic of a multiply-accumulate.
 
     Parameters
@@ -23,12 +43,23 @@ def product(a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | Non
         the key of counter-based words.
     start : Tensor, optional
         Codes that the sums start from, of a shape that broadcasts to (..., n, m).
+    device : str, optional
+        What makes it in place of the golden model.
 
     Returns
     -------
     Tensor of int64
         Codes in the result format.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device, or it cannot make the product.
     """
+    if device is not None:
+        if device not in _DEVICES:
+            raise ValueError(f"there is no device {device} yet; import halfulp.sim.{device} first")
+        return _DEVICES[device](a, b, mac, start)
     given: dict[str, Any] = {}
     if mac.random is not None:
         given = {"seed": states(key, mac.random, (*a.shape[:-1], b.shape[-1]), a.device)}
