@@ -191,7 +191,7 @@ def a_network_runs_on_the_kernel(tmp_path, monkeypatch):
     policy = golden.nn.Policy.parse("e5m2*e5m2+e6m5.rn, bias=e5m2.rn")
     products = []
 
-    def recorded(a, b, mac, *, key, start=None):
+    def recorded(a, b, mac, *, key, start=None, device=None):
         found = golden.gemm(a, b, mac, start=start)
         products.append((a, b, start, found))
         return found
