@@ -6,12 +6,16 @@ written beside each law. The tests hold it against the simulated kernel.
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from halfulp.hdl.formats import Tiling
+from halfulp.units.systolic import Chain
 
 from .axi import BYTES, OUTSTANDING
-from .kernel import Kernel
 from .movers import BUFFERS, power_below
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
 
 ASKED = 5
 """Cycles from the start to the first request: three to begin the run, one to cut the burst, one to offer it."""
@@ -95,7 +99,7 @@ class Timing:
     memory: Memory
 
     @classmethod
-    def of(cls, kernel: Kernel, memory: Memory) -> "Timing":
+    def of(cls, kernel: "Kernel", memory: Memory) -> "Timing":
         """Of a kernel.
 
         Raises
@@ -104,7 +108,7 @@ class Timing:
             If its array is no chain.
         """
         array = kernel.array
-        if not hasattr(array, "spacing"):
+        if not isinstance(array, Chain):
             raise TypeError(f"the model is one of kernels around a chain, not around a {type(array).__name__}")
         return cls(array.tiling, kernel.chunk, array.pipeline, array.spacing, array._distance, kernel.bytes, memory)
 
