@@ -24,8 +24,8 @@ from .tape import record
 FIRST = 1 << 14
 """Cycles that see most mutants; those that live on are judged before they run through all others."""
 
-STREAMED = 1 << 14
-"""Transfers through a stream wrapper."""
+STREAMED, FEW = 1 << 17, 1 << 13
+"""Transfers through a stream wrapper, and those that see most mutants."""
 
 KILLED, EQUIVALENT, SURVIVED, UNDECIDED = "killed", "equivalent", "survived", "undecided"
 
@@ -168,17 +168,24 @@ def _plain_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], boo
 
 def _stream_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
     """The same of the stream wrapper, all at once."""
-    words = stream_words(unit, seed)
-    _check_right(model.streams(words, 0), unit)
-    return lambda number, first: not model.streams(words, number)
+    words, few = stream_words(unit, seed, STREAMED), stream_words(unit, seed, FEW)
+    _check_right(model.streams(words, 0) and model.streams(few, 0), unit)
+    return lambda number, first: not model.streams(few if first else words, number)
 
 
-def stream_words(unit: Any, seed: int) -> Words:
-    """Operands that go through a stream wrapper, the results, and when either side is willing, as cocotb has it."""
+def stream_words(unit: Any, seed: int, count: int) -> Words:
+    """Operands that go through a stream wrapper, the results, and when either side is willing, as cocotb has it.
+
+    Of a unit with an accumulator half of them build on each other, and half bring their start values along.
+    """
     rng = np.random.default_rng(seed)
     chosen = plan(unit, seed=seed)
-    source = chosen.chain if chosen.chain is not None else chosen.vectors.take(rng.permutation(chosen.vectors.count))
-    codes = {name: np.ascontiguousarray(column[:STREAMED]) for name, column in source.items()}
+    source = chosen.vectors.take(rng.permutation(chosen.vectors.count))
+    parts = [source] if chosen.chain is None else [chosen.chain, source]
+    codes = {
+        port.name: np.concatenate([part[port.name][: count // len(parts)] for part in parts])
+        for port in Ports.of(unit.inputs)
+    }
     want = expected(unit, codes, chained=unit.stateful)
     packed = np.zeros(len(next(iter(codes.values()))), dtype=np.uint64)
     for port, low in Ports.of(unit.outputs).slices():
@@ -190,8 +197,7 @@ def stream_words(unit: Any, seed: int) -> Words:
         port.name: rng.integers(0, (1 << port.width) - 1, len(offers), dtype=np.uint64, endpoint=True)
         for port in Ports.of(unit.inputs)
     }
-    ordered = {port.name: codes[port.name] for port in Ports.of(unit.inputs)}
-    return Words(ordered, noise, packed, offers.astype(np.uint8), takes.astype(np.uint8))
+    return Words(codes, noise, packed, offers.astype(np.uint8), takes.astype(np.uint8))
 
 
 def _check_right(passed: bool, unit: Any) -> None:
