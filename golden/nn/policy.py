@@ -84,9 +84,7 @@ class Policy:
             raise ValueError("master keeps a copy of parameters that are rounded after each step; name an update too")
 
         if self.device is not None and self.device not in DEVICES:
-            raise ValueError(
-                f"unknown device {self.device!r}; products are made on {', '.join(DEVICES)}, or by golden"
-            )
+            raise ValueError(f"unknown device {self.device!r}; products are made on {', '.join(DEVICES)}, or by golden")
 
     @classmethod
     def of(cls, mac: MacSpec | str | None, **parts: Any) -> "Policy":
