@@ -176,13 +176,14 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
     places = max((floor_log2(abs(value)) - last_place(value) for value in values if value), default=0)
     fields, significands = [], []
     for value in values:
-        exponent = floor_log2(abs(value)) if value else emin
-        fields.append(exponent - emin)
-        significands.append(int(abs(value) / Fraction(2) ** (exponent - places)))
+        first = floor_log2(abs(value)) if value else emin
+        fields.append(first - emin)
+        significands.append(int(abs(value) / Fraction(2) ** (first - places)))
     width = (emax - emin).bit_length()
+    exponent = table(index, fields)[:width] if width else Const(0, 0)
     return Raw(
         sign=wire(m, table(index, [int(value < 0) for value in values])[:1], f"{name}_sign"),
-        exponent=wire(m, table(index, fields)[:width], f"{name}_exponent"),
+        exponent=wire(m, exponent, f"{name}_exponent"),
         significand=wire(m, _resized(table(index, significands), places + 1), f"{name}_significand"),
         nan=NEVER,
         inf=NEVER,

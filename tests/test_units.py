@@ -281,7 +281,7 @@ def test_a_description_makes_its_multiply_accumulate(text):
         (
             lambda: build("div", "e5m2"),
             ValueError,
-            "unknown unit 'div'; the units are mul, add, fma, mac, accumulate, quire, dot, sru, convert, compare",
+            "unknown unit 'div'; the units are mul, add, fma, mac, accumulate, quire, dot, sru, convert, pwl, compare",
         ),
         (lambda: build("mul", "e5m2", acc="e6m5"), ValueError, "mul has no acc; it takes b, to, dsp"),
         (
