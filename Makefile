@@ -3,11 +3,17 @@
 define HELP
 make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
+make formal  prove claims about units for all inputs
+make mutate  make mistakes in a unit and say which of them the bench sees
+make faults  put faults into a unit and say what they do to its results
+make keep    keep a vector, to be run before all others from then on
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make synth   measure what one unit costs on a device
 make stats   measure how stochastic rounding rounds
 make report  measure what units cost and how well they compute, side by side
 make train   train a network in the arithmetic of a multiply-accumulate
+make match   find the arrays on a board that a network runs fastest on
+make tile    write arrays as kernels for a board, with all that its tools and its host need
 make cost    measure the units of fpga/results, whose costs are kept there
 make test    run the tests                  (ARGS="-k mac" goes to pytest)
 make bench   measure how fast the tools are
@@ -19,8 +25,13 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=convert FMT=bf16 TO=e4m3fn SATURATE=1 WAVE=1
   make sim UNIT=dot FMT=posit8 K=8 ORDER=sequential
   make sim UNIT=sru FMT=int16 RANDOM=plateau3 LANES=4 INCREMENT=0
+  make sim UNIT=pwl FN=tanh FMT=fxp4.12 PIECES=8 [TO=fxp1.15 SLOPES=pow2 STRUCTURE=address]
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
+  make formal [UNIT=mul FMT=e5m2 LIMIT=60 OUT=folder]
+  make mutate UNIT=mac FMT=e5m2 N=200 [STREAM=1 KEEP=1 OUT=folder]
+  make faults UNIT=mac FMT=e5m2 [FLIPS=1e5 STUCK=256 OUT=folder]
+  make keep UNIT=mac FMT=e5m2 VECTOR=0x3c,0x40,0x001 WHY="a tie"
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
   make synth UNIT=mac FMT=fp16 TARGET=ecp5-85k [DSP=1 ROUTE=1]
@@ -28,9 +39,13 @@ make clean   remove what was built          (.venv stays)
   make synth UNIT=all SCHEDULER=tcp://host:8786
   make stats UNIT=sru [RANDOM=lfsr12 ROUNDS=5000 OUT=folder]
   make report UNIT=sru [OUT=folder SCHEDULER=tcp://host:8786]
+  make report UNIT=pwl FN="tanh sigmoid" FMT=fxp4.12 PIECES=2,3,4,8,16,32 [SLOPES=pow2 OUT=folder]
   make report UNIT=examples/study.toml [OUT=folder]
   make report UNIT=accuracy [OUT=folder]
   make train UNIT=lenet5 MAC=e5m2*e5m2+e6m5.sr10 [SEED=1 EPOCHS=10 DATA=folder RESUME=1]
+  make train UNIT=gru MAC=fp32 TANH=3 SIGMOID=3 [SEED=1]
+  make match UNIT=lenet5 BOARD=u55c [MODEL=published MAC=bf16*bf16+fp32.rn BATCH=64 OUT=folder]
+  make tile MAC=e5m2*e5m2+e6m5.sr10 N=8 M=8 CORES=10 BOARD=u55c OUT=folder
   make cost [SCHEDULER=tcp://host:8786]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
@@ -38,16 +53,16 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route
+values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:--n M:--m CORES:--cores DEPTH:--depth VECTOR:--vector WHY:--why N:--mutants FLIPS:--bit-flips STUCK:--stuck-at
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream KEEP:--keep
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
-rooms := fpga golden hdl sim units
+rooms := boards fpga golden hdl sim units
 
-.PHONY: help sim sweep emit synth stats report train cost test bench lint clean FORCE
+.PHONY: help sim sweep emit synth stats report train match tile cost test bench lint clean FORCE formal mutate faults keep
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -64,6 +79,12 @@ options = $(foreach s,$(values),$(if $(call given,$(call name,$(s))),$(call opti
 	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(call name,$(s)))),$(call option,$(s)))) \
 	$(foreach s,$(parts),$(if $(filter 0,$(call given,$(call name,$(s)))),$(call option,$(s))))
 
+# A report on functions has these as arguments, and their format as an option.
+ifeq ($(MAKECMDGOALS) $(call given,UNIT),report pwl)
+unit = pwl $(foreach f,$(call given,FN),$(call quote,$(f))) $(if $(call given,FMT),--fmt $(call quote,$(call given,FMT)))
+values := $(filter-out FN:--fn,$(values))
+endif
+
 # The programs call make and simulators of their own, which must not see this make's settings and flags.
 unexport $(settings)
 alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
@@ -71,7 +92,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep emit synth stats report train: .venv/ready
+sim sweep emit synth stats report train match tile formal mutate faults keep: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # The records are the project's own unless named otherwise.

@@ -185,6 +185,93 @@ def adders(scheduler: str | None, output: Path | None) -> None:
     _show({"adders": table(found)}, output)
 
 
+def _counts(ctx: click.Context, parameter: click.Parameter, text: str) -> list[int]:
+    """Numbers of pieces, from ``2,3,4``."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise click.BadParameter(f"numbers of pieces are written like 2,3,4, and not {text!r}")
+    return [int(word) for word in words]
+
+
+@report.command()
+@click.argument("functions", nargs=-1, metavar="FUNCTION...")
+@click.option("--fmt", default="fxp4.12", metavar="FMT", help="operand format; fxp4.12 by default")
+@click.option("--to", metavar="FMT", help="result format; that of the operand by default")
+@click.option(
+    "--pieces",
+    default="2,3,4,8,16,32",
+    metavar="N,N,...",
+    callback=_counts,
+    help="line segments; 2,3,4,8,16,32 by default",
+)
+@click.option("--slopes", default="any", metavar="WHICH", help="any, or pow2: sums of powers of two; any by default")
+@click.option("--target", "name", default="vu9p", metavar="NAME", help="device; vu9p by default")
+@_scheduled
+@_written
+def pwl(
+    functions: tuple[str, ...],
+    fmt: str,
+    to: str | None,
+    pieces: list[int],
+    slopes: str,
+    name: str,
+    scheduler: str | None,
+    output: Path | None,
+) -> None:
+    """Functions as line segments: error over every code, and cost, against the number of segments.
+
+    FUNCTION is tanh, sigmoid, exp, or another that halfulp sim pwl knows; tanh and sigmoid if none is named. Free
+    breakpoints stand beside uniform ones.
+    """
+    from halfulp.sim.paths import machine_errors
+    from halfulp.sim.progress import Bar
+
+    from .farm import Farm
+    from .pwl import cases, leave, study, table
+    from .targets import target_of
+
+    with requests():
+        target = target_of(name)
+        wanted = cases(functions or ("tanh", "sigmoid"), fmt, pieces, to=to, slopes=slopes)
+        farm = Farm(scheduler)
+    folder = output or _reports()
+    # What is no place for files is told before the work.
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    with requests(), farm, Bar("report pwl") as bar:
+        found = study(wanted, target, bar, farm)
+    click.echo(table(found).markdown())
+    words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
+    words += ["--to", to] if to else []
+    words += ["--slopes", slopes, "--target", name]
+    for path in leave(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
+        click.echo(f"halfulp: wrote {path}", err=True)
+
+
+@report.command()
+@click.option("--largest", metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes")
+@_scheduled
+@_written
+def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> None:
+    """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
+    from halfulp.sim.progress import Bar
+
+    from .farm import Farm
+
+    with requests():
+        farm = Farm(scheduler)
+    from halfulp.hdl.formats import MacSpec
+
+    from .arrays import cores_law
+    from .targets import TARGETS
+    from .tiles import LARGEST, MAC, study, table
+
+    with farm, Bar("report tiles") as bar, requests():
+        found = study(LARGEST if largest is None else largest, progress=bar, farm=farm)
+        kernels = cores_law(MacSpec.parse(MAC), TARGETS["u55c"], bar, farm)
+    _show({"tiles": table(found, kernels)}, output)
+
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 

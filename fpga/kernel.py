@@ -8,7 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from halfulp.units.systolic import Array
+from halfulp.units.systolic import Array, Chain
 
 from . import kernelmap, movers
 from .axi import (
@@ -116,7 +116,8 @@ class Kernel(wiring.Component):
         return a, b, c
 
     def cycles(self, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
-        """Clock cycles of a run, as the register ``cycles`` tells them.
+        """Clock cycles of a run, as the register ``cycles`` tells them: of a chain exact where rows begin at whole
+        beats (`halfulp.fpga.kernelmodel`), else to a percent.
 
         Parameters
         ----------
@@ -129,6 +130,10 @@ class Kernel(wiring.Component):
             Cycles from the last beat of a burst that is written to its answer.
         """
         array = self.array
+        if isinstance(array, Chain):
+            from .kernelmodel import Memory, Timing
+
+            return Timing.of(self, Memory(read, write)).cycles(n, k, m)
         # Before the first step a chunk of every row has come, element by element.
         chunk = array.n * min(k, self.chunk)
         busy = array.cycles(n, k, m)

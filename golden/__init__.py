@@ -6,6 +6,7 @@ the same bits.
 
 from . import nn, random
 from .accumulate import accumulate, accumulate_sequence
+from .activation import pwl
 from .add import add
 from .compare import compare
 from .convert import convert
@@ -36,6 +37,7 @@ __all__ = [
     "mac_sequence",
     "mul",
     "nn",
+    "pwl",
     "quire",
     "quire_sequence",
     "random",

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, MacSpec, Posit, Rounding, SumSpec
 from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.segments import Segments
 
 
 @dataclass(frozen=True)
@@ -307,3 +308,13 @@ def compare(
     less, equal = first.value < second.value, first.value == second.value
     ordered = (first, second) if less or (equal and first.negative) else (second, first)
     return Comparison(int(less), int(equal), 0, *(_encode(n, o, rounding, random, saturate) for n in ordered))
+
+
+def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
+    """Code of a function's value at x, a function being what its segments say."""
+    return _encode(Number(*table.number(*_signed(x, table.fmt))), table.out, rounding, random, saturate)
+
+
+def _signed(code: int, fmt: Format) -> tuple[Fraction | float, bool]:
+    """Number of a code, and whether it has a minus sign."""
+    return fmt.decode(code), fmt.negative(code)

@@ -13,6 +13,7 @@ import numpy as np
 
 from halfulp.hdl.formats import Format
 
+from . import regressions
 from .build import design, models
 from .errors import ToolError
 from .expect import CHUNK, expected, one_thread, own_words
@@ -155,6 +156,7 @@ def run(
     built = models(design(unit, kinds), kinds)
     progress.phase("choosing vectors")
     chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
+    kept = regressions.of(unit) if vector is None else []
     tests = {"plain": (chosen.plain, expected(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
@@ -172,7 +174,8 @@ def run(
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator works meanwhile: it has one processor, and the loop another.
             with one_thread(), Loop(built["loop"], inputs, outputs, unit.latency) as loop:
-                bulk = [_bulk(unit, loop, chosen.vectors, progress)]
+                bulk = [regressions.replay(unit, loop, kept)] if kept else []
+                bulk.append(_bulk(unit, loop, chosen.vectors, progress))
                 if chosen.chain is not None:
                     bulk.append(_loop_chain(unit, loop, chosen.chain))
             outcomes = simulation.finish(progress.advance)

@@ -7,8 +7,9 @@ after Ctrl-C. What is heavy is imported where it is used, so that help and refus
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -42,6 +43,13 @@ _UNIT_OPTIONS = (
     click.option("--to", metavar="FMT", help="result format"),
     click.option("--k", metavar="N", type=int, help="pairs (dot); 4 by default"),
     click.option("--order", metavar="ORDER", help="exact or sequential (dot); exact by default"),
+    click.option("--fn", metavar="NAME", help="function, or a file of its segments (pwl); tanh by default"),
+    click.option("--pieces", metavar="N", type=int, help="line segments (pwl); 8 by default"),
+    click.option("--error", metavar="ULP", type=float, help="as many pieces as this error needs (pwl)"),
+    click.option("--breakpoints", metavar="WHERE", help="free, uniform or power (pwl); free by default"),
+    click.option("--slopes", metavar="WHICH", help="any, or pow2: sums of powers of two (pwl); any by default"),
+    click.option("--terms", metavar="N", type=int, help="most powers of two in a slope (pwl)"),
+    click.option("--structure", metavar="HOW", help="comparators, address or table (pwl); the smallest by default"),
     click.option("--carry", metavar="N", type=int, help="carry guard of an exact accumulator, in bits; 31 by default"),
 )
 
@@ -127,6 +135,33 @@ def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None,
         click.echo(summary(result))
         passed = passed and result.passed
     sys.exit(0 if passed else 1)
+
+
+@cli.command()
+@click.argument("unit")
+@click.argument("fmt", default="e5m2")
+@unit_options
+@click.option(
+    "--vector", required=True, metavar="CODES", help="such as 0x3c,0x40,0x001; steps from reset by semicolons"
+)
+@click.option("--why", default="found by hand", metavar="TEXT", help="one line; found by hand unless told otherwise")
+def keep(unit: str, fmt: str, vector: str, why: str, **options: Any) -> None:
+    """Keep a vector of UNIT in FMT, to be run before all others from now on.
+
+    With codes for load and clear, too, it is a step from reset of a unit with an accumulator, and semicolons part
+    several. Results are those of the golden model and of exact arithmetic, which have to agree. Files are in
+    tests/regressions, or in the folder HALFULP_REGRESSIONS.
+    """
+    from . import regressions
+    from .ports import Ports
+
+    with requests():
+        built = replace(Request(unit, fmt, **options), random=None, random_seed=None).build()
+        steps = regressions.parse_steps(vector, Ports.of(built.inputs))
+        kept = regressions.judged(built, steps, why)
+        path, new = regressions.keep(built, kept)
+    click.echo(kept.text(built))
+    click.echo(f"halfulp: {path} {'has it now' if new else 'had it'}", err=True)
 
 
 @cli.command()
@@ -247,6 +282,29 @@ def wanted(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
         for row in CATALOGUE.values()
         if row.takes(parse(fmt), Rounding.parse(row.rounding if given is None else given))
     ]
+
+
+@click.command()
+@click.argument("unit")
+@click.argument("fmt")
+@unit_options
+def _asked(unit: str, fmt: str, **options: Any) -> Request:
+    return Request(unit, fmt, **options)
+
+
+def read_request(words: Sequence[str]) -> Request:
+    """What such words of a command line ask for.
+
+    Raises
+    ------
+    ValueError
+        If they are none.
+    """
+    try:
+        request: Request = _asked.main(list(words), standalone_mode=False)
+    except click.ClickException as error:
+        raise ValueError(error.format_message()) from None
+    return request
 
 
 def _told(unit: Any, codes: dict[str, int]) -> list[str]:

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 from halfulp.hdl.formats import Format, decimal_text
+from halfulp.hdl.segments import Segments
 
 from .ports import STATE, Port, Ports
 
@@ -52,6 +53,10 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if "less" in unit.outputs or "o0" in unit.outputs:
         # What is compared, or cropped lane by lane, is told by the lines of the operands.
         return ""
+    if "table" in unit.parameters:
+        table: Segments = unit.parameters["table"]
+        magnitude, negative = table.number(values["a"], formats["a"].negative(codes["a"]))
+        return f"{table.name}(a), by its line = {number(-magnitude if negative else magnitude)}"
     if len(values) == 1:
         return number(values["a"])
     if isinstance(unit.arguments[0], list):

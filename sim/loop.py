@@ -13,7 +13,7 @@ from .ports import Ports
 Codes = npt.NDArray[np.uint64]
 
 
-class _Lane(ctypes.Structure):
+class Lane(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("stride", ctypes.c_uint64)]
 
 
@@ -78,8 +78,8 @@ class Loop:
             For each output an array of ``count`` codes.
         """
         feeds = [np.ascontiguousarray(vectors[port.name], dtype=np.uint64) for port in self.inputs]
-        lanes = (_Lane * len(feeds))(
-            *(_Lane(feed.ctypes.data, 0 if feed.size == 1 and count != 1 else 1) for feed in feeds)
+        lanes = (Lane * len(feeds))(
+            *(Lane(feed.ctypes.data, 0 if feed.size == 1 and count != 1 else 1) for feed in feeds)
         )
         for port, feed in zip(self.inputs, feeds, strict=True):
             if feed.size not in (1, count):

@@ -257,6 +257,68 @@ def _curve(place: int) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Approximation:
+    """What comes near a function.
+
+    Parameters
+    ----------
+    name : str
+    values, errors : sequence of float
+        One for each argument; NaN where there is none.
+    """
+
+    name: str
+    values: Sequence[float]
+    errors: Sequence[float]
+
+
+def approximations(
+    panels: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[Approximation]]], *, label: str
+) -> Figure:
+    """Functions with what comes near them and, below, how near.
+
+    Parameters
+    ----------
+    panels : mapping of str to (sequence of float, sequence of float, sequence of Approximation)
+        For each function its arguments, its values there, and the approximations.
+    label : str
+        What the errors are.
+    """
+    names = list(dict.fromkeys(one.name for _, _, lines in panels.values() for one in lines))
+    styles = {name: _curve(place) | {"marker": "", "linewidth": 0.7} for place, name in enumerate(names)}
+    with _style():
+        size = (
+            max(_FITTED * len(panels) + _MARGIN, _LEAST),
+            2 * _CURVES + _KEY_LINE * math.ceil(len(names) / 3) + _MARGIN,
+        )
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(2, len(panels), squeeze=False, sharex="col")
+        for column, (name, (x, values, lines)) in enumerate(panels.items()):
+            above, below = axes[:, column]
+            above.plot(x, values, **{**_IDEAL, "linewidth": 2.5})
+            for one in lines:
+                above.plot(x, one.values, **styles[one.name])
+                # What is exact or infinite has no place on a logarithmic scale.
+                shown = [error if 0 < error < math.inf else math.nan for error in one.errors]
+                below.plot(x, shown, **styles[one.name])
+            largest = [max((error for error in one.errors if error < math.inf), default=0.0) for one in lines]
+            above.set(title=name)
+            below.set(yscale="log", xlabel="argument")
+            if min(largest) > 0:
+                # Where errors pass through zero there is nothing to see.
+                below.set_ylim(bottom=min(largest) / 30)
+            if column == 0:
+                above.set_ylabel("value")
+                below.set_ylabel(label)
+        keys = [Line2D([], [], **{**_IDEAL, "linewidth": 2.5}), *(Line2D([], [], **styles[name]) for name in names)]
+        figure.legend(keys, ["function", *names], loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+    return figure
+
+
+_FITTED = 3.25  # inches
+
+
 def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, float]]:
     """Index, cost and value of what has a value."""
     return [
@@ -308,6 +370,24 @@ def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
     for _, at, members in groups:
         text = ", ".join(str(index + 1) for index in members)
         axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
+
+
+def harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """For each kind of fault its nets: how many results in a hundred they spoil, and the median error of those in ulp.
+
+    Nets that spoil none are not drawn.
+    """
+    with _style():
+        figure = Figure(figsize=(_PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN), layout="constrained")
+        axes = figure.subplots(1, len(kinds), squeeze=False, sharex=True, sharey=True)[0]
+        for axis, (kind, nets) in zip(axes, kinds.items(), strict=True):
+            drawn = [(share, error) for share, error in nets if share > 0 and error > 0]
+            axis.set_title(kind)
+            axis.plot(*zip(*drawn, strict=True) if drawn else ((), ()), **_DOTS)
+            axis.set(xscale="log", yscale="log")
+        axes[0].set_ylabel("median error, ulp")
+        figure.supxlabel("wrong results, %")
+    return figure
 
 
 def write(

@@ -1,6 +1,7 @@
 """What a user asks for: a unit of the catalogue, by the words of the command line."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from .ports import STATE, Ports
 OPTIONS = (
     *("acc", "product", "b", "c", "to", "k", "order", "carry"),
     *("lanes", "sharing", "increment", "stochastic", "dsp"),
+    *("fn", "pieces", "error", "breakpoints", "slopes", "terms", "structure"),
 )
 """What some units take and others do not."""
 
@@ -35,6 +37,14 @@ class Request:
         Structure of stochastic rounding in a floating-point adder.
     dsp : bool, optional
         Whether products are left to DSP blocks.
+    fn : str, optional
+        Function of piecewise-linear units: its name, or that of a file of segments.
+    pieces, terms : int, optional
+    error : float, optional
+    breakpoints, slopes : str, optional
+        Of its fit.
+    structure : str, optional
+        How it is built.
     rounding : str, optional
         What the catalogue has for the unit unless named.
     random : str, optional
@@ -60,6 +70,13 @@ class Request:
     increment: bool | None = None
     stochastic: str | None = None
     dsp: bool | None = None
+    fn: str | None = None
+    pieces: int | None = None
+    error: float | None = None
+    breakpoints: str | None = None
+    slopes: str | None = None
+    terms: int | None = None
+    structure: str | None = None
     rounding: str | None = None
     random: str | None = None
     random_seed: int | None = None
@@ -79,19 +96,7 @@ class Request:
         unit = build(
             self.unit,
             self.fmt,
-            acc=self.acc,
-            product=self.product,
-            b=self.b,
-            c=self.c,
-            to=self.to,
-            k=self.k,
-            order=self.order,
-            carry=self.carry,
-            lanes=self.lanes,
-            sharing=self.sharing,
-            increment=self.increment,
-            stochastic=self.stochastic,
-            dsp=self.dsp,
+            **{option: getattr(self, option) for option in OPTIONS},
             rounding=self.rounding,
             random="port" if self.random is None else self.random,
             seed=1 if self.random_seed is None else self.random_seed,
@@ -132,6 +137,8 @@ def request_of(unit: Any) -> Request:
 
     given = unit.parameters
     row = row_of(unit)
+    if "table" in given:
+        return _request_of_function(unit, row)
     texts: dict[str, Any] = {
         option: str(given[key])
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
@@ -163,6 +170,37 @@ def request_of(unit: Any) -> Request:
     return request
 
 
+def _request_of_function(unit: Any, row: Any) -> Request:
+    """Shortest request for a function; what makes it so is looked at and not tried, for a fit takes long.
+
+    A function that has no name is in a file.
+    """
+    from halfulp.hdl.segments.store import PIECES, write
+    from halfulp.units.catalogue import DEFAULT_FUNCTION
+
+    table, given = unit.table, unit.parameters
+    named = isinstance(unit.fn, str)
+    texts = {name: option for name, option in unit.fitted.items() if option is not None} if named else {}
+    if texts.get("pieces") == PIECES and "error" not in texts:
+        del texts["pieces"]
+    fn = unit.fn if named else str(write(table))
+    rounding = None if str(given["rounding"]) == row.rounding else str(given["rounding"])
+    return Request(
+        unit=row.name,
+        fmt=str(table.fmt),
+        to=None if table.out == table.fmt else str(table.out),
+        fn=None if fn == DEFAULT_FUNCTION else fn,
+        structure=None if unit.structure == unit.smallest else unit.structure,
+        dsp=unit.dsp or None,
+        rounding=rounding,
+        random=None if unit.source is None else str(unit.source),
+        random_seed=None if unit.seed == 1 else unit.seed,
+        saturate=given["saturate"],
+        pipeline=unit.pipeline,
+        **texts,
+    )
+
+
 def read_vector(text: str, inputs: Ports) -> dict[str, int]:
     """Codes of one vector, written as ``0x3c,0x40,0x001`` in the order of the unit's inputs.
 
@@ -171,13 +209,18 @@ def read_vector(text: str, inputs: Ports) -> dict[str, int]:
     ValueError
         If there are too many or too few codes, or one is no number or does not fit its port.
     """
-    taken = [port for port in inputs if port.name not in STATE]
-    words = text.split(",")
-    if len(words) != len(taken):
-        names = ", ".join(port.name for port in taken)
-        raise ValueError(f"a vector of this unit has {len(taken)} codes ({names}), not {len(words)}")
     codes = {port.name: int(port.name == "load") for port in inputs}
-    for port, word in zip(taken, words, strict=True):
+    return codes | read_codes(text, _alone(inputs))
+
+
+def read_codes(text: str, ports: Ports) -> dict[str, int]:
+    """Codes of some ports, written in their order; raises as `read_vector` does."""
+    words = text.split(",")
+    if len(words) != len(ports):
+        names = ", ".join(ports.names)
+        raise ValueError(f"a vector of this unit has {len(ports)} codes ({names}), not {len(words)}")
+    codes = {}
+    for port, word in zip(ports, words, strict=True):
         try:
             code = int(word, 0)
         except ValueError:
@@ -188,7 +231,16 @@ def read_vector(text: str, inputs: Ports) -> dict[str, int]:
     return codes
 
 
-def write_vector(codes: dict[str, int], inputs: Ports) -> str:
+def write_vector(codes: Mapping[str, int], inputs: Ports) -> str:
     """Text that `read_vector` reads."""
-    taken = [port for port in inputs if port.name not in STATE]
-    return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in taken)
+    return write_codes(codes, _alone(inputs))
+
+
+def write_codes(codes: Mapping[str, int], ports: Ports) -> str:
+    """Text that `read_codes` reads."""
+    return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in ports)
+
+
+def _alone(inputs: Ports) -> Ports:
+    """What a vector by itself has codes for: all inputs but those that decide what becomes of the unit's state."""
+    return Ports(tuple(port for port in inputs if port.name not in STATE))

@@ -109,7 +109,7 @@ def test_training(capsys):
 
 def test_exact_sums():
     """The accumulators and dot products of the README are what their names say."""
-    _, source, _ = blocks("python")
+    _, source, *_ = blocks("python")
     names = {}
     exec(source, names)
     assert [names[name].name for name in ("exact", "tree", "chain")] == [

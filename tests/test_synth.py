@@ -101,7 +101,7 @@ def test_shares_of_a_device():
 
 
 def test_devices_are_told_apart():
-    assert len({target.name for target in TARGETS.values()}) == len(TARGETS) == 8
+    assert len({target.name for target in TARGETS.values()}) == len(TARGETS) == 10
     # Published by their makers as numbers of slices, of 4 tables (DS180) and of 8 in a CLB.
     assert (TARGETS["artix100t"].carry, TARGETS["u250"].carry) == (15_850, 216_000)
     with pytest.raises(ValueError) as caught:

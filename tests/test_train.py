@@ -9,14 +9,16 @@ import struct
 import subprocess
 import sys
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
 from halfulp.fpga.study import _trained
-from halfulp.golden.nn import Linear, MultiheadAttention
-from halfulp.hdl.formats import MacSpec
+from halfulp.golden.nn import Linear, MultiheadAttention, PiecewiseLinear
+from halfulp.hdl.formats import MacSpec, parse
+from halfulp.hdl.segments import Piece, Segments
 from halfulp.sim.cli import main
 from halfulp.sim.paths import build_root
 from halfulp.sim.train import data as data_module
@@ -182,8 +184,8 @@ def plan(network="lenet5", text=SR, **changes):
 
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_each_network_trains(name, tmp_path):
-    """All three by the same lines, in torch's own arithmetic, for some steps."""
-    if name == "lenet5":
+    """All by the same lines, in torch's own arithmetic, for some steps."""
+    if name in ("lenet5", "gru"):
         data = mnist(None).limited(256)
     elif name == "resnet20":
         rng = torch.Generator().manual_seed(0)
@@ -435,3 +437,26 @@ def test_formats_that_the_network_does_not_hold_are_refused_before_the_work(mac,
     with pytest.raises(ValueError, match=r"torch\.float32 does not hold every number of (int32|e11m52)"):
         Run(plan, NETWORKS["lenet5"].load(None).limited(8), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_recurrent_network_computes_with_line_segments(tmp_path):
+    """Two segments each: the run, its row, and the gradient of the lines in what it learns."""
+    third, eighth = Fraction(3, 4), Fraction(1, 8)
+    tanh = (Piece(Fraction(0), third, Fraction(0)), Piece(Fraction(1), eighth, Fraction(5, 8)))
+    gate = (Piece(Fraction(0), Fraction(1, 4), Fraction(1, 2)), Piece(Fraction(2), Fraction(0), Fraction(1)))
+    formats = {"fmt": parse("fxp4.6"), "out": parse("fxp4.6"), "slope": parse("fxp1.3"), "intercept": parse("fxp2.3")}
+    tables = [
+        Segments("tanh", pieces=tanh, symmetry="odd", **formats),
+        Segments("sigmoid", pieces=gate, symmetry="point", **formats),
+    ]
+    data = mnist(None).limited(40)
+    plan = Plan("gru", (("*", "fp32"),), 0, 1, 20, 0.01, activations=tuple((one.name, one.text) for one in tables))
+    plain = Plan("gru", (("*", "fp32"),), 0, 1, 20, 0.01)
+    assert plan.key(data) != plain.key(data)
+    run = Run(plan, data, tmp_path)
+    assert [module.table for module in run.model.modules() if isinstance(module, PiecewiseLinear)] == tables[::-1]
+    before = [parameter.detach().clone() for parameter in run.model.parameters()]
+    run.train()
+    assert not any(torch.equal(old, new) for old, new in zip(before, run.model.parameters(), strict=True))
+    name = "gru with tanh of 2 segments in fxp4.6 and sigmoid of 2 segments in fxp4.6"
+    assert row_of(run, "halfulp train")["network"] == name

@@ -1,6 +1,7 @@
 """Arithmetic units: Amaranth components with ports shaped by number formats."""
 
 from .accumulate import Accumulate
+from .activation import PiecewiseLinear
 from .add import Add
 from .base import Unit
 from .compare import Compare
@@ -22,6 +23,7 @@ __all__ = [
     "Fma",
     "Mac",
     "Mul",
+    "PiecewiseLinear",
     "Quire",
     "StochasticRounder",
     "Streamed",

@@ -20,6 +20,7 @@ from halfulp.hdl.formats.source import Source
 
 from .accumulate import Accumulate
 from .accumulating import accumulator_format
+from .activation import PiecewiseLinear
 from .add import Add
 from .base import Unit
 from .compare import Compare
@@ -36,6 +37,9 @@ DEFAULT_TARGET = "e4m3fn"
 
 DEFAULT_K = 4
 """Pairs of a dot product unless told otherwise."""
+
+DEFAULT_FUNCTION = "tanh"
+"""What a piecewise-linear function is of unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,11 @@ def _convert(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
     return {"a": fmt, "o": given.get("to", parse(DEFAULT_TARGET))}
 
 
+def _pwl(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
+    options = _some(given, "pieces", "error", "breakpoints", "slopes", "terms", "structure", "dsp")
+    return {"fn": given.get("fn", DEFAULT_FUNCTION), "fmt": fmt, "out": given.get("to", fmt)} | options
+
+
 CATALOGUE: dict[str, Row] = {
     row.name: row
     for row in (
@@ -192,6 +201,14 @@ CATALOGUE: dict[str, Row] = {
             rounding="sr3",
         ),
         Row("convert", Convert, "convert", "any format to any format", ("to",), _convert),
+        Row(
+            "pwl",
+            PiecewiseLinear,
+            "pwl",
+            "a function as line segments",
+            ("fn", "to", "pieces", "error", "breakpoints", "slopes", "terms", "structure", "dsp"),
+            _pwl,
+        ),
         Row("compare", Compare, "compare", "less, equal, minimum, maximum", ("b", "to"), _binary),
     )
 }
@@ -221,6 +238,13 @@ def build(
     increment: bool | None = None,
     stochastic: str | None = None,
     dsp: bool | None = None,
+    fn: Any = None,
+    pieces: int | None = None,
+    error: float | None = None,
+    breakpoints: str | None = None,
+    slopes: str | None = None,
+    terms: int | None = None,
+    structure: str | None = None,
     rounding: Rounding | str | None = None,
     random: Source | str = "port",
     seed: int = 1,
@@ -260,6 +284,10 @@ def build(
         Whether stochastic rounding behind a floating-point adder is ``lazy`` or ``eager``; the smaller one by default.
     dsp : bool, optional
         Whether products are left to DSP blocks, which they are not by default.
+    fn : str, callable or Segments, optional
+        Function of ``pwl``, tanh by default.
+    pieces, error, breakpoints, slopes, terms, structure : optional
+        As `PiecewiseLinear` takes them.
     rounding : Rounding or str, optional
         Nearest by default, and sr3 for ``sru``.
     random, seed, saturate, pipeline
@@ -285,6 +313,13 @@ def build(
         "increment": increment,
         "stochastic": stochastic,
         "dsp": dsp,
+        "fn": fn,
+        "pieces": pieces,
+        "error": error,
+        "breakpoints": breakpoints,
+        "slopes": slopes,
+        "terms": terms,
+        "structure": structure,
     }
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:

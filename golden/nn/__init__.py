@@ -1,5 +1,6 @@
 """Training in the arithmetic of described multiply-accumulates: layers, policies, conversion of models, updates."""
 
+from .activation import PiecewiseLinear, swap_activations
 from .attention import MultiheadAttention
 from .cast import Cast
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
@@ -17,10 +18,12 @@ __all__ = [
     "Linear",
     "LossScaler",
     "MultiheadAttention",
+    "PiecewiseLinear",
     "Policy",
     "Quantize",
     "Swap",
     "WeightUpdate",
     "convert",
     "rules",
+    "swap_activations",
 ]

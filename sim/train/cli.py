@@ -10,7 +10,10 @@ import click
 from halfulp.sim.cli import requests
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_NETWORKS = ("lenet5", "resnet20", "nanogpt")
+DEFAULT_FMT = "fxp4.12"
+"""In which line segments are fitted."""
+
+_NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
 
 
 @click.command()
@@ -19,6 +22,10 @@ _NETWORKS = ("lenet5", "resnet20", "nanogpt")
 @click.option(
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by patterns of names of layers"
 )
+@click.option("--tanh", metavar="N", help="swap tanh for N line segments or for those of a file (gru)")
+@click.option("--sigmoid", metavar="N", help="the same for sigmoid (gru)")
+@click.option("--fmt", metavar="FMT", help="format in which segments are fitted; fxp4.12 by default")
+@click.option("--derivative", type=click.Choice(["piece", "true"]), help="of segments; that of the piece by default")
 @click.option(
     "--data",
     metavar="PATH",
@@ -56,9 +63,13 @@ def train(
     limit: int | None,
     table: Path | None,
     output: Path | None,
+    tanh: str | None,
+    sigmoid: str | None,
+    fmt: str | None,
+    derivative: str | None,
     **options: Any,
 ) -> None:
-    """Train NETWORK (lenet5, resnet20 or nanogpt) in the arithmetic of a multiply-accumulate.
+    """Train NETWORK (lenet5, resnet20, gru or nanogpt) in the arithmetic of a multiply-accumulate.
 
     The network is torch's, and its layers are converted; --mac fp32 leaves them. What it comes to is a row of a table
     of results, which halfulp report reads. A run that is stopped or killed goes on with --resume, to the same bits.
@@ -88,6 +99,8 @@ def train(
             rate=options["rate"] or usual.rate,
             scale=options["scale"],
             adaptive=not options["static"],
+            activations=_activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative),
+            derivative=derivative or "piece",
         )
         examples = usual.load(data).limited(limit)
         place = table or results()
@@ -109,9 +122,31 @@ def train(
     with requests():
         append(place, row)
     click.echo(
-        f"{row['mac']}, {network}, seed {plan.seed}: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}"
+        f"{row['mac']}, {row['network']}, seed {plan.seed}: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}"
     )
     click.echo(f"halfulp: wrote {run.final} and a row of {place}", err=True)
+
+
+def _activations(asked: dict[str, str | None], fmt: str | None, derivative: str | None) -> tuple[tuple[str, str], ...]:
+    """Texts of the segments that functions are swapped for: fitted, or of files."""
+    from halfulp.hdl.segments.store import SUFFIX, segments_of
+
+    found = []
+    fitted = False
+    for name, given in asked.items():
+        if given is None:
+            continue
+        if given.endswith(SUFFIX):
+            found.append((name, segments_of(given).text))
+            continue
+        if not given.isdecimal():
+            raise ValueError(f"--{name} takes a number of segments or a file of them ({SUFFIX}), not {given!r}")
+        fitted = True
+        found.append((name, segments_of(name, fmt=fmt or DEFAULT_FMT, pieces=int(given)).text))
+    for option, value, means in (("--fmt", fmt, fitted), ("--derivative", derivative, bool(found))):
+        if value is not None and not means:
+            raise ValueError(f"{option} means nothing without --tanh or --sigmoid and a number of segments")
+    return tuple(found)
 
 
 def _begin(run: Any, resume: bool, restart: bool) -> None:

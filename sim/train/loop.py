@@ -19,9 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfulp.golden.nn import Computed, LossScaler, Policy, WeightUpdate, convert
+from halfulp.golden.nn import Computed, LossScaler, PiecewiseLinear, Policy, WeightUpdate, convert, swap_activations
 from halfulp.golden.nn.cast import check_holds
 from halfulp.golden.nn.draw import mix
+from halfulp.hdl.segments import Segments
 from halfulp.sim.expect import one_thread
 from halfulp.sim.paths import write_whole
 from halfulp.sim.progress import Progress, silent
@@ -29,6 +30,9 @@ from halfulp.sim.toolchain import digest
 
 from .data import Data
 from .networks import NETWORKS
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+"""Modules of torch that may be swapped for line segments."""
 
 TESTED = 250
 """Examples that are tested at once; the number decides the bits of stochastic rounding."""
@@ -53,6 +57,10 @@ class Plan:
         Loss scale at the beginning.
     adaptive : bool
         Whether it changes.
+    activations : tuple of (str, str)
+        Modules by the names of `ACTIVATIONS`, and the text of the segments that each is swapped for.
+    derivative : str
+        Theirs: ``piece`` or ``true``.
     """
 
     network: str
@@ -63,10 +71,24 @@ class Plan:
     rate: float
     scale: float = 256.0
     adaptive: bool = True
+    activations: tuple[tuple[str, str], ...] = ()
+    derivative: str = "piece"
 
     def key(self, data: Data) -> str:
         """Short name of the run."""
-        return digest(*(f"{name}={value}" for name, value in asdict(self).items()), data.digest)
+        parts = asdict(self)
+        if not self.activations:
+            # A plan that has none has the name that it had before there were any.
+            del parts["activations"], parts["derivative"]
+        return digest(*(f"{name}={value}" for name, value in parts.items()), data.digest)
+
+    @property
+    def swaps(self) -> dict[str | type[nn.Module], PiecewiseLinear]:
+        """Line segments by the modules that they take the place of."""
+        return {
+            ACTIVATIONS[name]: PiecewiseLinear(Segments.read(text), derivative=self.derivative)
+            for name, text in self.activations
+        }
 
     @property
     def rules(self) -> dict[str, Policy]:
@@ -113,7 +135,7 @@ class Run:
             torch.manual_seed(mix(plan.seed, 0))
             model = self.network.build(data)
         self.conversion = convert(model, plan.rules, seed=plan.seed, inplace=True)
-        self.model = self.conversion.model
+        self.model = swap_activations(self.conversion.model, plan.swaps, inplace=True)
         _check_held(self.model)
         self.optimizer = self.network.optimizer(self.model, plan.rate)
         # Without products in formats of few bits there is nothing to scale for.
@@ -128,7 +150,7 @@ class Run:
         """Those that policies ask for, one for each layer; parameters that layers share have that of the first."""
         found, seen = [], set()
         for name, layer in self.model.named_modules():
-            if not isinstance(layer, Computed) or layer.policy.update is None:
+            if not isinstance(layer, Computed) or isinstance(layer, PiecewiseLinear) or layer.policy.update is None:
                 continue
             own = [one for one in layer.parameters() if id(one) not in seen]
             seen |= {id(one) for one in own}
@@ -274,7 +296,9 @@ class Run:
 def _check_held(model: nn.Module) -> None:
     """Refuse formats before the work whose numbers the network's own values do not hold."""
     for layer in model.modules():
-        if isinstance(layer, Computed):
+        if isinstance(layer, PiecewiseLinear):
+            check_holds(torch.float32, layer.table.out)
+        elif isinstance(layer, Computed):
             policy = layer.policy
             macs = (policy.forward, policy.input_gradient, policy.weight_gradient)
             casts = (policy.weights, policy.activations, policy.gradients, policy.bias)

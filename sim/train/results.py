@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.segments import Segments
 from halfulp.sim.paths import build_root, machine_errors, write_whole
 from halfulp.sim.toolchain import version
 
-from .loop import Run
+from .loop import Plan, Run
 
 MIXED = "mixed"
 """In place of a multiply-accumulate: several."""
@@ -36,7 +37,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
     policy = str(policies[0][1]) if len(policies) == 1 else "; ".join(f"{name}: {one}" for name, one in policies)
     cells = {
         "mac": str(mac) if isinstance(mac, MacSpec) or mac == MIXED else "fp32",
-        "network": plan.network,
+        "network": network_of(plan),
         "accuracy": f"{last.accuracy:.4f}",
         "loss": f"{last.loss:.6g}",
         "seed": plan.seed,
@@ -56,6 +57,14 @@ def row_of(run: Run, command: str) -> dict[str, str]:
         "run": run.key,
     }
     return {name: str(cell) for name, cell in cells.items()}
+
+
+def network_of(plan: Plan) -> str:
+    """The network, and how many line segments its functions are of, for that makes it another."""
+    tables = [Segments.read(text) for _, text in plan.activations]
+    swapped = [f"{table.name} of {len(table.pieces)} segments in {table.fmt}" for table in tables]
+    ending = ", true derivative" if swapped and plan.derivative == "true" else ""
+    return f"{plan.network} with {' and '.join(swapped)}{ending}" if swapped else plan.network
 
 
 def rows(path: Path) -> list[dict[str, str]]:

@@ -45,6 +45,23 @@ set commands {
         -no_propagation 0 -hier 1 -hierarchical_depth 1 -vid 0 -advisory 0 -file 1 -name 1 -format 1 -xpe 1 -l 1
         -return_string 0 -append 0 -rpx 1} 0 0}
     write_checkpoint {{-force 0 -cell 1 -logic_function_stripped 0 -encrypt 0 -key 1 -incremental_synth 0} 0 1}
+    create_project {{-part 1 -force 0 -in_memory 0 -ip 0 -rtl_kernel 0} 0 2}
+    add_files {{-fileset 1 -norecurse 0 -copy_to 1 -force 0 -scan_for_includes 0} 0 1}
+    current_fileset {{-constrset 0 -simset 0 -blockset 0 -srcset 0} 0 1}
+    set_property {{-name 1 -value 1 -dict 1 -regexp 0} 3 3}
+    update_compile_order {{-force_gui 0 -fileset 1} 0 0}
+    close_project {{-delete 0} 0 0}
+    ipx::package_project {{
+        -root_dir 1 -vendor 1 -library 1 -name 1 -version 1 -taxonomy 1 -import_files 0 -set_current 1 -force 0
+        -force_update_compile_order 0 -archive_source_project 1 -module 1 -generated_files 0} 0 1}
+    ipx::current_core {{} 0 1}
+    ipx::associate_bus_interfaces {{-busif 1 -clock 1 -reset 1 -clear 0 -remove 0} 1 1}
+    ipx::create_xgui_files {{-logo_file 1} 0 1}
+    ipx::update_checksums {{} 1 1}
+    ipx::save_core {{} 0 1}
+    package_xo {{
+        -kernel_name 1 -force 0 -kernel_xml 1 -output_kernel_xml 1 -design_xml 1 -ip_directory 1 -parent_ip_directory 1
+        -kernel_files 1 -kernel_xml_args 1 -kernel_xml_pipes 1 -kernel_xml_connections 1 -ctrl_protocol 1 -xo_path 1} 0 0}
 }
 set constraints {
     create_clock {{-period 1 -name 1 -waveform 1 -add 0} 0 1}
@@ -65,6 +82,9 @@ set after {
     synth_design read_verilog opt_design synth_design place_design opt_design phys_opt_design place_design
     route_design place_design report_utilization synth_design report_timing_summary synth_design
     report_power synth_design write_checkpoint synth_design
+    add_files create_project current_fileset create_project update_compile_order add_files
+    ipx::package_project update_compile_order ipx::current_core ipx::package_project
+    ipx::save_core ipx::update_checksums close_project ipx::save_core package_xo close_project
 }
 set done {}
 set sources {}
@@ -123,6 +143,7 @@ proc text {path} {
 }
 
 # Each command of the flow, then what some of them do.
+namespace eval ipx {}
 foreach command [dict keys $commands] {
     proc $command {args} [format {
         lassign [understood $::commands %1$s $args] options rest
@@ -131,10 +152,9 @@ foreach command [dict keys $commands] {
         if {[dict exists $::after %1$s] && [dict get $::after %1$s] ni $::done} {
             refuse "%1$s comes after [dict get $::after %1$s]"
         }
-        if {[info commands do_%1$s] ne ""} {do_%1$s $options $rest}
         lappend ::done %1$s
-        return
-    } $command]
+        if {[info commands do_%2$s] ne ""} {return [do_%2$s $options $rest]}
+    } $command [string map {:: _} $command]]
 }
 
 proc do_read_verilog {options rest} {
@@ -187,6 +207,70 @@ proc ports {top} {
     }
     if {![llength $names]} {refuse "there is no module '$top' with ports"}
     return $names
+}
+
+# Kernels. A core is the ports of its top module, of which those of a bus have a name in common.
+proc do_create_project {options rest} {
+    if {[llength $rest] > 1} {file mkdir [lindex $rest 1]}
+}
+
+proc do_add_files {options rest} {do_read_verilog $options $rest}
+
+proc do_current_fileset {options rest} {return sources_1}
+
+proc do_set_property {options rest} {
+    lassign $rest name value object
+    if {$object ni {sources_1 core}} {refuse "set_property: there is no object '$object'"}
+    set ::properties($object,$name) $value
+}
+
+proc do_ipx_package_project {options rest} {
+    if {![info exists ::properties(sources_1,top)]} {refuse "there is no top module"}
+    set ::ports [ports $::properties(sources_1,top)]
+    set ::core [dict get $options -root_dir]
+    file mkdir $::core
+}
+
+proc do_ipx_current_core {options rest} {return core}
+
+proc do_ipx_associate_bus_interfaces {options rest} {
+    set bus [dict get $options -busif]
+    set channels 0
+    foreach {address data} {AWADDR WDATA ARADDR RDATA} {
+        set found [expr {[lsearch -nocase $::ports ${bus}_$address*] >= 0}]
+        if {$found != [lsearch -nocase $::ports ${bus}_$data*] >= 0} {refuse "bus interface '$bus' has half a channel"}
+        incr channels $found
+    }
+    if {!$channels} {refuse "bus interface '$bus' has no channel of its own"}
+    if {[dict get $options -clock] ni $::ports} {refuse "there is no clock '[dict get $options -clock]'"}
+    lappend ::buses $bus
+}
+
+proc do_ipx_save_core {options rest} {
+    close [open [file join $::core component.xml] w]
+}
+
+proc do_package_xo {options rest} {
+    foreach option {-kernel_name -xo_path} {
+        if {![dict exists $options $option]} {refuse "package_xo has no $option"}
+    }
+    foreach property {sdx_kernel sdx_kernel_type} wanted {true rtl} {
+        if {![info exists ::properties(core,$property)] || $::properties(core,$property) ne $wanted} {
+            refuse "the core is no kernel: $property is not $wanted"
+        }
+    }
+    foreach port $::ports {
+        set prefixes [lmap bus $::buses {expr {[string match -nocase ${bus}_* $port] ? $bus : [continue]}}]
+        if {![llength $prefixes] && $port ni {ap_clk ap_rst_n interrupt}} {
+            refuse "When packaging for Vitis, pins that are not part of an interface are not supported: $port"
+        }
+    }
+    if {![file isfile [file join [dict get $options -ip_directory] component.xml]]} {refuse "there is no packaged core"}
+    set description [text [dict get $options -kernel_xml]]
+    if {![string match "*<kernel name=\"[dict get $options -kernel_name]\"*" $description]} {
+        refuse "the description is of another kernel"
+    }
+    close [open [dict get $options -xo_path] w]
 }
 
 proc constrain {command args} {

@@ -1,0 +1,1 @@
+"""Boards: the part, memories, clocks and limits of each."""

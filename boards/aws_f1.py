@@ -1,0 +1,17 @@
+"""The VU9P of Amazon's F1 instances, behind Amazon's shell."""
+
+from halfulp.fpga.board import Board, alike
+from halfulp.fpga.targets import TARGETS
+
+from .ddr import ddr
+
+AWS_F1 = Board(
+    name="aws-f1",
+    title="Amazon EC2 F1",
+    target=TARGETS["aws-f1"],
+    slrs=alike(TARGETS["aws-f1"], 3),
+    memories=(ddr(),),
+    platform="xilinx_aws-vu9p-f1_shell-v04261818_201920_3",
+    kernel_mhz=250,
+    sources=("Amazon, AWS EC2 FPGA Hardware and Software Development Kits (github.com/aws/aws-fpga, F1)",),
+)

@@ -1,0 +1,20 @@
+"""What the cards with modules of DDR4 have in common."""
+
+from halfulp.fpga.board import Memory
+
+DDR_NS = 73.3
+"""Latency of DDR4 that is read page by page (Wang et al., Shuhai, FCCM 2020, on an Alveo U280)."""
+
+
+def ddr(slrs: tuple[int, ...] = ()) -> Memory:
+    """Four modules of 16 GiB and 64 bits at 2400 MT/s; a bank takes 15 ports of kernels (AMD, UG1702, platforminfo)."""
+    return Memory(
+        tag="DDR",
+        kind="DDR4-2400",
+        banks=4,
+        bank_mib=16_384,
+        bank_gbps=19.2,
+        masters=15,
+        latency_ns=DDR_NS,
+        slrs=slrs,
+    )

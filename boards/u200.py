@@ -1,0 +1,17 @@
+"""Alveo U200: a VU9P, two of whose four channels of DDR4 are beside the die in the middle."""
+
+from halfulp.fpga.board import Board, alike
+from halfulp.fpga.targets import TARGETS
+
+from .ddr import ddr
+
+U200 = Board(
+    name="u200",
+    title="AMD Alveo U200",
+    target=TARGETS["u200"],
+    slrs=alike(TARGETS["u200"], 3),
+    memories=(ddr((0, 1, 1, 2)),),
+    platform="xilinx_u200_gen3x16_xdma_2_202110_1",
+    kernel_mhz=300,
+    sources=("AMD, UG1289 (card), UG1702 (platforminfo)",),
+)

@@ -1,0 +1,17 @@
+"""Alveo U250: four dies with a channel of DDR4 each."""
+
+from halfulp.fpga.board import Board, alike
+from halfulp.fpga.targets import TARGETS
+
+from .ddr import ddr
+
+U250 = Board(
+    name="u250",
+    title="AMD Alveo U250",
+    target=TARGETS["u250"],
+    slrs=alike(TARGETS["u250"], 4),
+    memories=(ddr((0, 1, 2, 3)),),
+    platform="xilinx_u250_gen3x16_xdma_4_1_202210_1",
+    kernel_mhz=300,
+    sources=("AMD, UG1289 (card), UG1120 (platform)",),
+)

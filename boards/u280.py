@@ -1,0 +1,23 @@
+"""Alveo U280: HBM2 and two channels of DDR4."""
+
+from dataclasses import replace
+
+from halfulp.fpga.board import Board
+from halfulp.fpga.targets import TARGETS
+
+from .ddr import ddr
+from .hbm import HBM_SLRS, hbm
+
+U280 = Board(
+    name="u280",
+    title="AMD Alveo U280",
+    target=TARGETS["u280"],
+    slrs=HBM_SLRS,
+    memories=(
+        hbm(256),
+        replace(ddr(), banks=2, slrs=(0, 1)),
+    ),
+    platform="xilinx_u280_gen3x16_xdma_1_202211_1",
+    kernel_mhz=300,
+    sources=("AMD, UG1314 (card), UG1120 (platform), UG1393 (HBM)",),
+)

@@ -1,0 +1,17 @@
+"""Alveo U55C: the card of the published arrays (Ben Ali et al., DATE 2025)."""
+
+from halfulp.fpga.board import Board
+from halfulp.fpga.targets import TARGETS
+
+from .hbm import HBM_SLRS, hbm
+
+U55C = Board(
+    name="u55c",
+    title="AMD Alveo U55C",
+    target=TARGETS["u55c"],
+    slrs=HBM_SLRS,
+    memories=(hbm(512),),
+    platform="xilinx_u55c_gen3x16_xdma_3_202210_1",
+    kernel_mhz=300,
+    sources=("AMD, UG1469 (card), UG1120 (platform), UG1393 (HBM)",),
+)

@@ -1,0 +1,206 @@
+"""The matrix products of a torch model, as torch computes them: traced, not told.
+
+The model runs forward and backward on shapes alone (torch's device ``meta``), which takes no memory and no time, and
+every product that is computed there is written down. Convolutions are products of patches (im2col).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+Phase = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A matrix product (n x k) times (k x m).
+
+    Attributes
+    ----------
+    n, k, m : int
+    phase : str
+        ``forward``, or ``backward`` of a gradient.
+    """
+
+    n: int
+    k: int
+    m: int
+    phase: Phase = "forward"
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+        return self.n * self.k * self.m
+
+
+def trace(model: nn.Module, *inputs: Tensor, training: bool = True) -> list[Gemm]:
+    """The products of one step, in the order in which they are computed.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Left as it is. Its gradients are those of the sum of what it gives.
+    inputs : Tensor
+        Examples as the model takes them, of the batch that is meant.
+    training : bool
+        Forward and backward; else forward alone. Inputs have no gradient.
+
+    Raises
+    ------
+    ValueError
+        If the model cannot be run on shapes alone, has no products, or has no gradient.
+    """
+    recorder = _Recorder()
+    try:
+        # Parameters that are shared stay so.
+        shapes: dict[int, Tensor] = {}
+
+        def shape_of(tensor: Tensor) -> Tensor:
+            if id(tensor) not in shapes:
+                meta = tensor.detach().to("meta")
+                kind = nn.Parameter if isinstance(tensor, nn.Parameter) else lambda x, requires_grad: x
+                shapes[id(tensor)] = kind(meta, requires_grad=tensor.requires_grad)
+            return shapes[id(tensor)]
+
+        state = {name: shape_of(tensor) for name, tensor in _state(model)}
+        given = tree_map(lambda x: x.detach().to("meta") if isinstance(x, Tensor) else x, inputs)
+        was = {module: module.training for module in model.modules()}
+        model.train(training)
+        try:
+            with sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(training), recorder, torch.device("meta"):
+                out = torch.func.functional_call(model, state, given, tie_weights=False)
+                if training:
+                    recorder.phase = "backward"
+                    _backward(out)
+        finally:
+            for module, mode in was.items():
+                module.training = mode
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        raise ValueError(
+            f"{type(model).__name__} cannot be traced on shapes alone: {str(error).splitlines()[0]}"
+        ) from error
+    if not recorder.gemms:
+        raise ValueError(f"{type(model).__name__} computes no matrix product")
+    return recorder.gemms
+
+
+def _state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _backward(out: Any) -> None:
+    sums = [x.sum() for x in tree_leaves(out) if isinstance(x, Tensor) and x.requires_grad]
+    if not sums:
+        raise ValueError("the model has no parameter with a gradient, so there is no backward pass to trace")
+    torch.autograd.backward(sums)
+
+
+class _Recorder(TorchDispatchMode):
+    """Writes down the products that torch computes, whatever layer they are of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gemms: list[Gemm] = []
+        self.phase: Phase = "forward"
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        count = PRODUCTS.get(func.overloadpacket)
+        if count is not None:
+            self.gemms += [Gemm(*shape, self.phase) for shape in count(*args, **(kwargs or {}))]
+        return func(*args, **(kwargs or {}))
+
+
+Shapes = Iterator[tuple[int, int, int]]
+
+
+def _product(a: Tensor, b: Tensor, **_: Any) -> Shapes:
+    yield a.shape[0], a.shape[1], b.shape[1]
+
+
+def _products(a: Tensor, b: Tensor, **_: Any) -> Shapes:
+    for _batch in range(a.shape[0]):
+        yield a.shape[1], a.shape[2], b.shape[2]
+
+
+def _vector(a: Tensor, b: Tensor, **_: Any) -> Shapes:
+    yield a.shape[0], a.shape[1], 1
+
+
+def _after_sum(count: Callable[..., Shapes]) -> Callable[..., Shapes]:
+    """Of a product that is added to something."""
+    return lambda added, a, b, **rest: count(a, b, **rest)
+
+
+def _convolution(
+    x: Tensor, weight: Tensor, bias: Any, stride: Any, pad: Any, dilation: Any, transposed: bool, out: Any, groups: int
+) -> Shapes:
+    places = x.shape[2:] if transposed else _places(x, weight, stride, pad, dilation)
+    n, k, m = _patches(x, weight, places, groups)
+    for _group in range(groups):
+        yield (n, m, k) if transposed else (n, k, m)
+
+
+def _convolution_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    biases: Any,
+    stride: Any,
+    pad: Any,
+    dilation: Any,
+    transposed: bool,
+    out: Any,
+    groups: int,
+    wanted: Sequence[bool],
+) -> Shapes:
+    places = x.shape[2:] if transposed else gradient.shape[2:]
+    n, k, m = _patches(x, weight, places, groups)
+    for _group in range(groups):
+        if wanted[0]:
+            yield (n, k, m) if transposed else (n, m, k)
+        if wanted[1]:
+            yield (m, n, k) if transposed else (k, n, m)
+
+
+def _patches(x: Tensor, weight: Tensor, places: Sequence[int], groups: int) -> tuple[int, int, int]:
+    """Patches of a batch, numbers in each, and channels that each is multiplied to; of one group.
+
+    A transposed convolution multiplies channels to patches: what it takes in is what the other gives out.
+    """
+    return x.shape[0] * math.prod(places), math.prod(weight.shape[1:]), weight.shape[0] // groups
+
+
+def _places(x: Tensor, weight: Tensor, stride: Any, pad: Any, dilation: Any) -> list[int]:
+    sizes = zip(x.shape[2:], weight.shape[2:], stride, pad, dilation, strict=True)
+    return [(size + 2 * p - d * (kernel - 1) - 1) // s + 1 for size, kernel, s, p, d in sizes]
+
+
+_aten = torch.ops.aten
+
+PRODUCTS: dict[Any, Callable[..., Shapes]] = {
+    _aten.mm: _product,
+    _aten.addmm: _after_sum(_product),
+    _aten.bmm: _products,
+    _aten.baddbmm: _after_sum(_products),
+    _aten.mv: _vector,
+    _aten.addmv: _after_sum(_vector),
+    _aten.convolution: _convolution,
+    _aten.convolution_backward: _convolution_backward,
+}
+"""Operators that torch computes products with, and the shapes of these; what else there is comes down to them."""
+
+
+def counted(gemms: Sequence[Gemm]) -> dict[Gemm, int]:
+    """The different ones, and how often each is computed."""
+    return dict(Counter(gemms))

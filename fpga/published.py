@@ -1,0 +1,99 @@
+"""Figures of the published arrays: Ben Ali et al., MPTorch-FPGA, DATE 2025, on an Alveo U55C by Vitis HLS 2023.1."""
+
+import itertools
+from dataclasses import dataclass
+
+PUBLISHED_LUT = 1_303_680
+"""Lookup tables of the device that shares are of."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """An array that was placed and routed; of e5m2 products, in e6m5 with stochastic rounding of 10 bits.
+
+    Attributes
+    ----------
+    n, m : int
+        Processing elements of an array, and multiply-accumulates of each.
+    cores : int
+        Arrays.
+    mhz : float
+    lut, bram, dsp : float
+        Share of the device, in percent.
+    """
+
+    n: int
+    m: int
+    cores: int
+    mhz: float
+    lut: float
+    bram: float
+    dsp: float
+
+
+TABLE_III = (
+    Built(1, 1, 10, 320.9, 14.12, 13.78, 8.56),
+    Built(2, 2, 10, 320.1, 15.10, 14.44, 8.05),
+    Built(4, 4, 10, 328.4, 21.30, 18.20, 9.80),
+    Built(8, 8, 10, 196.2, 37.51, 21.50, 11.53),
+    Built(16, 16, 7, 160.0, 62.73, 33.57, 7.45),
+    Built(32, 32, 2, 197.3, 62.19, 71.48, 2.77),
+    Built(64, 32, 1, 150.0, 52.57, 71.64, 1.93),
+)
+"""The largest number of cores that fits, for each size of array."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the published model says of a training step.
+
+    Attributes
+    ----------
+    cores : int
+        Arrays, each with 8 elements of 8 multiply-accumulates.
+    mhz : float
+    lenet5, resnet20 : str
+        Seconds as they are printed, at a batch of 64 and of 128. (They are headed ms.)
+    """
+
+    cores: int
+    mhz: float
+    lenet5: str
+    resnet20: str
+
+
+TABLE_IV = (
+    Step(1, 378.3, "0.0273", "1.91"),
+    Step(2, 330.9, "0.0211", "1.20"),
+    Step(3, 298.0, "0.0189", "0.84"),
+    Step(4, 298.0, "0.0173", "0.71"),
+    Step(5, 299.8, "0.0162", "0.58"),
+    Step(6, 270.6, "0.0173", "0.58"),
+    Step(7, 274.7, "0.0165", "0.53"),
+    Step(8, 203.1, "0.0218", "0.67"),
+    Step(9, 203.1, "0.0215", "0.63"),
+    Step(10, 196.2, "0.0218", "0.63"),
+)
+"""Arrays of 8 x 8."""
+
+
+def clocks() -> dict[tuple[int, int, int], float]:
+    """Published clocks, in MHz, by size of array and number of cores."""
+    return {(row.n, row.m, row.cores): row.mhz for row in TABLE_III} | {(8, 8, row.cores): row.mhz for row in TABLE_IV}
+
+
+def clock_of(lut: float) -> float | None:
+    """MHz that a design with so many percent of the lookup tables can expect, by those that were built.
+
+    Between published designs along straight lines, of which none rises: a larger design is not trusted to be faster.
+    Smaller ones than all have the clock of the smallest; of larger ones than all nothing is known.
+    """
+    points: list[tuple[float, float]] = []
+    for row in sorted(TABLE_III, key=lambda row: row.lut):
+        points.append((row.lut, min([row.mhz, *(mhz for _, mhz in points)])))
+    if lut <= points[0][0]:
+        return points[0][1]
+    for (low, before), (high, after) in itertools.pairwise(points):
+        if lut <= high:
+            return before + (after - before) * (lut - low) / (high - low)
+    return None

@@ -1,0 +1,258 @@
+"""Activation functions as line segments."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Rounding
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.segments import MAX_POWER, Piece, Segments, Special, last_place
+
+from . import fixed
+from .check import check_call, codes_of, random_of
+from .codec import round_and_pack, unpack
+from .raw import ZERO_EXPONENT, Raw, add, align, int64, mask, multiply
+from .round import places
+from .wide import LIMB, Wide
+
+POWER_BITS = MAX_POWER.bit_length() - 1
+"""Bits of the powers of two that results are told apart by."""
+
+
+def pwl(
+    x: Tensor,
+    /,
+    *,
+    table: Segments,
+    rounding: Rounding | str = RN,
+    saturate: bool = False,
+    random: Tensor | None = None,
+) -> Tensor:
+    """A function as line segments, exact and then rounded once.
+
+    Parameters
+    ----------
+    x : Tensor
+        Codes in the format ``table.fmt``.
+    table : Segments
+        The function.
+    rounding : Rounding or str
+    saturate : bool
+        Overflow gives the largest finite number; an infinite value of the function stays infinite.
+    random : Tensor, optional
+        Random words of stochastic rounding.
+
+    Returns
+    -------
+    Tensor of int64
+        Codes in ``table.out``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
+        ``rounding`` is ``exact`` and ``table.out`` cannot hold every value.
+    """
+    if not isinstance(table, Segments):
+        raise TypeError(f"table is a Segments, not of {type(table).__name__}")
+    check_call(saturate, x=x, random=random)
+    rounding = Rounding.parse(rounding)
+    if rounding == EXACT:
+        table.check_exact()
+    random, x = random_of("random", random, rounding), codes_of("x", x, table.fmt.width)
+    number = unpack(x, table.fmt)
+    finite = replace(number, nan=torch.zeros_like(number.nan), inf=torch.zeros_like(number.inf))
+    value = _reduced(finite, table, rounding) if table.reduction else _folded(finite, x, table, rounding)
+    return round_and_pack(_overruled(value, number, table), table.out, rounding, saturate, random)
+
+
+# Which line ----------------------------------------------------------------------------------------------------
+
+
+def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
+    """Values of the lines that numbers are on."""
+    fmt, folded = table.fmt, table.symmetry is not None
+    # Folded, a number has the key of minus the number, which two's complement holds of all.
+    sign = -1 if folded and fmt.lowest < 0 else 1
+    codes_reached = torch.tensor([int64(fmt.encode(sign * start, EXACT)) for start in table.reached], dtype=torch.int64)
+    starts = _key(codes_reached, fmt, folded).to(codes.device)
+    piece = torch.bucketize(_key(codes, fmt, folded), starts, right=True)
+    sides = [table.unfolded(negative) for negative in (False, True)]
+    piece = piece + (x.sign & ~x.zero).to(torch.int64) * len(sides[0])
+    return _line(x, piece, [piece for side in sides for piece in side], table.out, rounding)
+
+
+def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
+    """Integers in the order of numbers, or of their magnitudes."""
+    if isinstance(fmt, Float):
+        magnitude = codes & (fmt.sign_code - 1)
+        if not fmt.subnormals:
+            magnitude = torch.where(magnitude >> fmt.man == 0, 0, magnitude)
+        if folded:
+            return magnitude
+        return torch.where(codes >> (fmt.width - 1) & 1 != 0, -magnitude, magnitude)
+    if isinstance(fmt, Fixed) and not fmt.signed:
+        # Of 64 bits the upper half is negative as int64; all move down by as much as brings the lowest there.
+        return codes ^ int64(1 << 63)
+    if fmt.width < 64:
+        codes = codes - ((codes >> (fmt.width - 1)) << fmt.width)
+    # One less than a magnitude, which int64 holds of all numbers.
+    return ~torch.minimum(codes, -codes) if folded else codes
+
+
+# Its value -----------------------------------------------------------------------------------------------------
+
+
+def _line(x: Raw, index: Tensor, lines: Sequence[Piece], o: Format, rounding: Rounding) -> Raw:
+    """Slope times number plus intercept, exact down to what rounding looks at; zero is +0."""
+    slope = _constants([line.slope for line in lines], index)
+    intercept = _constants([line.intercept for line in lines], index)
+    return _unsigned_zero(add(align(multiply(x, slope), intercept, _looked_at(o, rounding)), rounding))
+
+
+def _constants(values: Sequence[Fraction], index: Tensor) -> Raw:
+    """Raw numbers of binary fractions, chosen by an index."""
+    parts = [_parts(value) for value in values]
+    width = max(significand.bit_length() for significand, _ in parts) or 1
+    device = index.device
+    significands = [significand << (width - significand.bit_length()) for significand, _ in parts]
+    never = torch.zeros_like(index, dtype=torch.bool)
+    return Raw(
+        sign=torch.tensor([value < 0 for value in values], device=device)[index],
+        exponent=torch.tensor([exponent for _, exponent in parts], device=device)[index],
+        significand=Wide.of(torch.tensor(significands, device=device)[index], width),
+        nan=never,
+        inf=never,
+        zero=torch.tensor([value == 0 for value in values], device=device)[index],
+    )
+
+
+def _parts(value: Fraction) -> tuple[int, int]:
+    """Significand without zeros at either end, and exponent of its first bit."""
+    if value == 0:
+        return 0, ZERO_EXPONENT
+    numerator = abs(value.numerator)
+    return numerator // (numerator & -numerator), floor_log2(abs(value))
+
+
+def _looked_at(o: Format, rounding: Rounding) -> int:
+    """Bits of a sum, from its first one on, that rounding it to ``o`` looks at one by one."""
+    if isinstance(o, Fixed):
+        # What is larger than the range is all the same, but where it wraps: no line has so many bits before the point.
+        return o.width + places(rounding) + (2 * LIMB if o.overflow == "wrap" else 1)
+    return o.precision + places(rounding)
+
+
+def _unsigned_zero(x: Raw) -> Raw:
+    return replace(x, sign=x.sign & ~x.zero)
+
+
+# Reductions ----------------------------------------------------------------------------------------------------
+
+
+def _reduced(x: Raw, table: Segments, rounding: Rounding) -> Raw:
+    """Values of the pieces at what a reduction leaves, and the reduction undone."""
+    starts = [piece.start for piece in table.pieces[1:]]
+    if table.reduction == "exp2":
+        power, rest = _split(x, table)
+        width = max(table.fraction, 1)
+        argument = fixed.unpack(rest, Fixed(width - table.fraction, table.fraction, signed=False))
+        thresholds = [-int(-start * (1 << table.fraction) // 1) for start in starts]
+        index = torch.bucketize(rest, torch.tensor(thresholds, dtype=torch.int64, device=rest.device), right=True)
+        value = _line(argument, index, table.pieces, table.out, rounding)
+        return replace(value, exponent=value.exponent + power)
+    exponent = torch.where(x.zero, 0, x.exponent)
+    power = exponent >> 1 if table.reduction == "rsqrt" else exponent
+    within = exponent & 1 if table.reduction == "rsqrt" else torch.zeros_like(exponent)
+    never = torch.zeros_like(x.sign)
+    argument = replace(x, sign=never, exponent=within, zero=never)
+    index = sum((_reaches(argument, start) for start in starts), start=torch.zeros_like(exponent))
+    if table.reduction == "log2":
+        return _logarithm(argument, index, power, table, rounding)
+    value = _line(argument, index, table.pieces, table.out, rounding)
+    # The sign of the argument, where there are numbers below zero, is that of an odd function's value.
+    return replace(value, sign=value.sign ^ (x.sign & ~value.zero), exponent=value.exponent - power)
+
+
+def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
+    """``floor(x * factor * 2^fraction)`` as a power, bounded where nothing is left to tell, and the fraction."""
+    scaled = multiply(x, _constants([table.factor], torch.zeros_like(x.exponent)))
+    most = POWER_BITS + table.fraction
+    up = scaled.exponent - (scaled.significand.width - 1) + table.fraction
+    beyond = scaled.exponent >= POWER_BITS
+    units = scaled.significand.resized(scaled.significand.width + most).shift_left(up.clamp(0, most))
+    units, lost = units.shift_right((-up).clamp(min=0))
+    magnitude = torch.where(beyond, 1 << most, units.bits(0, min(most + 1, LIMB)))
+    integer = torch.where(scaled.sign, -(magnitude + (lost & ~beyond)), magnitude)
+    return integer >> table.fraction, integer & mask(table.fraction)
+
+
+def _reaches(x: Raw, start: Fraction) -> Tensor:
+    """Whether numbers from 1 to below 4 are at a start or beyond, as 0 or 1."""
+    width = x.significand.width
+    reached = torch.zeros_like(x.exponent)
+    for exponent in (0, 1):
+        # In units of the last place of numbers with that exponent.
+        least = max(-int(-start * (1 << (width - 1)) // (1 << exponent)), 0)
+        bound = Wide.constant(least, max(width, least.bit_length()), x.exponent)
+        here = ~(x.significand.resized(bound.width) < bound)
+        reached = torch.where(x.exponent == exponent, here.to(torch.int64), reached)
+    return reached
+
+
+def _logarithm(x: Raw, index: Tensor, power: Tensor, table: Segments, rounding: Rounding) -> Raw:
+    """The line's value and the power, in one sum."""
+    slope = _constants([piece.slope for piece in table.pieces], index)
+    quantum = min((last_place(piece.intercept) for piece in table.pieces if piece.intercept), default=0)
+    quantum = min(quantum, 0)
+    units = [int(piece.intercept / Fraction(2) ** quantum) for piece in table.pieces]
+    whole = (power << -quantum) + torch.tensor(units, device=index.device)[index]
+    intercept = fixed.unpack(whole & mask(LIMB), Fixed(LIMB + quantum, -quantum))
+    return _unsigned_zero(add(align(multiply(x, slope), intercept, _looked_at(table.out, rounding)), rounding))
+
+
+# Specials ------------------------------------------------------------------------------------------------------
+
+
+def _overruled(value: Raw, x: Raw, table: Segments) -> Raw:
+    """Values, or what the table's specials have in their place."""
+    value = replace(value, nan=torch.zeros_like(x.nan), inf=torch.zeros_like(x.inf))
+    if table.symmetry == "odd":
+        value = replace(value, sign=value.sign | (value.zero & x.sign))
+    zero, inf = x.zero & ~x.nan & ~x.inf, x.inf & ~x.nan
+    for where, special in (
+        (x.nan, table.nan),
+        (inf & ~x.sign, table.limit(False) if table.inf is None else table.inf),
+        (inf & x.sign, table.limit(True) if table.minus_inf is None else table.minus_inf),
+        (zero & ~x.sign, table.zero),
+        (zero & x.sign, table.minus_zero),
+        (x.sign & ~x.zero & ~x.nan & ~x.inf, table.negative),
+    ):
+        if special is not None:
+            value = _with(value, where, special)
+    return value
+
+
+def _with(value: Raw, where: Tensor, special: Special) -> Raw:
+    """Numbers of which some are a special value."""
+    if special == "nan":
+        return replace(value, nan=value.nan | where)
+    if special in ("inf", "-inf"):
+        return replace(value, inf=value.inf | where, sign=torch.where(where, special == "-inf", value.sign))
+    number = _constants([Fraction(0 if special == "-0" else special)], torch.zeros_like(value.exponent))
+    width = max(number.significand.width, value.significand.width)
+    ours = value.significand.pad(width - value.significand.width)
+    theirs = number.significand.pad(width - number.significand.width)
+    limbs = tuple(torch.where(where, p, q) for p, q in zip(theirs.limbs, ours.limbs, strict=True))
+    assert value.sticky is not None
+    return replace(
+        value,
+        sign=torch.where(where, special == "-0" or number.sign, value.sign),
+        exponent=torch.where(where, number.exponent, value.exponent),
+        significand=Wide(limbs, width),
+        zero=torch.where(where, number.zero, value.zero),
+        sticky=value.sticky & ~where,
+    )

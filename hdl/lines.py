@@ -1,0 +1,274 @@
+"""Line segments in hardware: which one an argument is on, and the coefficients of that one.
+
+Coefficients are constants, chosen by an index; so are the multiples of an argument by powers of two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Value
+
+from .fixed import NEVER, Point, add
+from .formats import RN
+from .formats.base import floor_log2
+from .product import product
+from .raw import Raw
+from .segments import Piece, PowerSum, last_place
+from .wire import lookup, wire
+
+Line = tuple[Fraction, Fraction]
+"""Slope and intercept."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some lines.
+
+    Attributes
+    ----------
+    index : Value
+        Which one; it may have no bits.
+    lines : sequence of Line
+        As many as the index can tell apart.
+    """
+
+    index: Value
+    lines: Sequence[Line]
+
+    @property
+    def slopes(self) -> list[Fraction]:
+        """Slopes of all lines."""
+        return [slope for slope, _ in self.lines]
+
+    @property
+    def intercepts(self) -> list[Fraction]:
+        """Intercepts of all lines."""
+        return [intercept for _, intercept in self.lines]
+
+
+def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value:
+    """How many of some rising thresholds a key has reached, by halves: one comparator for each bit of the answer.
+
+    What a comparator compares with is chosen by the bits before it.
+    """
+    bits = len(thresholds).bit_length()
+    never = 1 << len(key)
+    padded = [*thresholds, *[never] * ((1 << bits) - 1 - len(thresholds))]
+    found: Value = Const(0, 0)
+    for level in range(bits):
+        half = 1 << (bits - level - 1)
+        against = table(found, [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)])
+        found = Cat(wire(m, key >= against, f"{name}_{level}"), found)
+    return wire(m, found, name)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A key's range in blocks of one size, the largest that no threshold is within.
+
+    Attributes
+    ----------
+    index : Value
+        Number of the block.
+    low : int
+        Bits of the key below it.
+    starts : list of int
+        First key of each block, by index.
+    places : list of int
+        How many thresholds it has reached.
+    """
+
+    index: Value
+    low: int
+    starts: list[int]
+    places: list[int]
+
+    @classmethod
+    def of(cls, key: Value, thresholds: Sequence[int]) -> "Blocks":
+        """The blocks for a key, which may be signed."""
+        low = low_bits(len(key), thresholds)
+        count = 1 << (len(key) - low)
+        starts = [block << low for block in range(count)]
+        if key.shape().signed:
+            starts = [start - (1 << len(key)) if start >> (len(key) - 1) else start for start in starts]
+        return cls(key[low:], low, starts, [sum(threshold <= start for threshold in thresholds) for start in starts])
+
+
+def low_bits(width: int, thresholds: Sequence[int]) -> int:
+    """Bits of a key of some width that no threshold needs, at least one bit less than all."""
+    low = width - 1
+    for threshold in thresholds:
+        if threshold:
+            low = min(low, (threshold & -threshold).bit_length() - 1)
+    return low
+
+
+def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece]]) -> Choice:
+    """The line of an index, from one of two sides by the sign where there are two."""
+    padded = [[side[min(place, len(side) - 1)] for place in range(1 << len(index))] for side in sides]
+    lines = [(piece.slope, piece.intercept) for side in padded for piece in side]
+    return Choice(wire(m, Cat(index, sign), "line") if len(sides) > 1 else index, lines)
+
+
+def by_address(
+    m: Module, x: Point, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]
+) -> tuple[Choice, Point]:
+    """The line of the block that a number is in, and the number's distance from the block's start, which is shorter.
+
+    A second side is for numbers below zero, where a piece ends with its threshold rather than before it. That only is
+    the start of a block, where the distance is zero and the slope does not matter: one more bit chooses an intercept.
+    """
+    blocks = Blocks.of(x.integer, thresholds)
+    unit = Fraction(2) ** x.quantum
+    inside, at_start = [], []
+    for start, place in zip(blocks.starts, blocks.places, strict=True):
+        piece = edge = sides[0][min(place, len(sides[0]) - 1)]
+        if start < 0 and len(sides) > 1:
+            piece = sides[1][sum(threshold < -start for threshold in thresholds)]
+            edge = sides[1][sum(threshold <= -start for threshold in thresholds)]
+        inside.append((piece.slope, piece.at(start * unit)))
+        at_start.append((piece.slope, edge.at(start * unit)))
+    low = wire(m, x.integer[: blocks.low], "distance") if blocks.low else Const(0, 1)
+    index = wire(m, blocks.index, "block")
+    if inside != at_start:
+        index = wire(m, Cat(index, ~low.any()), "line")
+        inside += at_start
+    return Choice(index, inside), replace(x, integer=low, sign=NEVER)
+
+
+def with_values(m: Module, choice: Choice, taken: Any) -> Choice:
+    """Lines that are level take the place of others where there are values to take it."""
+    if not taken.values:
+        return choice
+    any_taken = taken.where.any()
+    number: Value = Const(0, 1)
+    for place in range(1, len(taken.values)):
+        number = Mux(taken.where[place], place, number)
+    width = max(len(choice.index), (len(taken.values) - 1).bit_length())
+    mixed = Mux(any_taken, number, choice.index)[:width]
+    lines = [choice.lines[min(place, len(choice.lines) - 1)] for place in range(1 << width)]
+    lines += [(Fraction(0), value) for value in taken.values]
+    return Choice(wire(m, Cat(mixed, any_taken), "line_or_value"), lines)
+
+
+def table(index: Value, values: Sequence[int]) -> Value:
+    """The value at an index of any number of bits, none included."""
+    if len(set(values)) == 1:
+        index, values = Const(0, 1), [values[0]]
+    return lookup(index, list(values))
+
+
+def as_point(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Point:
+    """Constants chosen by an index, on a scale that is just fine enough."""
+    quantum = min((last_place(value) for value in values if value), default=0)
+    integers = [int(value / Fraction(2) ** quantum) for value in values]
+    integer = wire(m, table(index, integers), name)
+    sign = integer[-1] if integer.shape().signed else NEVER
+    return Point(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=quantum)
+
+
+def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Raw:
+    """Constants chosen by an index, as raw numbers without leading zeros."""
+    exponents = [floor_log2(abs(value)) for value in values if value] or [0]
+    emin, emax = min(exponents), max(exponents)
+    places = max((floor_log2(abs(value)) - last_place(value) for value in values if value), default=0)
+    fields, significands = [], []
+    for value in values:
+        first = floor_log2(abs(value)) if value else emin
+        fields.append(first - emin)
+        significands.append(int(abs(value) / Fraction(2) ** (first - places)))
+    width = (emax - emin).bit_length()
+    exponent = table(index, fields)[:width] if width else Const(0, 0)
+    return Raw(
+        sign=wire(m, table(index, [int(value < 0) for value in values])[:1], f"{name}_sign"),
+        exponent=wire(m, exponent, f"{name}_exponent"),
+        significand=wire(m, _resized(table(index, significands), places + 1), f"{name}_significand"),
+        nan=NEVER,
+        inf=NEVER,
+        zero=wire(m, table(index, [int(value == 0) for value in values])[:1], f"{name}_zero"),
+        sticky=NEVER,
+        base=emin,
+        emin=emin,
+        emax=emax,
+        leading="one",
+        zero_at_floor=True,
+    )
+
+
+def value_of(m: Module, x: Point, choice: Choice, low: Fraction, high: Fraction, *, dsp: bool, shifts: bool) -> Point:
+    """Slope times a number plus intercept, which is from ``low`` to ``high`` and has no more bits than that takes.
+
+    The product is one of bits, or a sum of ``shifts`` of the number.
+    """
+    intercept = as_point(m, choice.index, choice.intercepts, "intercept")
+    if shifts:
+        return trimmed(m, add(m, intercept, _shifted(m, x, choice), RN), low, high)
+    slope = as_point(m, choice.index, choice.slopes, "slope")
+    whole = wire(m, product(m, x.integer, slope.integer, "partial_product", dsp=dsp), "product")
+    multiple = replace(x, integer=whole, sign=NEVER, quantum=x.quantum + slope.quantum)
+    return trimmed(m, add(m, intercept, multiple, RN), low, high)
+
+
+def trimmed(m: Module, x: Point, low: Fraction, high: Fraction) -> Point:
+    """A number in as many bits as numbers from ``low`` to ``high`` need."""
+    width = min(_width(low, high, x.quantum), len(x.integer))
+    signed = x.integer.shape().signed and low < 0
+    integer = x.integer[:width]
+    integer = wire(m, integer.as_signed() if signed else integer, "value")
+    return replace(x, integer=integer, sign=integer[-1] if signed else NEVER)
+
+
+def _width(low: Fraction, high: Fraction, quantum: int) -> int:
+    """Bits of numbers between two, in units of a last place; signed if there are any below zero."""
+    unit = Fraction(2) ** quantum
+    least, most = -int(-low // unit), int(high // unit)
+    return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
+
+
+def _shifted(m: Module, x: Point, choice: Choice) -> Point:
+    """A sum of signed powers of two of a number. A single one may be negated by the addition that follows."""
+    powers = [PowerSum.powers(slope) for slope in choice.slopes]
+    terms = max(len(of_one) for of_one in powers)
+    quantum = min((exponent for of_one in powers for _, exponent in of_one), default=0)
+    total: Value = Const(0, 1)
+    negative: Value = NEVER
+    signed = x.integer.shape().signed
+    for term in range(terms):
+        places = [of_one[term][1] - quantum if term < len(of_one) else None for of_one in powers]
+        minus = [int(term < len(of_one) and of_one[term][0] < 0) for of_one in powers]
+        width = len(x.integer) + max((place for place in places if place is not None), default=0)
+        options = [Const(0, width) if place is None else _placed(x.integer, place, width) for place in places]
+        shifted = wire(m, _chosen(choice.index, options), f"shifted_{term}")
+        negative = wire(m, table(choice.index, minus)[:1], f"negative_{term}") if any(minus) else NEVER
+        if terms == 1:
+            total = shifted.as_signed() if signed else shifted
+            break
+        # One bit more for the sign; of minus a number that is the inverse, and a carry from a place below.
+        added = Cat(shifted, shifted[-1] if signed else NEVER) ^ negative.replicate(width + 1)
+        below = Cat(Const(1, 1), total)
+        below = below.as_signed() if term else below
+        total = wire(m, (below + Cat(negative, added).as_signed())[1:].as_signed(), f"multiple_{term}")
+        negative = NEVER
+    return replace(x, integer=total, sign=NEVER, negated=negative, quantum=x.quantum + quantum)
+
+
+def _placed(integer: Value, places_up: int, width: int) -> Value:
+    """The bits of a number that is moved up, in some width."""
+    filling = integer[-1] if integer.shape().signed else NEVER
+    missing = width - places_up - len(integer)
+    return Cat(Const(0, places_up), integer, filling.replicate(missing))
+
+
+def _chosen(index: Value, options: Sequence[Value]) -> Value:
+    """The option at an index."""
+    if len(index) == 0:
+        return options[0]
+    if len(options) == 2:
+        return Mux(index[0], options[1], options[0])
+    return Array(options)[index]
+
+
+def _resized(value: Value, width: int) -> Value:
+    return Cat(value, Const(0, max(width - len(value), 0)))[:width]

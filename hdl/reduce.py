@@ -1,0 +1,126 @@
+"""Argument reduction in hardware: a number as a power of two and a short fixed-point number."""
+
+from dataclasses import dataclass, replace
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from .fixed import NEVER, Point, of_raw, to_raw
+from .formats import Rounding
+from .lines import as_point, as_raw
+from .multiply import multiply
+from .number import Number
+from .product import product
+from .raw import Raw, normalise
+from .round import places
+from .segments import Segments
+from .wire import wire
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """An argument for the pieces, and the power of two that goes with it: ``power``, signed or not, plus ``base``.
+
+    ``lowest`` and ``highest`` are bounds on the sum.
+    """
+
+    argument: Point
+    power: Value
+    base: int
+    lowest: int
+    highest: int
+
+
+def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bool) -> Reduced:
+    """What is left of a number, finite and in the function's domain, for the pieces of a table with a reduction."""
+    if table.reduction == "exp2":
+        return _exp2(m, x, table, rounding, dsp)
+    number = to_raw(m, x, "x") if isinstance(x, Point) else x
+    number = normalise(m, number, "x", number.quantum, number.quantum)
+    if table.reduction == "rsqrt":
+        return _negated(_by_fours(m, number))
+    argument = _point(number.significand, len(number.significand) - 1)
+    reduced = Reduced(argument, number.exponent, number.base, number.emin, number.emax)
+    return reduced if table.reduction == "log2" else _negated(reduced)
+
+
+def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) -> Reduced:
+    """``x * factor`` as an integer and a fraction, each saturated where the result is."""
+    limit = table.unseen(places(rounding)).bit_length() - 1
+    none = Const(0, 0)
+    if isinstance(x, Point):
+        factor = as_point(m, none, [table.factor], "factor")
+        integer = x.integer
+        if table.factor != 1:
+            integer = wire(m, product(m, integer, factor.integer, "factor_product", dsp=dsp), "scaled_exact")
+        places_up = x.quantum + factor.quantum + table.fraction
+        scaled = Cat(Const(0, places_up), integer) if places_up > 0 else integer[min(-places_up, len(integer) - 1) :]
+        scaled = wire(m, scaled.as_signed() if integer.shape().signed else scaled, "scaled")
+    else:
+        multiplied = x
+        if table.factor != 1:
+            multiplied = multiply(m, x, as_raw(m, none, [table.factor], "factor"), dsp=dsp, floor=None)
+        scaled = of_raw(m, multiplied, -table.fraction, limit, "scaled").integer
+    fraction = table.fraction
+    power = scaled[fraction:] if len(scaled) > fraction else Const(0, 1)
+    signed = scaled.shape().signed
+    if signed:
+        power = scaled[min(fraction, len(scaled) - 1) :].as_signed()
+    rest = Cat(scaled, (scaled[-1] if signed else NEVER).replicate(fraction))[:fraction]
+    most = len(power) - signed
+    return Reduced(
+        argument=_point(wire(m, rest, "rest") if fraction else Const(0, 1), fraction),
+        power=wire(m, power, "power"),
+        base=0,
+        lowest=-(1 << most) if signed else 0,
+        highest=(1 << most) - 1,
+    )
+
+
+def _by_fours(m: Module, x: Raw) -> Reduced:
+    """A number from 1 to below 4, and half the exponent, for powers of four."""
+    odd = x.exponent[0] ^ (x.base & 1) if len(x.exponent) else Const(x.base & 1, 1)
+    significand = Mux(odd, Cat(Const(0, 1), x.significand), Cat(x.significand, Const(0, 1)))
+    # The base is made even, so that halving what is left floors as it should.
+    half = (x.exponent + (x.base & 1)) >> 1
+    return Reduced(
+        argument=_point(wire(m, significand, "argument"), len(x.significand) - 1),
+        power=wire(m, half, "half_exponent"),
+        base=(x.base - (x.base & 1)) // 2,
+        lowest=x.emin // 2,
+        highest=x.emax // 2,
+    )
+
+
+def scale(m: Module, value: Point, by: Reduced) -> Raw:
+    """A number times the power of two that was taken from its argument."""
+    number = to_raw(m, value, "value")
+    width = (by.highest - by.lowest).bit_length()
+    return replace(
+        number,
+        exponent=wire(m, (by.power + (by.base - by.lowest))[:width], "scaled_exponent"),
+        base=number.base + by.lowest,
+        emin=number.emin + by.lowest,
+        emax=number.emax + by.highest,
+        zero_at_floor=False,
+    )
+
+
+def unscaled_where(x: Reduced, condition: Value) -> Reduced:
+    """With a power of zero where the condition holds."""
+    power = Mux(condition, -x.base, x.power)
+    return replace(x, power=power, lowest=min(x.lowest, 0), highest=max(x.highest, 0))
+
+
+def power_of(m: Module, x: Reduced) -> Point:
+    """The power as a number, which a logarithm has added."""
+    power = wire(m, (x.power + x.base)[: max(x.highest, ~x.lowest).bit_length() + 1].as_signed(), "integer_part")
+    return _point(power, 0)
+
+
+def _negated(x: Reduced) -> Reduced:
+    """With minus the power."""
+    return replace(x, power=-x.power, base=-x.base, lowest=-x.highest, highest=-x.lowest)
+
+
+def _point(integer: Value, places: int) -> Point:
+    return Point(integer, NEVER, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=-places)

@@ -1,0 +1,185 @@
+"""The numbers of a format in rising order, and where rounding passes from one to the next."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
+
+WIDEST = 16
+"""Bits of the widest format whose every code is looked at."""
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def check_width(fmt: Format) -> None:
+    """Raise ValueError unless a format is so narrow that all its codes are looked at, and double precision holds it."""
+    if fmt.width > WIDEST:
+        raise ValueError(
+            f"{fmt} has {fmt.width} bits; errors here are proved on every code, of formats of up to {WIDEST} bits"
+        )
+    if fmt.quantum < -500 or fmt.largest.numerator.bit_length() > 500:
+        raise ValueError(f"{fmt} has numbers beyond 2^500 or below 2^-500, and they are not fitted")
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """What rounding to a format gives.
+
+    Attributes
+    ----------
+    values : array of float64
+        The numbers by size, zero once. An infinite end stands for a result that is out of range.
+    thresholds : array of float64
+        Between each and the next: what is less is rounded to the first, what is more to the second.
+    up : array of bool
+        Whether the threshold itself is rounded to the second.
+    """
+
+    values: Numbers
+    thresholds: Numbers
+    up: Flags
+
+    def round(self, s: Numbers, rest: Numbers | float = 0.0) -> Any:
+        """Indices of the values that the exact sums of ``s`` and ``rest`` are rounded to.
+
+        ``rest`` is less than half a unit in the last place of ``s``, which is the sum rounded to double precision.
+        """
+        index = np.searchsorted(self.thresholds, s, side="left")
+        # On a threshold, the rest decides.
+        at = self.thresholds[np.minimum(index, len(self.thresholds) - 1)] == s
+        up = self.up[np.minimum(index, len(self.thresholds) - 1)]
+        return index + (at & ((rest > 0) | ((rest == 0) & up)))
+
+    def ulp(self, s: Numbers) -> Numbers:
+        """Units of the last place at numbers: distances of the values around their magnitudes."""
+        finite = self.values[np.isfinite(self.values)]
+        magnitudes = finite[finite >= 0]
+        index = np.clip(np.searchsorted(magnitudes, np.abs(s), side="right"), 1, len(magnitudes) - 1)
+        return magnitudes[index] - magnitudes[index - 1]
+
+
+@lru_cache(maxsize=8)
+def ladder_of(fmt: Format, rounding: Rounding) -> Ladder:
+    """The ladder of a format.
+
+    Raises
+    ------
+    ValueError
+        If the format is wider than 16 bits, or the rounding needs random words or may lose nothing.
+    """
+    if rounding.mode in ("sr", "exact"):
+        raise ValueError(f"a table is not fitted for the rounding {rounding}; there are rn, ra, rz, ru, rd and ro")
+    check_width(fmt)
+    if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
+        return _wrapped(fmt, rounding)
+    return _ladder(fmt, rounding)
+
+
+def _ladder(fmt: Format, rounding: Rounding) -> Ladder:
+    """The ladder of a format that does not wrap."""
+    numbers = np.unique(numbers_of(fmt))
+    numbers = numbers[np.isfinite(numbers)]
+    odd = _odd(fmt, numbers)
+    middle = _middles(fmt, numbers)
+    low, high = numbers[:-1], numbers[1:]
+    # The neighbour nearer to zero is odd.
+    inner_odd = np.where(low >= 0, odd[:-1], odd[1:])
+    positive = low >= 0
+    thresholds, up = {
+        "rn": (middle, inner_odd == positive),
+        "ra": (middle, positive),
+        "rz": (np.where(positive, high, low), positive),
+        "ru": (low, np.zeros(len(low), bool)),
+        "rd": (high, np.ones(len(low), bool)),
+        "ro": (np.where(inner_odd == positive, high, low), inner_odd == positive),
+    }[rounding.mode]
+    thresholds, up = thresholds.copy(), up.copy()
+    if isinstance(fmt, Posit):
+        _never_zero(numbers, thresholds, up)
+    elif isinstance(fmt, Float) and not fmt.subnormals:
+        _flushed(fmt, rounding, numbers, thresholds, up)
+    ladder = Ladder(numbers, thresholds, up)
+    return _with_ends(fmt, rounding, ladder, odd) if isinstance(fmt, Float) else ladder
+
+
+@lru_cache(maxsize=8)
+def numbers_of(fmt: Format) -> Numbers:
+    """Numbers of all codes, by code."""
+    if isinstance(fmt, Fixed):
+        codes = np.arange(1 << fmt.width)
+        return np.where(codes > fmt.largest_integer, codes - (1 << fmt.width), codes) * float(fmt.smallest)
+    return np.array([float(fmt.decode(code)) for code in range(1 << fmt.width)])
+
+
+def _odd(fmt: Format, numbers: Numbers) -> Flags:
+    """Whether the integer that rounding to even looks at is odd."""
+    if isinstance(fmt, Fixed):
+        return np.mod(numbers / float(fmt.smallest), 2) == 1
+    # Codes of magnitudes go up with them.
+    zero = int(np.searchsorted(numbers, 0.0))
+    place = np.abs(np.arange(len(numbers)) - zero)
+    if isinstance(fmt, Float):
+        # What a float without mantissa bits rounds is 1, whatever the exponent.
+        skipped = 0 if fmt.subnormals else (1 << fmt.man) - 1
+        return (place > 0) if fmt.man == 0 else (place + skipped * (place > 0)) % 2 == 1
+    return place % 2 == 1
+
+
+def _middles(fmt: Format, numbers: Numbers) -> Numbers:
+    """Where rounding to nearest passes on."""
+    if not isinstance(fmt, Posit):
+        return (numbers[:-1] + numbers[1:]) / 2
+    finer = Posit(fmt.width + 1, fmt.es)
+    above = np.array([float(finer.decode(2 * code + 1)) for code in range(fmt.max_code)])
+    return np.concatenate([-above[::-1], above])
+
+
+def _never_zero(numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
+    """Posits: nothing but zero is rounded to zero."""
+    zero = int(np.searchsorted(numbers, 0.0))
+    thresholds[zero - 1 : zero + 1] = 0.0
+    up[zero - 1], up[zero] = True, False
+
+
+def _flushed(fmt: Float, rounding: Rounding, numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
+    """Floats without subnormals: zero is what would be rounded to less than the smallest normal number."""
+    zero = int(np.searchsorted(numbers, 0.0))
+    smallest, place = float(fmt.smallest), math.ldexp(1.0, fmt.emin - fmt.man - 1)
+    # The number below the smallest normal one, were there subnormals of full precision, is odd.
+    below = {"rn": (place / 2, True), "ra": (place / 2, True), "rz": (0.0, True), "ro": (0.0, True)}
+    outward = (place, False)
+    inner, closed = below.get(rounding.mode, outward if rounding.mode == "ru" else (0.0, True))
+    thresholds[zero], up[zero] = smallest - inner, closed
+    inner, closed = below.get(rounding.mode, outward if rounding.mode == "rd" else (0.0, True))
+    thresholds[zero - 1], up[zero - 1] = -(smallest - inner), not closed
+
+
+def _with_ends(fmt: Float, rounding: Rounding, ladder: Ladder, odd: Flags) -> Ladder:
+    """A float's ladder with the ends that stand for results out of range, where these are no finite number."""
+    numbers, thresholds, up = ladder.values, ladder.thresholds, ladder.up
+    half = math.ldexp(1.0, fmt.emax - fmt.man - 1)
+    nearest = rounding.mode in ("rn", "ra")
+    leaves = bool(odd[-1]) or rounding.mode == "ra"
+    to_largest = (True, True) if fmt.specials == "finite" else rounding.overflows_to_largest
+    if not to_largest[False]:
+        place, closed = (numbers[-1] + half, leaves) if nearest else (numbers[-1], False)
+        numbers, thresholds, up = np.append(numbers, math.inf), np.append(thresholds, place), np.append(up, closed)
+    if not to_largest[True]:
+        place, closed = (numbers[0] - half, not leaves) if nearest else (numbers[0], True)
+        numbers = np.insert(numbers, 0, -math.inf)
+        thresholds, up = np.insert(thresholds, 0, place), np.insert(up, 0, closed)
+    return Ladder(numbers, thresholds, up)
+
+
+def _wrapped(fmt: Fixed, rounding: Rounding) -> Ladder:
+    """The ladder of a format that wraps: that of a wider one, cut off where this one's range ends."""
+    wider = _ladder(Fixed(fmt.int_bits + 2, fmt.frac_bits), rounding)
+    first, last = np.searchsorted(wider.values, [float(fmt.lowest), float(fmt.largest)])
+    values = wider.values[first - 1 : last + 2].copy()
+    values[[0, -1]] = -math.inf, math.inf
+    return Ladder(values, wider.thresholds[first - 1 : last + 1], wider.up[first - 1 : last + 1])

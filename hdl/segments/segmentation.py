@@ -1,0 +1,296 @@
+"""Where pieces begin and which lines they are, for the smallest largest error there is with such coefficients.
+
+Whether so many pieces come within an error is decided exactly: a piece that can be longer for that error is never
+better shorter, so that pieces taken as long as they can be, one after the other, are the fewest. The smallest error is
+found between one that is reached and one that is not, and in the end nothing less than it is reached.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .grid import Grid
+from .lines import Band, Line, sums
+from .points import Points
+
+BREAKPOINTS = ("free", "uniform", "power")
+"""Where pieces may begin: at any argument; at equal distances; where leading bits of the argument change."""
+
+Parts = list[tuple[int, Line]]
+"""Cuts at which pieces begin, and their lines."""
+
+_LOOSE, _LOOSER = 2.0**-20, 2.0**-8
+_STEPS = 64
+_LARGEST = 2.0**80
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Slopes that the first and the last line may have beside the pieces, where the function goes along a line."""
+
+    left: tuple[float, ...] = ()
+    right: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Pieces, and the largest error that they leave.
+
+    Attributes
+    ----------
+    parts : list of (int, (float, float))
+        Cuts and lines, tails among them.
+    inner : int
+        Pieces that are no tails.
+    error : float
+    """
+
+    parts: Parts
+    inner: int
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What pieces are wanted.
+
+    Attributes
+    ----------
+    points : Points
+    slopes, intercepts : Grid
+    tails : Tails
+    breakpoints : str
+    pieces : int, optional
+        At most so many; for equal distances just so many.
+    """
+
+    points: Points
+    slopes: Grid
+    intercepts: Grid
+    tails: Tails
+    breakpoints: str
+    pieces: int | None
+
+    # For one error ---------------------------------------------------------------------------------------------
+
+    def within(self, error: float) -> Found | None:
+        """The fewest pieces for errors up to this one; None if they are more than there may be."""
+        points = self.points
+        band = points.band(error)
+        if band.empty:
+            return None
+        ends = points.ends
+        last, right = self._tail(band, self.tails.right, from_right=True)
+        first, left = self._tail(band.part(0, ends[last]), self.tails.left, from_right=False) if last else (0, None)
+        inner = self._inner(band, first, last)
+        if inner is None:
+            return None
+        parts = [*([(0, left)] if left else []), *inner, *([(last, right)] if right else [])]
+        return Found(parts, len(inner), self.error(parts))
+
+    def _tail(self, band: Band, slopes: tuple[float, ...], *, from_right: bool) -> tuple[int, Line | None]:
+        """The longest line of one of these slopes at an end: cut at its inner end, and the line."""
+        ends, count = self.points.ends, len(self.points.cuts)
+        if not from_right:
+            count = ends.index(len(band.t))
+        best: tuple[int, Line | None] = (count if from_right else 0, None)
+        for slope in slopes:
+            # The shortest is none, the longest is all.
+            short, long, line = 0, count, None
+            while short < long:
+                length = (short + long + 1) // 2
+                cut = slice(ends[count - length], len(band.t)) if from_right else slice(0, ends[length])
+                found = band.part(cut.start, cut.stop).intercept(slope, self.intercepts)
+                if found is None:
+                    long = length - 1
+                else:
+                    short, line = length, (slope, found)
+            longest = (count - best[0]) if from_right else best[0]
+            if line is not None and short > longest:
+                best = (count - short if from_right else short), line
+        return best
+
+    def _inner(self, band: Band, first: int, last: int) -> Parts | None:
+        """Pieces from one cut to before another."""
+        if first == last:
+            return []
+        if self.breakpoints == "free":
+            return self._greedy(band, first, last)
+        if self.breakpoints == "uniform":
+            return self._lines(band, [*self._even(first, last), last])
+        return self._blocks(band, first, last)
+
+    def _line(self, band: Band, first: int, last: int) -> Line | None:
+        ends = self.points.ends
+        return band.part(ends[first], ends[last]).line(self.slopes, self.intercepts)
+
+    def _lines(self, band: Band, cuts: list[int]) -> Parts | None:
+        """A line for each piece."""
+        parts: Parts = []
+        for first, last in itertools.pairwise(cuts):
+            line = self._line(band, first, last)
+            if line is None:
+                return None
+            parts.append((first, line))
+        return parts
+
+    def _greedy(self, band: Band, first: int, last: int) -> Parts | None:
+        """Pieces as long as they can be, as many as there may be."""
+        parts: Parts = []
+        length = max((last - first) // (self.pieces or 8), 1)
+        while first < last:
+            if len(parts) == self.pieces:
+                return None
+            reach, line = self._reach(band, first, last, length)
+            if line is None:
+                return None
+            parts.append((first, line))
+            length, first = reach - first, reach
+        return parts
+
+    def _reach(self, band: Band, first: int, last: int, guess: int) -> tuple[int, Line | None]:
+        """How far a piece can go, and its line."""
+        short, line, step = first, None, min(guess, last - first)
+        long = last + 1
+        # Twice as far as long as it goes, then half the distance.
+        while long - short > 1:
+            reach = min(short + step, last) if long > last else (short + long) // 2
+            found = self._line(band, first, reach)
+            if found is None:
+                long = reach
+            else:
+                short, line = reach, found
+                step *= 2
+                if short == last:
+                    break
+        return short, line
+
+    def _even(self, first: int, last: int) -> Iterator[int]:
+        """Cuts at equal distances, as near as there are arguments."""
+        t, cuts = self.points.t, self.points.cuts
+        start = float(t[cuts[first]])
+        end = float(t[cuts[last]]) if last < len(cuts) else float(t[-1])
+        assert self.pieces is not None
+        places = start + (end - start) * np.arange(self.pieces) / self.pieces
+        yield from (int(cut) for cut in np.unique(np.clip(np.searchsorted(t[cuts], places), first, last - 1)))
+
+    def _blocks(self, band: Band, first: int, last: int) -> Parts | None:
+        """Pieces of which each is all arguments with the same leading bits, as few as there are."""
+        addresses = self.points.addresses
+        parts: Parts = []
+
+        def split(base: int, bits: int) -> bool:
+            low, high = np.searchsorted(addresses, [base, base + (1 << bits)])
+            low, high = max(int(low), first), min(int(high), last)
+            if low >= high:
+                return True
+            line = self._line(band, low, high)
+            if line is not None:
+                parts.append((low, line))
+                return self.pieces is None or len(parts) <= self.pieces
+            return bits > 0 and split(base, bits - 1) and split(base + (1 << (bits - 1)), bits - 1)
+
+        return parts if split(0, int(addresses[-1]).bit_length()) else None
+
+    # Of errors -------------------------------------------------------------------------------------------------
+
+    def error(self, parts: Parts) -> float:
+        """The largest error of pieces."""
+        return max(
+            float(np.max(errors_of(self.points.slice(first, last), line))) for first, last, line in self.spans(parts)
+        )
+
+    def spans(self, parts: Parts) -> Iterator[tuple[int, int, Line]]:
+        """First point, end and line of each piece."""
+        ends = self.points.ends
+        stops = [cut for cut, _ in parts[1:]] + [len(ends) - 1]
+        for (cut, line), stop in zip(parts, stops, strict=True):
+            yield ends[cut], ends[stop], line
+
+    def best(self, *, nearly: bool = False) -> Found:
+        """The smallest largest error with so many pieces; with ``nearly``, less than a hundredth more.
+
+        Raises
+        ------
+        ValueError
+            If with such coefficients there are no pieces of any finite error.
+        """
+        low, high = self.points.least(), max(self.points.least(), 2.0**-30)
+        if (found := self.within(low)) is not None:
+            return found
+        while (found := self.within(high)) is None:
+            low, high = high, 4 * high
+            if high > _LARGEST:
+                raise ValueError("with such coefficients and pieces the error has no bound")
+        while found.error - low > (_LOOSER if nearly else _LOOSE) * found.error:
+            middle = (low + found.error) / 2
+            nearer = self.within(middle)
+            if nearer is None:
+                low = middle
+            else:
+                found = nearer
+        if self.breakpoints == "uniform":
+            found = self._scanned(found)
+        while not nearly and (nearer := self.within(float(np.nextafter(found.error, 0.0)))) is not None:
+            found = nearer
+        return found
+
+    def _scanned(self, found: Found) -> Found:
+        """The best at many errors below one that is reached.
+
+        Equal distances change with the place where the tail begins, and a smaller error may be reached where a larger
+        one is not.
+        """
+        for error in np.geomspace(max(self.points.least(), found.error / 2), found.error, _STEPS)[:-1]:
+            nearer = self.within(float(error))
+            if nearer is not None and nearer.error < found.error:
+                return nearer
+        return found
+
+    def reached(self, error: float) -> Found:
+        """The fewest pieces for errors up to this one.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        found = self.within(error)
+        if found is None:
+            raise ValueError(f"an error of {error:.6g} is not reached")
+        return found
+
+    def polished(self, found: Found) -> Found:
+        """The same pieces, each with the smallest error of its own."""
+        parts: Parts = []
+        for (cut, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
+            tail = (cut == 0 and self._is_tail(line, self.tails.left)) or (
+                last == len(self.points) and self._is_tail(line, self.tails.right)
+            )
+            parts.append((cut, self._own(first, last, line, keep_slope=tail)))
+        return Found(parts, found.inner, self.error(parts))
+
+    def _is_tail(self, line: Line, slopes: tuple[float, ...]) -> bool:
+        return line[0] in slopes
+
+    def _own(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
+        """The line of smallest error on some points; not worse than the one that is given."""
+        points = self.points.slice(first, last)
+        low, high = points.least(), float(np.max(errors_of(points, line)))
+        slopes = Grid(line[0], line[0], listed=np.array([line[0]])) if keep_slope else self.slopes
+        while high - low > _LOOSE * high:
+            middle = (low + high) / 2
+            nearer = points.band(middle).line(slopes, self.intercepts)
+            if nearer is None:
+                low = middle
+            else:
+                line, high = nearer, float(np.max(errors_of(points, nearer)))
+        return line
+
+
+def errors_of(points: Points, line: Line) -> Any:
+    """Errors of a line on points."""
+    return points.errors(points.results(*sums(line[0], points.t, line[1])))

@@ -1,0 +1,280 @@
+"""What is claimed of which unit, and what becomes of it: proved, refuted with a witness, or not finished."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+from halfulp.hdl.formats import Fixed, Float, parse
+from halfulp.sim.errors import ToolError
+from halfulp.sim.exact_text import line
+from halfulp.sim.ports import Ports
+from halfulp.sim.processes import processors
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.request import Request, request_of, write_vector
+
+from . import properties, structures
+from .miters import Miter
+from .prove import REFUTED, Question, Verdict
+
+SMALL = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
+"""Formats for which all is claimed unless told otherwise."""
+
+LARGE = ("fp16", "bf16")
+"""Formats for which so much is claimed as is known to finish, and some that is not."""
+
+UNITS = ("mul", "add", "fma", "mac", "convert")
+
+LIMIT = 60.0
+"""Seconds that one proof may take unless told otherwise."""
+
+MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr4")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of claim.
+
+    Attributes
+    ----------
+    says : str
+        What is claimed, in a line.
+    miter : callable
+        Makes, of a unit, the circuit that says where it does not hold.
+    """
+
+    says: str
+    miter: Callable[[Request], Miter]
+
+
+KINDS = {
+    "commutes": Kind("a and b change places", properties.commutes),
+    "monotone": Kind("what is ordered stays ordered when it is rounded", properties.monotone),
+    "rz below rn": Kind("rounded toward zero it is no larger than to nearest", properties.toward_zero),
+    "valid": Kind("results are valid codes", properties.valid),
+    "symmetric": Kind("other signs give the other sign", properties.symmetric),
+    "lazy is eager": Kind("both structures of stochastic rounding", structures.lazy_is_eager),
+    "DSP is LUT": Kind("products for DSP blocks and for tables", structures.dsp_is_plain),
+    "pipelined": Kind("register cuts change no result", structures.pipelined),
+    "stalls": Kind("nothing moves while the clock enable is low", structures.held),
+    "reset": Kind("results are +0 until the first are due", structures.after_reset),
+    "stream waits": Kind("a waiting result holds, and nothing is lost meanwhile", structures.stream_waits),
+    "stream order": Kind("every result once, in order, and no other", structures.stream_is_in_order),
+    "stream reset": Kind("no result before the first is due", structures.stream_starts_empty),
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim about one unit.
+
+    Parameters
+    ----------
+    kind : str
+        Of `KINDS`.
+    request : Request
+    """
+
+    kind: str
+    request: Request
+
+    @property
+    def unit(self) -> str:
+        """The unit, as the command line has it."""
+        return self.request.command("").removeprefix("halfulp '' ")
+
+    def miter(self) -> Miter:
+        """The circuit that says where it does not hold."""
+        return KINDS[self.kind].miter(self.request)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim and its verdict.
+
+    Attributes
+    ----------
+    claim : Claim
+    verdict : Verdict
+    lines : tuple of str
+        Of a refuted claim the witness, for people.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    lines: tuple[str, ...] = ()
+
+
+def claims(unit: str = "all", fmt: str | None = None) -> list[Claim]:
+    """What is claimed of a unit, or of all, in a format, or in all of `SMALL` and `LARGE`.
+
+    Raises
+    ------
+    ValueError
+        If nothing is claimed of the unit, or there is no such format.
+    """
+    if unit not in ("all", *UNITS):
+        raise ValueError(f"nothing is claimed of {unit}; there are claims about {', '.join(UNITS)}, and all of them")
+    formats = (*SMALL, *LARGE) if fmt is None else (fmt,)
+    found = [claim for text in formats for claim in _claims(text)]
+    return [claim for claim in found if unit in ("all", claim.request.unit)]
+
+
+def _claims(fmt: str) -> Iterator[Claim]:
+    large = parse(fmt).width > 12
+    yield from _properties(fmt, large)
+    yield from _structures(fmt, large)
+    for cuts in (1, 3):
+        request = Request("mul", fmt, pipeline=cuts)
+        yield from (Claim(kind, request) for kind in ("stream waits", "stream order", "stream reset"))
+    for kind in ("stream waits", "stream order", "stream reset"):
+        yield Claim(kind, Request("mac", fmt, pipeline=1))
+
+
+def _properties(fmt: str, large: bool) -> Iterator[Claim]:
+    family = type(parse(fmt))
+    sums = [Request(unit, fmt) for unit in ("mul", "add", "fma")]
+    yield from (Claim("commutes", request) for request in sums)
+    yield from (Claim("rz below rn", request) for request in sums)
+    yield from (Claim("valid", request) for request in [*sums, Request("mac", fmt)])
+    if family is not Fixed:
+        yield from (Claim("symmetric", request) for request in sums)
+    if not large:
+        yield from (Claim("monotone", properties.conversion(fmt, mode)) for mode in MODES)
+
+
+def _structures(fmt: str, large: bool) -> Iterator[Claim]:
+    family = type(parse(fmt))
+    if family is Float:
+        eager = [Request(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
+        yield from (Claim("lazy is eager", replace(one, stochastic=None)) for one in eager if _is_granted(one))
+    yield from (Claim("DSP is LUT", Request(unit, fmt)) for unit in ("mul", "fma", "mac"))
+    for unit in ("mul", "add", "fma", "convert", "mac"):
+        to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"
+        for cuts in (1, 3):
+            request = Request(unit, fmt, to=to, pipeline=cuts, rounding="sr4" if cuts == 3 else None)
+            yield from (Claim(kind, request) for kind in ("pipelined", "stalls"))
+        if unit == "mac":
+            yield Claim("reset", Request(unit, fmt, pipeline=2))
+
+
+def _is_granted(request: Request) -> bool:
+    """Whether there is such a unit."""
+    try:
+        request.build()
+    except ValueError:
+        return False
+    return True
+
+
+def examine(
+    wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, jobs: int | None = None
+) -> Iterator[Finding]:
+    """Find out about claims, several side by side; what is known already is not asked again.
+
+    Parameters
+    ----------
+    wanted : iterable of Claim
+    limit : float
+        Seconds that one may take.
+    progress : Progress
+        Told of each that is through.
+    jobs : int, optional
+        Side by side; as many as there are processors unless told otherwise.
+
+    Yields
+    ------
+    Finding
+        Of each claim, in their order.
+
+    Raises
+    ------
+    ToolError
+        If a tool fails. What was found until then is kept.
+    """
+    halt = threading.Event()
+    jobs = jobs or processors()
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting: list[tuple[Claim, Future[Verdict] | Verdict]] = []
+        try:
+            for claim in wanted:
+                question = claim.miter().question(f"{claim.kind} {claim.unit}")
+                known = question.known(limit)
+                waiting.append((claim, known or pool.submit(_asked, question, limit, halt)))
+                # No more circuits are made than are soon asked about.
+                while waiting and (_ended(waiting[0][1]) or len(waiting) > 8 * jobs):
+                    yield _finding(*waiting.pop(0))
+                    progress.advance(1)
+            while waiting:
+                yield _finding(*waiting.pop(0))
+                progress.advance(1)
+        finally:
+            halt.set()
+
+
+def _asked(question: Question, limit: float, halt: threading.Event) -> Verdict:
+    if halt.is_set():
+        raise ToolError("stopped")
+    return question.answer(limit, halt)
+
+
+def _ended(answer: "Future[Verdict] | Verdict") -> bool:
+    return isinstance(answer, Verdict) or answer.done()
+
+
+def _finding(claim: Claim, answer: "Future[Verdict] | Verdict") -> Finding:
+    # A wait that ends now and then lets a Ctrl-C through.
+    while not _ended(answer):
+        wait([answer], timeout=0.1, return_when=FIRST_COMPLETED)  # type: ignore[list-item]
+    verdict = answer if isinstance(answer, Verdict) else answer.result()
+    return Finding(claim, verdict, tuple(told(claim, verdict)) if verdict.status == REFUTED else ())
+
+
+def told(claim: Claim, verdict: Verdict) -> Iterator[str]:
+    """A witness: what its units take and give, as codes and numbers, and the commands that keep these vectors."""
+    assert verdict.witness is not None
+    miter = claim.miter()
+    if miter.steps:
+        yield from (f"{name} = {code:#x}" for name, code in sorted(verdict.witness.items()) if code)
+        return
+    for unit, codes in simulated(miter, verdict.witness):
+        yield unit.name
+        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        yield from (f"  {line(port, codes[port.name])}" for port in (*inputs, *outputs))
+        yield f"  keep:  {request_of(unit).command('keep', '--vector', write_vector(codes, inputs))}"
+
+
+def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str, int]]]:
+    """The units of a circuit without registers, with the codes at their ports: in Amaranth's own simulator, which has
+    to find the claim broken, too.
+
+    Raises
+    ------
+    ToolError
+        If it does not.
+    """
+    from amaranth.hdl import Module, Value
+    from amaranth.sim import Simulator
+
+    found: list[tuple[Any, dict[str, int]]] = []
+    bad = []
+    m = Module()
+    m.submodules += miter
+
+    async def drive(context: Any) -> None:
+        for name in miter.free:
+            context.set(miter[name], witness.get(name, 0))
+        await context.delay(1e-9)
+        bad.append(context.get(miter.bad))
+        for unit in miter.applied:
+            ports = [*unit.inputs, *unit.outputs]
+            codes = {name: context.get(Value.cast(getattr(unit, name)).as_unsigned()) for name in ports}
+            found.append((unit, codes))
+
+    simulator = Simulator(m)
+    simulator.add_testbench(drive)
+    simulator.run()
+    if bad != [1]:
+        raise ToolError("the witness that ABC gives is none in Amaranth's simulator; one of them is wrong")
+    return found

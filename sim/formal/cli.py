@@ -1,0 +1,53 @@
+"""The command `halfulp formal`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from halfulp.sim.cli import requests
+
+from .claims import LIMIT
+
+
+@click.command()
+@click.argument("unit", default="all")
+@click.argument("fmt", required=False)
+@click.option(
+    "--limit", default=LIMIT, metavar="SECONDS", type=click.FloatRange(1), help=f"for each; {LIMIT:g} by default"
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="leave the table there too, as Markdown, CSV and LaTeX",
+)
+def formal(unit: str, fmt: str | None, limit: float, output: Path | None) -> None:
+    """Prove claims about UNIT (all by default) in FMT (several by default), for all inputs there are.
+
+    What is proved or refuted is kept. A claim that is refuted comes with inputs that do so, and with the commands that
+    keep them to be run from then on.
+    """
+    from halfulp.sim.progress import Bar
+
+    from .claims import claims, examine
+
+    with requests():
+        wanted = claims(unit, fmt)
+    # pandas takes long to load.
+    from .report import table
+
+    findings = []
+    with Bar("formal") as bar:
+        bar.total("proving", len(wanted))
+        for finding in examine(wanted, limit=limit, progress=bar):
+            findings.append(finding)
+            if finding.lines:
+                click.echo("\n".join([f"{finding.claim.kind} of {finding.claim.unit} is refuted", *finding.lines, ""]))
+    found = table(findings)
+    click.echo(found.markdown(), nl=False)
+    if output is not None:
+        for path in found.write(output, "formal"):
+            click.echo(f"halfulp: wrote {path}", err=True)
+    sys.exit(1 if any(finding.lines for finding in findings) else 0)

@@ -1,0 +1,146 @@
+"""What holds of results whatever the operands are."""
+
+from dataclasses import replace
+
+from amaranth.hdl import Const, Module, Value
+
+from halfulp.hdl.formats import Fixed, Float, Format, Posit, parse
+from halfulp.sim.request import Request
+
+from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank
+from .miters import Codes, Miter, differ, widths
+from .structures import cycle, free_registers, steps_of
+
+WIDE = {Float: "fp16", Posit: "posit16", Fixed: "fxp8.8"}
+"""What is rounded where rounding is claimed to be monotone, by the family of the result."""
+
+
+def commutes(request: Request) -> Miter:
+    """``a`` and ``b`` change places."""
+
+    def wrong(m: Module, i: Miter) -> Value:
+        given = {name: i[name] if name in i.free else Const(0, 1) for name in unit.inputs}
+        swapped = given | {"a": given["b"], "b": given["a"]}
+        return differ(i.apply(m, request.build(), given), i.apply(m, request.build(), swapped))
+
+    unit = request.build()
+    # A difference has no right to commute.
+    return Miter({name: width for name, width in widths(unit).items() if name != "subtract"}, wrong)
+
+
+def monotone(request: Request) -> Miter:
+    """Of two numbers in order, rounded with the same random word, the results are in order."""
+
+    def wrong(m: Module, i: Miter) -> Value:
+        words = {name: i[name] for name in unit.words}
+        results = [i.apply(m, request.build(), {"a": i[name], **words})["o"] for name in ("x", "y")]
+        ordered = rank(a, i["x"]) <= rank(a, i["y"])
+        numbers = ~(is_nan(a, i["x"]) | is_nan(a, i["y"]) | is_nan(o, results[0]) | is_nan(o, results[1]))
+        return ordered & numbers & (rank(o, results[0]) > rank(o, results[1]))
+
+    unit = request.build()
+    a, o = unit.inputs["a"], unit.outputs["o"]
+    return Miter({"x": a.width, "y": a.width, **unit.words}, wrong)
+
+
+def toward_zero(request: Request) -> Miter:
+    """Rounded toward zero, a result is no larger in magnitude than rounded to nearest."""
+
+    def wrong(m: Module, i: Miter) -> Value:
+        given = {name: i[name] for name in i.free}
+        near, low = (i.apply(m, replace(request, rounding=mode).build(), given)["o"] for mode in ("rn", "rz"))
+        return magnitude(o, low) > magnitude(o, near)
+
+    unit = replace(request, rounding="rn").build()
+    o = unit.outputs["o"]
+    return Miter(widths(unit), wrong)
+
+
+def symmetric(request: Request) -> Miter:
+    """Operands of the other sign give the result of the other sign."""
+
+    def wrong(m: Module, i: Miter) -> Value:
+        given = {name: i[name] for name in i.free}
+        # One factor of a product, both terms of a sum.
+        turned = {name for name in formats if name != "b" or "subtract" in unit.inputs}
+        other = given | {name: negated(formats[name], given[name]) for name in turned}
+        one = i.apply(m, request.build(), given)["o"]
+        two = i.apply(m, request.build(), other)["o"]
+        exempt: Value = Const(0, 1)
+        if o.has_negative_zero:
+            # An exactly cancelled sum is +0 both times.
+            exempt = is_zero(o, one) & is_zero(o, two)
+        return ~exempt & (two != negated(o, one))
+
+    unit = request.build()
+    formats = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
+    o = unit.outputs["o"]
+    return Miter(widths(unit), wrong)
+
+
+def valid(request: Request) -> Miter:
+    """A result is one that the format has for it: of a NaN the canonical one; NaR only where an operand is, and zero
+    where a factor is; of fixed point the sign that it must have."""
+
+    def wrong(m: Module, i: Miter) -> Value:
+        given = {name: i[name] for name in i.free}
+        return _invalid(unit, given, i.apply(m, request.build(), given)["o"])
+
+    unit = request.build()
+    if unit.stateful:
+        return _valid_state(request)
+    return Miter(widths(unit), wrong)
+
+
+def _invalid(unit: object, given: Codes, result: Value) -> Value:
+    inputs, o = unit.inputs, unit.outputs["o"]  # type: ignore[attr-defined]
+    formats = {name: shape for name, shape in inputs.items() if isinstance(shape, Format)}
+    match o:
+        case Float():
+            return is_nan(o, result) & (result != o.nan_code)
+        case Posit():
+            lost = Const(0, 1)
+            for name, fmt in formats.items():
+                lost = lost | is_nan(fmt, given[name])
+            bad = is_nan(o, result) != lost
+            if set(inputs) - set(unit.words) == {"a", "b"}:  # type: ignore[attr-defined]
+                nothing = is_zero(formats["a"], given["a"]) | is_zero(formats["b"], given["b"])
+                bad = bad | ~lost & (is_zero(o, result) != nothing)
+            return bad
+    a, b = (is_negative(formats[name], given[name]) for name in ("a", "b"))
+    below, above = rank(o, result) < 0, rank(o, result) > 0
+    if "subtract" in inputs:
+        b = b ^ given["subtract"]
+        lone = is_zero(formats["b"], given["b"])
+        return ~lone & (a & b & above | ~a & ~b & below)
+    product = a ^ b
+    if "c" in inputs:
+        c = is_negative(formats["c"], given["c"])
+        lone = is_zero(formats["a"], given["a"]) | is_zero(formats["b"], given["b"])
+        return ~lone & (product & c & above | ~product & ~c & below)
+    return product & above | ~product & below
+
+
+def _valid_state(request: Request) -> Miter:
+    """The same of an accumulator, whatever it was: after a step that is accepted, it holds a valid code."""
+    unit = request.build()
+    (step,) = steps_of(unit)
+    o = unit.outputs["o"]
+
+    def wrong(m: Module, i: Miter) -> Value:
+        first = cycle(m, i, unit, step, {name: i[f"held@{name}"] for name in step.registers}, "")
+        second = cycle(m, i, unit, step, first.next, "")
+        given = {name: i[name] for name in unit.inputs}
+        loaded = given | {"c": i["c"]}
+        invalid = _invalid(unit, loaded, second.outputs["o"])
+        # Of a posit it is the start value that decides, so that one is asked for.
+        return invalid if isinstance(o, Float) else i["load"] & invalid
+
+    free = free_registers(step) | widths(unit)
+    return Miter(free, wrong, (step,))
+
+
+def conversion(fmt: str, rounding: str) -> Request:
+    """The unit that rounds to a format from the wide one of its family."""
+    family = next(family for family in WIDE if isinstance(parse(fmt), family))
+    return Request("convert", WIDE[family], to=fmt, rounding=rounding)

@@ -1,0 +1,237 @@
+"""Whether an output of a circuit can ever be 1: ABC says so, on what Yosys makes of it, and that is remembered."""
+
+import functools
+import importlib.util
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from amaranth.back import rtlil
+
+from halfulp.sim.build import emitter
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import build_root, machine_errors, scratch, write_whole
+from halfulp.sim.processes import Command, failure, run_all, start, stop, uninterrupted
+from halfulp.sim.toolchain import digest, version
+
+PROVED, REFUTED, UNFINISHED = "proved", "refuted", "not finished"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a component computes in a clock cycle, as a module without registers.
+
+    Attributes
+    ----------
+    name : str
+        Of the module. Its ports are those of the component but for the clock, and for each register an input
+        ``held@NAME`` and an output ``next@NAME``.
+    registers : dict
+        Names and widths.
+    netlist : str
+        JSON that Yosys reads.
+    """
+
+    name: str
+    registers: dict[str, int]
+    netlist: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known about a claim.
+
+    Attributes
+    ----------
+    status : str
+        ``proved``, ``refuted`` or ``not finished``.
+    seconds : float
+        What it took to find out.
+    witness : dict, optional
+        Inputs that refute it, by port.
+    """
+
+    status: str
+    seconds: float
+    witness: dict[str, int] | None = None
+
+
+class Stopped(Exception):
+    """A proof that was given up because the run ends."""
+
+
+def circuit(component: Any, ports: Sequence[Any] | None = None) -> str:
+    """RTLIL of a component, with the top module ``top``; of what is no component with the ports that are named."""
+    text: str = rtlil.convert(component, name="top", ports=ports, emit_src=False)
+    return text
+
+
+def step_of(component: Any) -> Step:
+    """The step of a component, which is kept: it is made once.
+
+    Raises
+    ------
+    ToolError
+        If Yosys fails.
+    """
+    text = circuit(component)
+    name = f"step_{digest(text)}"
+    path = build_root() / "formal" / f"{name}-{_tools()}.json"
+    if not path.is_file():
+        with scratch("formal") as folder:
+            _yosys(folder, {"make": "step", "name": name}, {"design.il": text})
+            registers = json.loads((folder / "registers.json").read_text())
+            known = {"name": name, "registers": registers, "netlist": (folder / "step.json").read_text()}
+        write_whole(path, json.dumps(known))
+    return Step(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether the output ``bad`` of a circuit can be 1: ever, if it has registers, which are zero at first.
+
+    Parameters
+    ----------
+    name : str
+        What the answer's file name begins with.
+    text : str
+        RTLIL of the circuit.
+    steps : sequence of Step
+        What it is made of.
+    registers : bool
+        Whether the circuit has any. Then it is only proved, or not finished.
+    """
+
+    name: str
+    text: str
+    steps: Sequence[Step] = ()
+    registers: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where the answer is kept: by the contents of the circuit, and the programs that answer."""
+        own = digest(self.text, *(step.netlist for step in self.steps), _tools())
+        return build_root() / "formal" / f"{re.sub(r'[^A-Za-z0-9.]+', '_', self.name)}-{own}.json"
+
+    def known(self, limit: float) -> Verdict | None:
+        """The answer, if it is known or was not found in so many seconds."""
+        if not self.path.is_file():
+            return None
+        verdict = Verdict(**json.loads(self.path.read_text()))
+        return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
+
+    def answer(self, limit: float, halt: threading.Event) -> Verdict:
+        """Find the answer.
+
+        Raises
+        ------
+        Stopped
+            If ``halt`` is set meanwhile.
+        ToolError
+            If a tool fails.
+        """
+        # The same step may be there several times.
+        files = {"design.il": self.text} | {f"{step.name}.json": step.netlist for step in self.steps}
+        with scratch("formal") as folder:
+            _yosys(folder, {"make": "aig"}, files)
+            began = time.monotonic()
+            status = (_always if self.registers else _abc)(folder, limit, halt)
+            seconds = max(time.monotonic() - began, limit if status == UNFINISHED else 0.0)
+            verdict = Verdict(status, seconds, _witness(folder) if status == REFUTED else None)
+        write_whole(self.path, json.dumps(asdict(verdict)))
+        return verdict
+
+
+def _tools() -> str:
+    here = Path(__file__).resolve().parent
+    return digest(emitter(), version("pyosys"), *((here / name).read_text() for name in ("netlist.py", "prove.py")))
+
+
+def _yosys(folder: Path, job: Mapping[str, Any], files: Mapping[str, str]) -> None:
+    with machine_errors("the netlist of a proof"):
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        (folder / "job.json").write_text(json.dumps(job))
+    argv = [sys.executable, "-m", "halfulp.sim.formal.netlist"]
+    run_all([Command("Yosys", argv, folder / "yosys.log", folder)], 1)
+
+
+@functools.cache
+def prover() -> Path:
+    """The program ABC, which comes with Yosys.
+
+    Raises
+    ------
+    ToolError
+        If it is not there.
+    """
+    spec = importlib.util.find_spec("pyosys")
+    for place in spec.submodule_search_locations or [] if spec else []:
+        if (Path(place) / "yosys-abc").is_file():
+            return Path(place) / "yosys-abc"
+    raise ToolError("yosys-abc was not found beside pyosys; install it with: pip install pyosys")
+
+
+def _abc(folder: Path, limit: float, halt: threading.Event) -> str:
+    """Have ABC look for inputs of which ``bad`` is 1, for at most so many seconds."""
+    deadline = time.monotonic() + limit
+    # Equivalences inside the circuit first, which makes short work of two structures of one thing.
+    said = _said(folder, "&read design.aig; &cec -m", deadline, halt)
+    if said is None:
+        return UNFINISHED
+    if re.search(r"^Networks are equivalent", said, re.M):
+        return PROVED
+    # It knows that there are some; this tells which.
+    said = _said(folder, "read_aiger design.aig; iprove; write_cex -n witness.txt", deadline, halt)
+    if said is None:
+        return UNFINISHED
+    if re.search(r"^SATISFIABLE", said, re.M):
+        return REFUTED
+    raise ToolError(f"ABC comes to no result; it said: {' '.join(said.split())[-300:]}")
+
+
+def _always(folder: Path, limit: float, halt: threading.Event) -> str:
+    """Have ABC look for an invariant with which ``bad`` is never 1: registers that are always the same, and clauses
+    about the others (property-directed reachability)."""
+    deadline = time.monotonic() + limit
+    said = _said(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline, halt)
+    if said is None:
+        return UNFINISHED
+    none_left = re.search(r"lat =\s+0\b", said) is not None
+    said = _said(folder, f"read_aiger less.aig; {'iprove' if none_left else 'pdr'}", deadline, halt)
+    return PROVED if said is not None and re.search(r"^(Property proved|UNSATISFIABLE)", said, re.M) else UNFINISHED
+
+
+def _said(folder: Path, commands: str, deadline: float, halt: threading.Event) -> str | None:
+    """What ABC says to some commands, or None when its time is up."""
+    command = Command("ABC", [str(prover()), "-c", commands], folder / "abc.log", folder)
+    with uninterrupted():
+        process = start(command)
+    try:
+        while (code := process.poll()) is None:
+            if halt.is_set():
+                raise Stopped
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.005)
+    finally:
+        stop(process)
+    if code != 0:
+        raise ToolError(failure(command, code))
+    return command.log.read_text(errors="replace")
+
+
+def _witness(folder: Path) -> dict[str, int]:
+    """Inputs that ABC found, bit by bit, as codes of ports."""
+    bits = dict(re.findall(r"^pi(\d+)@0=([01])$", (folder / "witness.txt").read_text(), re.M))
+    values = {int(index): int(bit) for index, bit in bits.items()}
+    found: dict[str, int] = {}
+    for index, place, name in re.findall(r"^input (\d+) (\d+) (\S+)$", (folder / "design.map").read_text(), re.M):
+        found[name] = found.get(name, 0) | values.get(int(index), 0) << int(place)
+    return found

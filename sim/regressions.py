@@ -1,0 +1,220 @@
+"""Vectors that were worth keeping: each is a line of a file, and is run before all others from then on.
+
+A file holds the vectors of one unit, by what it computes: ``pipeline``, ``stochastic``, ``dsp`` and the source of
+random words change no bit, and so a vector that is kept for a unit is kept for all its structures. A line has the codes
+of the inputs, those of the outputs, and why it is there::
+
+    unit fma e3m1 --c e3m4 --to e3m1
+    0x05,0x11,0x33 -> 0x0b  # lost bits of the addend decided the rounding
+
+Codes are in the order of the unit's ports, those of ``load`` and ``clear`` left out. With these two a line is a
+sequence of steps from reset, which semicolons part.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .expect import expected
+from .loop import Codes, Loop
+from .paths import write_whole
+from .ports import STATE, Ports
+from .report import Check, Failure, exact_codes, mismatch
+from .request import Request, read_codes, read_vector, request_of, write_codes, write_vector
+
+Step = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One vector, or a sequence of steps from reset, with the results.
+
+    Attributes
+    ----------
+    steps, results : tuple of dict
+        Codes by port.
+    why : str
+        One line.
+    """
+
+    steps: tuple[Step, ...]
+    results: tuple[Step, ...]
+    why: str
+
+    @property
+    def chained(self) -> bool:
+        """Whether the steps build on each other, from reset."""
+        return len(self.steps) > 1 or any(step.get("load", 1) != 1 or step.get("clear") for step in self.steps)
+
+    def columns(self) -> dict[str, Codes]:
+        """The steps as arrays, as the compiled loop and the golden model take them."""
+        return {name: np.array([step[name] for step in self.steps], dtype=np.uint64) for name in self.steps[0]}
+
+    def text(self, unit: Any) -> str:
+        """The line of a file that `read` reads."""
+        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        write = write_codes if self.chained else write_vector
+        steps = "; ".join(write(step, inputs) for step in self.steps)
+        return f"{steps} -> {'; '.join(write_codes(result, outputs) for result in self.results)}  # {self.why}"
+
+
+def folder() -> Path:
+    """Where the files are: ``$HALFULP_REGRESSIONS``, else ``tests/regressions`` of the checkout, or of this folder."""
+    if given := os.environ.get("HALFULP_REGRESSIONS"):
+        return Path(given).absolute()
+    checkout = Path(__file__).resolve().parents[1]
+    return (checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()) / "tests" / "regressions"
+
+
+def plain(unit: Any) -> Request:
+    """The unit that computes the same, in the structure that it has unless told otherwise and with ports for words."""
+    how: dict[str, Any] = {"stochastic": None, "dsp": None, "random": None, "random_seed": None, "sharing": None}
+    return replace(request_of(unit), pipeline=0, **how)
+
+
+def place(unit: Any) -> Path:
+    """The file of a unit."""
+    return folder() / f"{plain(unit).build().name}.txt"
+
+
+def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
+    """One vector, or steps from reset, from a text such as ``0x3c,0x40,0x001``.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    parts = text.split(";")
+    stateful = any(port.name in STATE for port in inputs)
+    if stateful and (len(parts) > 1 or parts[0].count(",") + 1 == len(inputs)):
+        return tuple(read_codes(part.strip(), inputs) for part in parts)
+    if len(parts) > 1:
+        raise ValueError("only a unit with a state has sequences of vectors; this one takes one at a time")
+    return (read_vector(parts[0].strip(), inputs),)
+
+
+def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Kept:
+    """A vector with its right results: what the golden model and, of a vector by itself, exact arithmetic say.
+
+    Raises
+    ------
+    ValueError
+        If these two differ, or the reason is no single line.
+    """
+    why = why.strip()
+    if not why or "\n" in why:
+        raise ValueError("a vector is kept with one line that says why")
+    vectors = Kept(steps, steps, why)
+    want = expected(unit, vectors.columns(), chained=vectors.chained)
+    results = tuple({name: int(codes[n]) for name, codes in want.items()} for n in range(len(steps)))
+    if not vectors.chained and (exact := exact_codes(unit, steps[0])) != results[0]:
+        raise ValueError(f"the golden model is wrong here: it gives {results[0]} and exact arithmetic {exact}")
+    return replace(vectors, results=results)
+
+
+def keep(unit: Any, kept: Kept) -> tuple[Path, bool]:
+    """Add a vector to the file of its unit; returns the file, and whether the vector was new to it.
+
+    Raises
+    ------
+    ToolError
+        If the file cannot be written.
+    """
+    request = plain(unit)
+    computed = request.build()
+    path = folder() / f"{computed.name}.txt"
+    already = read(path)[1] if path.is_file() else []
+    if any(row.steps == kept.steps for row in already):
+        return path, False
+    lines = [
+        "# Kept by `halfulp keep`, and run before all other vectors.",
+        request.command("unit").removeprefix("halfulp "),
+        f"# {','.join(name for name in computed.inputs if name not in STATE)} -> {','.join(computed.outputs)}",
+        *(row.text(computed) for row in [*already, kept]),
+    ]
+    write_whole(path, "\n".join(lines) + "\n", "the kept vectors")
+    return path, True
+
+
+def read(path: Path) -> tuple[Any, list[Kept]]:
+    """The unit of a file, and its vectors.
+
+    Raises
+    ------
+    ValueError
+        If a line cannot be read; the sentence names it.
+    """
+    from .cli import read_request
+
+    unit: Any = None
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            if unit is None and line.startswith("unit "):
+                unit = read_request(shlex.split(line)[1:]).build()
+            elif line.strip() and not line.startswith("#"):
+                rows.append(_row(line, unit))
+        except ValueError as error:
+            raise ValueError(f"{path.name}, line {number}: {error}") from None
+    if unit is None:
+        raise ValueError(f"{path.name} does not say of which unit its vectors are")
+    return unit, rows
+
+
+def _row(line: str, unit: Any) -> Kept:
+    if unit is None:
+        raise ValueError("a vector comes before the line that names its unit")
+    codes, hash_, why = line.partition("#")
+    before, arrow, after = codes.partition("->")
+    if not (arrow and hash_ and why.strip()):
+        raise ValueError("a vector is written as CODES -> CODES  # why")
+    steps = parse_steps(before, Ports.of(unit.inputs))
+    results = tuple(read_codes(part.strip(), Ports.of(unit.outputs)) for part in after.split(";"))
+    if len(results) != len(steps):
+        raise ValueError(f"{len(steps)} steps have {len(results)} results")
+    return Kept(steps, results, why.strip())
+
+
+def of(unit: Any) -> list[Kept]:
+    """What is kept for a unit. A source of its own gives words of which no vector knows."""
+    if unit.sources or not folder().is_dir():
+        return []
+    path = place(unit)
+    return read(path)[1] if path.is_file() else []
+
+
+def files() -> Iterator[Path]:
+    """All files there are."""
+    yield from sorted(folder().glob("*.txt"))
+
+
+def replay(unit: Any, loop: Loop, rows: list[Kept]) -> Check:
+    """Kept vectors through compiled loop and golden model; both have to give the results that were kept."""
+    failures: list[Failure] = []
+    for row in rows:
+        codes = row.columns()
+        loop.reset()
+        got = _results(loop.run(codes, len(row.steps)), len(row.steps))
+        model = _results(expected(unit, codes, chained=row.chained), len(row.steps))
+        if model != row.results:
+            failures.append(Failure("golden", f"the golden model gives {model}, kept were {row.results}: {row.why}"))
+        if got != row.results:
+            failures.append(_wrong(unit, row, got))
+    return Check("compiled loop", "kept", len(rows), len(failures), failures)
+
+
+def _results(columns: Mapping[str, Codes], count: int) -> tuple[Step, ...]:
+    return tuple({name: int(codes[n]) for name, codes in columns.items()} for n in range(count))
+
+
+def _wrong(unit: Any, row: Kept, got: tuple[Step, ...]) -> Failure:
+    if row.chained:
+        return Failure("mismatch", f"{row.text(unit)}\nthe steps from reset gave {got}")
+    found = mismatch(unit, row.steps[0], row.results[0], got[0])
+    return replace(found, text=f"{row.why}\n{found.text}")

@@ -1,0 +1,346 @@
+"""Line segments: hardware, golden model and oracle agree on every input, and tables mean what they say."""
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from amaranth.hdl import Module, Value
+from amaranth.sim import Simulator
+
+from halfulp.golden import exact, pwl
+from halfulp.golden.nn import PiecewiseLinear as Segmented
+from halfulp.golden.nn import swap_activations
+from halfulp.golden.nn.activation import slopes
+from halfulp.hdl import lines
+from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
+from halfulp.hdl.segments import Piece, PowerSum, Segments
+from halfulp.hdl.segments.store import segments_of, write
+from halfulp.sim.bench import run
+from halfulp.sim.build import verilog
+from halfulp.sim.request import Request, request_of
+from halfulp.sim.sweep import sweep
+from halfulp.units import PiecewiseLinear
+from halfulp.units.stream import Streamed
+
+F = Fraction
+
+PIECES: dict[str, list[tuple[str, str, str]]] = {
+    "odd": [("0", "7/8", "1/64"), ("5/8", "1/2", "1/4"), ("5/4", "1/8", "11/16"), ("17/8", "0", "63/64")],
+    "point": [("0", "1/4", "1/2"), ("5/4", "1/8", "5/8"), ("19/8", "1/32", "27/32"), ("33/8", "0", "1")],
+    "linear": [("0", "1/2", "0"), ("1/2", "7/8", "-1/8"), ("2", "9/8", "-3/8"), ("4", "1", "0")],
+    "even": [("0", "-1/8", "1"), ("1/2", "-5/8", "5/4"), ("3/2", "-1/4", "9/16"), ("9/4", "0", "0")],
+    "none": [("-4", "1/32", "-7/8"), ("-2", "1/4", "-1/2"), ("-3/4", "5/8", "-1/16"), ("0", "1", "0")],
+    "exp2": [("0", "3/4", "1"), ("3/8", "7/8", "61/64"), ("5/8", "9/8", "51/64")],
+    "reciprocal": [("1", "-3/4", "7/4"), ("5/4", "-1/2", "23/16"), ("13/8", "-3/8", "5/4")],
+    "rsqrt": [("1", "-3/8", "11/8"), ("3/2", "-3/16", "9/8"), ("5/2", "-1/8", "31/32")],
+    "log2": [("1", "5/4", "-5/4"), ("5/4", "17/16", "-1"), ("13/8", "13/16", "-5/8")],
+}
+"""Rough shapes of tanh, sigmoid, SiLU, a bell, ELU and the functions that are reduced; they need not be good ones."""
+
+POLES: dict[str, dict[str, Any]] = {
+    "exp2": {"factor": F(23, 16), "fraction": 8, "minus_inf": F(0), "inf": "inf"},
+    "reciprocal": {"symmetry": "odd", "zero": "inf", "minus_zero": "-inf", "inf": F(0), "minus_inf": "-0"},
+    "rsqrt": {"zero": "inf", "minus_zero": "-inf", "negative": "nan", "inf": F(0), "minus_inf": "nan"},
+    "log2": {"zero": "-inf", "minus_zero": "-inf", "negative": "nan", "inf": "inf", "minus_inf": "nan"},
+}
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+"""By default formats, roundings and structures take turns, so that each is met; here all meet."""
+
+ROUNDINGS = ("rn", "ra", "rz", "ru", "rd", "ro", "sr3")
+
+
+def made(shape: str, fmt: str, out: str, slope: Any = None, **more: Any) -> Segments:
+    """A table of one of the shapes."""
+    pieces = tuple(Piece(*map(F, piece)) for piece in PIECES[shape])
+    kind = {} if shape == "none" else POLES[shape] | {"reduction": shape} if shape in POLES else {"symmetry": shape}
+    return Segments(shape, parse(fmt), parse(out), slope or Fixed(4, 5), Fixed(4, 8), pieces, **(kind | more))
+
+
+def codes_of(fmt: Any, rng: np.random.Generator, count: int) -> list[int]:
+    """All codes of a short format, some of a long one."""
+    if fmt.width <= 8:
+        return list(range(1 << fmt.width))
+    return [int(code) for code in rng.integers(0, 1 << fmt.width, count, dtype=np.uint64)]
+
+
+def int64(codes: list[int]) -> torch.Tensor:
+    return torch.from_numpy(np.array(codes, dtype=np.uint64).view(np.int64))
+
+
+def check_golden(table: Segments, rounding: str, saturate: bool, count: int = 64) -> None:
+    """The golden model against the oracle."""
+    mode, rng = Rounding.parse(rounding), np.random.default_rng(1)
+    codes = codes_of(table.fmt, rng, count)
+    words = rng.integers(0, 1 << mode.bits, len(codes)).tolist() if mode.bits else [0] * len(codes)
+    random = torch.tensor(words) if mode.bits else None
+    found = pwl(int64(codes), table=table, rounding=mode, saturate=saturate, random=random)
+    wanted = [
+        exact.pwl(code, table=table, rounding=mode, saturate=saturate, random=word)
+        for code, word in zip(codes, words, strict=True)
+    ]
+    assert torch.equal(found, int64(wanted)), (str(table.fmt), str(table.out), table.text, rounding)
+
+
+@pytest.mark.parametrize("shape", PIECES)
+def test_golden_model_is_the_oracle_on_all_codes_of_short_formats(shape: str) -> None:
+    formats = ("fxp4.4", "fxp2.4", "ufxp3.5", "e4m3fn", "e5m2", "e3m4-ftz", "e4m3fnuz", "posit8", "posit8e0")
+    outs = ("fxp2.6", "e4m3fn", "posit8", "e5m2", "ufxp4.4")
+    for place, fmt in enumerate(formats):
+        for turn, rounding in enumerate(ROUNDINGS):
+            if (place + turn) % (1 if EXHAUSTIVE else 6):
+                continue
+            out = outs[(place + turn) % len(outs)]
+            check_golden(made(shape, fmt, out), rounding, saturate=bool(turn % 2))
+
+
+@pytest.mark.parametrize("shape", PIECES)
+def test_golden_model_is_the_oracle_in_wide_formats(shape: str) -> None:
+    for fmt, out in (("fp64", "fp32"), ("posit64", "fp64"), ("fxp32.32", "fxp8.56"), ("ufxp64.0", "bf16")):
+        for rounding in ("rn", "sr9"):
+            check_golden(made(shape, fmt, out), rounding, saturate=False)
+
+
+def test_values_wrap_where_the_output_does() -> None:
+    for shape in ("linear", "none", "reciprocal", "log2"):
+        check_golden(made(shape, "fxp4.4", "fxp1.5-wrap"), "rn", saturate=False)
+    with pytest.raises(ValueError, match=r"exp2 in fxp1\.5-wrap is refused: it overflows by any number of bits"):
+        made("exp2", "fxp4.4", "fxp1.5-wrap")
+
+
+def test_sides_of_a_folded_table_are_its_function() -> None:
+    for shape in ("odd", "point", "linear", "even"):
+        table = made(shape, "fxp4.4", "fxp4.4")
+        for code in range(256):
+            x = table.fmt.decode(code)
+            assert isinstance(x, Fraction)
+            index = max(sum(piece.start <= abs(x) for piece in table.pieces) - 1, 0)
+            assert table.unfolded(x < 0)[index].at(x) == table.value(x)
+
+
+CHECKS = [
+    ("odd", "fxp4.4", "fxp2.6", "rn"),
+    ("odd", "posit8", "posit8", "sr3"),
+    ("odd", "e4m3fnuz", "e5m2", "ro"),
+    ("point", "e4m3fn", "e4m3fn", "ra"),
+    ("linear", "e5m2", "fxp4.4", "sr3"),
+    ("even", "fxp2.4", "e3m4", "rd"),
+    ("none", "posit8e0", "e4m3", "ru"),
+    ("exp2", "e4m3", "e4m3", "rn"),
+    ("reciprocal", "posit8", "e5m2", "rz"),
+    ("rsqrt", "e5m2-ftz", "posit8", "rn"),
+    ("log2", "ufxp4.4", "fxp4.4", "rd"),
+]
+
+
+@pytest.mark.parametrize(("shape", "fmt", "out", "rounding"), CHECKS)
+def test_structures_give_the_same_bits(shape: str, fmt: str, out: str, rounding: str) -> None:
+    table = made(shape, fmt, out)
+    structures = ["comparators", "address"] + ([] if rounding.startswith("sr") else ["table"])
+    place = [row[0] for row in CHECKS].index(shape) + len(fmt)
+    for structure in structures if EXHAUSTIVE else structures[place % 2 : place % 2 + 1]:
+        check_in_simulation(PiecewiseLinear(fn=table, structure=structure, rounding=rounding))
+
+
+def check_in_simulation(unit: PiecewiseLinear) -> None:
+    """A combinational unit against the oracle, with all operands and some random words."""
+    mode, rng = unit.rounding, np.random.default_rng(2)
+    vectors = [
+        (code, int(rng.integers(0, 1 << mode.bits)) if mode.bits else 0) for code in range(1 << unit.table.fmt.width)
+    ]
+    found = []
+
+    async def drive(context: Any) -> None:
+        for code, word in vectors:
+            context.set(unit.a.as_value(), code)
+            if mode.bits:
+                context.set(unit.random, word)
+            await context.delay(1e-9)
+            found.append(context.get(unit.o.as_value()))
+
+    simulator = Simulator(unit)
+    simulator.add_testbench(drive)
+    simulator.run()
+    wanted = [
+        exact.pwl(code, table=unit.table, rounding=mode, saturate=unit.saturate, random=word) for code, word in vectors
+    ]
+    assert found == wanted, (unit.name, unit.structure)
+
+
+@pytest.mark.parametrize("terms", [1, 3])
+def test_slopes_of_powers_of_two_are_shifts(terms: int) -> None:
+    # 1/2 + 1/8 - 1/32 and its like are three powers, 3/4 is two.
+    slopes = {1: ("1/2", "-1/4", "1", "0"), 3: ("19/32", "-3/4", "1", "0")}[terms]
+    pieces = tuple(Piece(F(place), F(slope), F(1, 4)) for place, slope in enumerate(slopes))
+    for symmetry in ("odd", "linear"):
+        table = Segments("steps", parse("fxp3.3"), parse("fxp3.5"), PowerSum(terms), Fixed(2, 4), pieces, symmetry)
+        check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+        unit = PiecewiseLinear(fn=table, structure="comparators")
+        assert "partial_product" not in verilog(unit)
+    with pytest.raises(ValueError, match="a slope of 5/8 takes 2 powers of two; pow2x1 allows 1"):
+        replace(table, slope=PowerSum(1), pieces=(Piece(F(0), F(5, 8), F(0)),))
+
+
+def test_every_code_of_sixteen_bits_at_compiled_speed() -> None:
+    for table in (made("odd", "fxp4.12", "fxp4.12"), made("exp2", "bf16", "bf16")):
+        result = sweep(PiecewiseLinear(fn=table), seed=0)
+        assert result.passed
+        assert sum(check.checked for check in result.checks) == 1 << 16
+
+
+def test_registers_streams_and_random_words_change_nothing() -> None:
+    unit = PiecewiseLinear(fn=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", pipeline=4)
+    assert unit.latency == 4
+    assert run(unit, limit=1 << 10).passed
+    assert Streamed(unit).latency == 4
+
+
+def test_a_wrong_threshold_and_a_wrong_intercept_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made("odd", "fxp4.4", "fxp2.6")
+    check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+    search = lines.search
+
+    def late(m: Module, key: Value, thresholds: list[int], name: str) -> Value:
+        return search(m, key, [threshold + 1 for threshold in thresholds], name)
+
+    monkeypatch.setattr("halfulp.units.activation.search", late)
+    with pytest.raises(AssertionError):
+        check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+    monkeypatch.undo()
+    as_point = lines.as_point
+
+    def off(m: Module, index: Value, values: Any, name: str) -> Any:
+        return as_point(m, index, [value + (name == "intercept") * F(1, 64) for value in values], name)
+
+    monkeypatch.setattr(lines, "as_point", off)
+    with pytest.raises(AssertionError):
+        check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+
+
+def test_tables_are_text_and_back() -> None:
+    for shape in PIECES:
+        table = made(shape, "bf16", "fxp4.12")
+        again = Segments.read(table.text)
+        assert (again, hash(again), str(again)) == (table, hash(table), str(table))
+    other = replace(table, fmt=parse("fp16"))
+    assert other != table
+    assert other.digest != table.digest
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"name": "two words"}, "the name of a function is of letters, digits and underscores, not 'two words'"),
+    ({"pieces": ()}, "odd has 0 pieces; there are 1 to 4096"),
+    ({"pieces": (Piece(F(0), F(9), F(0)),)}, "fxp4.5 cannot hold the slope 9 (9)"),
+    ({"pieces": (Piece(F(1), F(1), F(0)),) * 2}, "pieces of odd do not start one after the other"),
+    ({"symmetry": "round"}, "unknown symmetry 'round'; there are odd, even, point, linear"),
+    ({"centre": F(2)}, "centre 2 does nothing; only symmetry point has one"),
+    ({"factor": F(3)}, "factor and fraction do nothing; only reduction exp2 has them"),
+    ({"negative": "nan"}, "odd is odd: below zero it has no value of its own"),
+    ({"inf": "large"}, "inf 'large' is no value; there are fractions, inf, -inf, nan, -0"),
+    ({"reduction": "log2"}, "log2 has no value at zero; name zero and minus_zero"),
+    ({"reduction": "exp2", "symmetry": None}, "pieces of exp2 have values above zero, but these reach it"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), REFUSED, ids=lambda value: next(iter(value), "") if value else "")
+def test_tables_that_mean_nothing_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    table = made("odd", "fxp4.4", "fxp4.4")
+    if "reduction" in changes and "symmetry" in changes:
+        changes = changes | {"pieces": (Piece(F(0), F(-1), F(1)),)}
+    with pytest.raises(ValueError) as refusal:
+        replace(table, **changes)
+    assert str(refusal.value) == sentence
+
+
+def test_units_that_cannot_be_are_refused() -> None:
+    table = made("odd", "fxp4.12", "fxp4.4")
+    for options, sentence in (
+        ({"structure": "table"}, "fxp4.12 has 16 bits; a table is for 8 or fewer"),
+        ({"structure": "magic"}, "unknown structure 'magic'; there are auto, comparators, address, table"),
+        ({"pieces": 4}, f"pieces does nothing to the segments {table}, which are there; it is for a fit"),
+        ({"fmt": "int8"}, f"fmt int8 is refused: the segments {table} have fxp4.12"),
+    ):
+        with pytest.raises(ValueError) as refusal:
+            PiecewiseLinear(fn=table, **options)  # type: ignore[arg-type]
+        assert str(refusal.value) == sentence
+    with pytest.raises(ValueError, match=r"rounding exact is refused: fxp4\.4 cannot hold every value of odd4-"):
+        PiecewiseLinear(fn=table, rounding="exact")
+    with pytest.raises(ValueError, match="rounding exact is refused: log2 scales values beyond any place"):
+        PiecewiseLinear(fn=made("log2", "e4m3", "e4m3"), rounding="exact")
+
+
+def test_exact_gives_every_value_where_the_output_holds_it() -> None:
+    check_in_simulation(PiecewiseLinear(fn=made("odd", "fxp4.4", "fxp4.12"), rounding="exact"))
+
+
+def test_a_request_comes_back_from_its_unit() -> None:
+    table = made("odd", "fxp4.4", "fxp2.6")
+    request = request_of(PiecewiseLinear(fn=table, structure="address", saturate=True))
+    assert request == Request("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
+    assert request.build().table == table
+
+
+def test_torch_modules_compute_as_units_do_and_have_slopes() -> None:
+    table = made("odd", "fxp4.4", "fxp2.6")
+    x = torch.linspace(-9, 9, 101, requires_grad=True)
+    found = Segmented(table)(x)
+    codes = [table.fmt.encode(value, saturate=True) for value in x.tolist()]
+    wanted = [float(table.out.decode(exact.pwl(code, table=table))) for code in codes]
+    assert found.tolist() == wanted
+    found.sum().backward()  # type: ignore[no-untyped-call]
+    own = [float(table.pieces[table_index(table, code)].slope) for code in codes]
+    assert x.grad is not None
+    assert x.grad.tolist() == own
+    x.grad = None
+    Segmented(replace(table, name="tanh"), derivative="true")(x).sum().backward()
+    assert torch.allclose(x.grad, 1 - torch.tanh(x.detach()) ** 2, atol=1e-6)
+
+
+def table_index(table: Segments, code: int) -> int:
+    return sum(piece.start <= abs(table.fmt.decode(code)) for piece in table.pieces) - 1
+
+
+@pytest.mark.parametrize("shape", ["exp2", "reciprocal", "rsqrt", "log2", "point", "linear", "even", "none"])
+def test_slopes_are_the_differences_of_neighbouring_values(shape: str) -> None:
+    table, small = made(shape, "fp32", "fp32"), F(1, 1 << 20)
+    for x in (F(7, 16), F(11, 16), F(19, 16), F(29, 16), F(27, 8), F(45, 8)):
+        points = [x, -x] if shape in ("point", "linear", "even", "none", "reciprocal") else [x]
+        for point in points:
+            # The reduced argument of exp2 is floored, so that it moves in steps; these are whole steps.
+            step = F(16, 23) / 256 if shape == "exp2" else small
+            slope = (table.value(point + step) - table.value(point)) / step
+            (found,) = slopes(torch.tensor([float(point)], dtype=torch.float64), table).tolist()
+            assert found == pytest.approx(float(slope), rel=2e-2 if shape == "exp2" else 1e-5)
+
+
+def test_activations_of_a_model_are_swapped() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Sequential(torch.nn.Sigmoid()))
+    tanh, sigmoid = (Segmented(made(shape, "fxp4.4", "fxp4.4")) for shape in ("odd", "point"))
+    swapped = swap_activations(model, {torch.nn.Tanh: tanh, "2.*": sigmoid})
+    kinds = [type(module).__name__ for module in swapped.modules()]
+    assert kinds == ["Sequential", "Linear", "PiecewiseLinear", "Sequential", "PiecewiseLinear"]
+    assert isinstance(model[1], torch.nn.Tanh)
+    with pytest.raises(ValueError, match="ReLU matches no module of the model"):
+        swap_activations(model, {torch.nn.ReLU: tanh})
+
+
+def test_names_are_fitted_once_and_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
+    table = segments_of("relu", fmt="fxp3.3", pieces=1)
+    (kept,) = (tmp_path / "segments" / "fits").glob("relu-*.segments")
+    assert Segments.read(kept.read_text()) == table
+    assert PiecewiseLinear(fn="relu", fmt="fxp3.3", pieces=1).table == table
+    with pytest.raises(ValueError, match="unknown function 'tanhh'"):
+        segments_of("tanhh", fmt="fxp3.3")
+    with pytest.raises(ValueError, match=r"none\.segments cannot be read: No such file or directory"):
+        segments_of("none.segments")
+
+
+def test_posit_tables_have_one_special() -> None:
+    table = made("odd", "posit8", "posit8")
+    assert isinstance(table.fmt, Posit)
+    assert table.code(table.fmt.nan_code, Rounding.parse("rn"), False) == table.out.nan_code

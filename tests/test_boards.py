@@ -1,0 +1,110 @@
+"""Boards: their dies are their devices, their banks have ports, and their pins reach Vivado."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.lib import io
+
+from halfulp.boards.catalogue import BOARDS, board_of, listing
+from halfulp.fpga.board import KINDS, Memory, Slr, alike, fields_of
+from halfulp.fpga.targets import TARGETS
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_a_board_is_its_device(board):
+    assert board.target is TARGETS[board.name]
+    for kind in KINDS:
+        assert sum(getattr(slr, kind) for slr in board.slrs) == getattr(board.target, kind)
+    for memory in board.memories:
+        assert all(0 <= slr < len(board.slrs) for slr in memory.slrs)
+    assert board.sources
+    device, package, speed = fields_of(board.target.part)
+    assert f"{device}-{package}-{speed}" == board.target.part
+
+
+def test_dies_that_are_not_the_device_are_refused():
+    board = BOARDS["u55c"]
+    short = (replace(board.slrs[0], dsp=0), *board.slrs[1:])
+    with pytest.raises(ValueError, match=r"^the dies of u55c have 6,144 DSP, and the device 9,024$"):
+        replace(board, slrs=short)
+    assert alike(TARGETS["u250"], 4)[0] == Slr(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320)
+    with pytest.raises(ValueError, match=r"^vu9p has 1,182,240 LUT, which are not 7 equal parts$"):
+        alike(TARGETS["vu9p"], 7)
+    with pytest.raises(ValueError, match=r"^4 banks of DDR are next to as many dies, not to 3$"):
+        Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, latency_ns=1, slrs=(0, 1, 2))
+
+
+def test_how_many_cores_have_ports():
+    """Three ports each: ten cores on 32 ports of HBM, as published; of DDR the linker's limit is before."""
+    assert BOARDS["u55c"].cores(3) == 10
+    assert BOARDS["u55c"].memory.banks * BOARDS["u55c"].memory.bank_gbps == 460
+    assert BOARDS["u250"].cores(3) == 20
+    assert BOARDS["u250"].cores(1) == 31
+    assert [memory.tag for memory in BOARDS["u280"].memories] == ["HBM", "DDR"]
+
+
+def test_what_ports_see_of_the_memory():
+    """HBM is slower than a port of 512 bits at 300 MHz; of DDR each port has a share of the banks."""
+    latency, rate = BOARDS["u55c"].beats(300, 20)
+    assert (latency, rate) == (33, pytest.approx(14.375 / 19.2))
+    assert BOARDS["u55c"].beats(100, 20) == (11, 1.0)
+    assert BOARDS["u250"].beats(300, 2) == (22, 1.0)
+    assert BOARDS["u250"].beats(300, 16)[1] == pytest.approx(0.25)
+
+
+def test_a_board_there_is_not():
+    with pytest.raises(ValueError, match=r"^unknown board 'u50'; the boards are u55c, u250, u280, u200, vcu1525, "):
+        board_of("u50")
+
+
+def test_the_list_has_every_board_and_its_sources():
+    shown = "\n".join(listing())
+    for board in BOARDS.values():
+        assert re.search(rf"^{board.name} +{board.target.part} ", shown, re.MULTILINE)
+        assert f"  {board.name}: {board.target.source}; {board.sources[0]}" in shown
+    assert "  2 x 16 GiB DDR4-2400" in shown
+    answer = subprocess.run([sys.executable, "-m", "halfulp.sim.cli", "list", "boards"], capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout) == (0, shown + "\n")
+
+
+@pytest.mark.parametrize("part", ["xc7a100tcsg324-1", "LFE5U-85F-6BG381C", "xcvu9p-flga2104"])
+def test_a_part_of_another_family(part):
+    with pytest.raises(ValueError, match=f"^{part} is no part of UltraScale"):
+        fields_of(part)
+
+
+class Blink(Elaboratable):
+    """A light that counts."""
+
+    def elaborate(self, platform):
+        m = Module()
+        count = Signal(24)
+        m.submodules.led = led = io.Buffer("o", platform.request("led", 0, dir="-"))
+        m.d.sync += count.eq(count + 1)
+        m.d.comb += led.o.eq(count[-1])
+        return m
+
+
+@pytest.mark.parametrize(
+    ("name", "clock", "pins"),
+    [("vcu118", 8.0, ("AY24", "AY23", "AT32")), ("vcu1525", 10 / 3, ("AY37", "AY38", "BC21"))],
+)
+def test_a_design_for_a_board(name, clock, pins):
+    """Amaranth's platform writes what Vivado takes, for the part that the device has."""
+    plan = BOARDS[name].build_platform().prepare(Blink())
+    texts = {file: text if isinstance(text, str) else text.decode() for file, text in plan.files.items()}
+    assert f"-part {BOARDS[name].target.part}\n" in texts["top.tcl"]
+    for pin in pins:
+        assert re.search(rf"set_property LOC {pin} ", texts["top.xdc"])
+    assert float(re.search(r"create_clock -name \S+ -period (\S+) ", texts["top.xdc"])[1]) == pytest.approx(clock)
+    assert "STARTUPE3" in texts["top.v"]
+
+
+def test_a_card_without_pins_of_the_users():
+    for name in ("u55c", "aws-f1"):
+        with pytest.raises(ValueError, match=f"^{name} has no platform for Amaranth: its pins belong to the shell"):
+            BOARDS[name].build_platform()

@@ -1,0 +1,144 @@
+"""Faults: what an upset and a stuck net do to results, against the golden model where that can say it."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from halfulp.hdl.formats import parse
+from halfulp.sim.altered import faults as campaigns
+from halfulp.sim.altered.cli import faults as command
+from halfulp.sim.altered.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
+from halfulp.sim.altered.model import Model, make
+from halfulp.sim.expect import expected
+from halfulp.sim.ports import Ports
+from halfulp.units.catalogue import build
+
+U64 = np.uint64
+
+
+@pytest.mark.parametrize(
+    "fmt", ["e3m2", "e2m1fn", "e3m2fnuz", "e3m2-finite", "posit6e1", "fxp3.3", "fxp3.3-wrap", "ufxp2.2"]
+)
+def test_the_last_place_of_every_number(fmt: str) -> None:
+    """By fractions: from a number to the next one away from zero, or at the end of the range to the one before."""
+    of = parse(fmt)
+    finite = {code: value for code in range(1 << of.width) if isinstance(value := of.decode(code), Fraction)}
+    numbers = sorted(set(finite.values()))
+    codes = np.array(list(finite), dtype=U64)
+    for code, found in zip(finite, last_place(of, codes).tolist(), strict=True):
+        at = numbers.index(finite[code])
+        away = at + (1 if finite[code] > 0 or (finite[code] == 0 and not of.negative(code)) else -1)
+        inward = 2 * at - away
+        other = away if 0 <= away < len(numbers) else inward
+        assert Fraction(found) == abs(numbers[other] - finite[code]), (fmt, hex(code))
+
+
+def test_distances_of_numbers_and_of_what_is_none() -> None:
+    of = parse("e3m2")
+    one, inf, nan = of.encode(1), of.infinity(False), of.nan_code
+    right = np.array([one, one, one, inf, inf, nan, 0, of.encode(2)], dtype=U64)
+    wrong = np.array([one, of.encode(1.5), inf, inf, nan, one, of.encode(-0.0), one], dtype=U64)
+    lost, ulps = distances(of, right, wrong)
+    assert lost.tolist() == [False, False, True, False, True, True, False, False]
+    assert ulps[~lost].tolist() == [0, 2, 0, 0, 2]
+
+
+def test_an_upset_of_the_accumulator_is_a_sum_that_goes_on_from_another_number() -> None:
+    """Every effect is that of a golden sum whose accumulator had the bit inverted after the cycle of the upset."""
+    unit = build("mac", "e2m1", acc="e3m2")
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    made = make(unit, inputs, outputs, mutants=None)
+    accumulator = {
+        int(change.wire.partition("[")[2].rstrip("]")): number
+        for number, change in enumerate(made.changes, 1)
+        if change.mode == "inv"
+    }
+    assert sorted(accumulator) == list(range(6))
+    assert all(made.changes[n - 1].wire.startswith("accumulator[") for n in accumulator.values())
+    rng = np.random.default_rng(1)
+    count = 12
+    length = 1 + STEPS + 1
+    feeds = operands(unit, count, rng)
+    with Model(made, inputs, outputs) as model:
+        for bit, number in accumulator.items():
+            moments = campaigns._moments(unit, count, number, np.random.default_rng(2))
+            got = model.record(feeds, moments)["o"].reshape(count, length)[:, STEPS]
+            for row in range(count):
+                at = int(np.flatnonzero(moments.reshape(count, length)[row])[0])
+                rows = slice(row * length, (row + 1) * length)
+                # In the cycle of the upset the step already sees it, so the sum begins anew from what was there before.
+                codes = {name: feeds[name][rows][1 : 1 + STEPS].copy() for name in unit.inputs}
+                before = expected(unit, codes, chained=True)["o"]
+                codes["load"][at - 1], codes["c"][at - 1] = 1, before[at - 2] ^ U64(1 << bit)
+                assert got[row] == expected(unit, codes, chained=True)["o"][-1]
+
+
+def test_a_campaign_counts_what_it_was_asked_for() -> None:
+    unit = build("mac", "e2m1", acc="e3m2")
+    found = campaign(unit, flips=100, stuck=16)
+    upsets = [effect for effect in found.effects if effect.kind == UPSET]
+    assert sum(effect.trials for effect in upsets) == 100
+    assert {effect.trials for effect in upsets} <= {16, 17}
+    stuck = [effect for effect in found.effects if effect.kind != UPSET]
+    assert {effect.kind for effect in stuck} == {LOW, HIGH}
+    assert all(effect.trials == 16 for effect in stuck)
+    # A result whose last bit is stuck is wrong where that bit is not so.
+    sign = {e.kind: e for e in stuck if e.change.wire == "accumulator[5]"}
+    assert sign[LOW].wrong > 0
+    assert sign[HIGH].wrong > 0
+    assert all(
+        effect.wrong <= effect.trials and len(effect.errors) == effect.wrong - effect.special for effect in stuck
+    )
+    assert campaign(unit, flips=100, stuck=16, seed=0).effects[0].wrong == found.effects[0].wrong
+    rows = table(found).frame
+    assert (rows["wrong"].diff().dropna() <= 0).all()
+    assert set(rows[rows["net"] == "accumulator"]["fault"]) == {UPSET, LOW, HIGH}
+    assert len(table(found, bits=True).frame) > len(rows)
+
+
+def test_a_pipelined_unit_forgets_an_upset() -> None:
+    """Only operands that were inside come out wrong, and those after the next reset never."""
+    unit = build("mul", "e2m0fn", pipeline=2)
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    made = make(unit, inputs, outputs, mutants=None)
+    number = next(n for n, change in enumerate(made.changes, 1) if change.mode == "inv")
+    feeds = operands(unit, 8, np.random.default_rng(0))
+    length = 1 + STEPS + 2
+    at = np.zeros(8 * length, dtype=U64)
+    at[5] = number
+    with Model(made, inputs, outputs) as model:
+        right, wrong = (model.record(feeds, moments)["o"] for moments in (np.zeros_like(at), at))
+    assert set(np.flatnonzero(right != wrong).tolist()) <= {5, 6}
+    found = campaign(unit, flips=200, stuck=None)
+    assert {effect.kind for effect in found.effects} == {UPSET}
+    assert any(effect.wrong for effect in found.effects)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("mul e2m1 --bit-flips 10", "mul_e2m1_e2m1_e2m1_rn has no registers to upset; --pipeline gives it some"),
+        ("mac e2m1 --bit-flips 0.5", "0.5 is no number of trials; there are 1 to 1e9"),
+        ("mac e2m1 --stuck-at many", "many is no number of trials; there are 1 to 1e9"),
+        ("mac e1m1", "e1m1 has 1 exponent bit"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_refused(words: str, sentence: str) -> None:
+    answer = CliRunner().invoke(command, words.split())
+    assert answer.exit_code == 2
+    assert sentence in answer.output
+
+
+def test_the_command_leaves_tables_and_a_plot(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(
+        command, ["mac", "e2m1", "--acc", "e3m2", "--bit-flips", "1e2", "--stuck-at", "16", "-o", str(tmp_path)]
+    )
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.startswith("## Faults in mac_e2m1_e2m1_e3m2_rn\n")
+    assert "| accumulator " in answer.stdout
+    stem = "faults-mac_e2m1_e2m1_e3m2_rn"
+    tables = {f"{name}.{ending}" for name in (stem, f"{stem}-bits") for ending in ("md", "csv", "tex")}
+    assert {path.name for path in tmp_path.iterdir()} == tables | {f"{stem}.png", f"{stem}.svg"}

@@ -1,0 +1,293 @@
+"""Proofs: each kind of claim holds of a small unit, and is refuted, with a witness, once that has one mistake."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from click.testing import CliRunner
+
+from halfulp.hdl import eager
+from halfulp.hdl.formats import RN, RU, RZ, parse
+from halfulp.hdl.number import multiply, pack, unpack
+from halfulp.hdl.pipeline import Pipeline
+from halfulp.sim.cli import read_request
+from halfulp.sim.errors import ToolError
+from halfulp.sim.formal import claims as claims_module
+from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
+from halfulp.sim.formal.cli import formal
+from halfulp.sim.formal.codes import magnitude, negated, rank
+from halfulp.sim.formal.prove import PROVED, REFUTED, UNFINISHED, Question, Stopped, Verdict
+from halfulp.sim.ports import Ports
+from halfulp.sim.regressions import judged, parse_steps
+from halfulp.units.base import Unit
+from halfulp.units.stream import Streamed
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is proved here is asked here."""
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+
+
+def packed(change: Callable[[Any, Any, Value], Value]) -> Patch:
+    """Units whose codes are changed, of format, rounding and code, at the very end."""
+
+    def wrong(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
+        return change(o, rounding, pack(m, x, o, rounding, saturate, random))[: o.width]
+
+    return lambda patch: patch.setattr("halfulp.units.base.pack", wrong)
+
+
+def lost_sign(m: Module, code: Value, fmt: Any, name: str) -> Any:
+    raw = unpack(m, code, fmt, name)
+    return replace(raw, sign=raw.sign & ~raw.zero) if name == "a" else raw
+
+
+def up_toward_zero(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
+    return pack(m, x, o, RU if rounding == RZ else rounding, saturate, random)
+
+
+def up_to_nearest(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
+    return pack(m, x, o, RU if rounding == RN else rounding, saturate, random)
+
+
+def wrong_block(m: Module, a: Any, b: Any, *, dsp: bool, **options: Any) -> Any:
+    product = multiply(m, a, b, dsp=dsp, **options)
+    return replace(product, sign=product.sign ^ product.zero) if dsp else product
+
+
+def word_one_place_low(patch: pytest.MonkeyPatch) -> None:
+    right = eager._discarded
+    patch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))
+
+
+def skewed(patch: pytest.MonkeyPatch) -> None:
+    """A sign that takes no register on its way."""
+    right = Pipeline._register
+    patch.setattr(
+        Pipeline, "_register", lambda pipe, value, name: value if "sign" in name else right(pipe, value, name)
+    )
+
+
+def restless(patch: pytest.MonkeyPatch) -> None:
+    def start(unit: Unit, m: Module) -> Pipeline:
+        return Pipeline(m, cuts=unit.pipeline, boundaries=unit.BOUNDARIES, enable=Const(1, 1))
+
+    patch.setattr(Unit, "start_pipeline", start)
+
+
+def forgetful(patch: pytest.MonkeyPatch) -> None:
+    def signal(*shape: Any, **options: Any) -> Signal:
+        return Signal(*shape, **({"name": "accumulator"} | options), reset_less=True)
+
+    patch.setattr("halfulp.units.accumulating.Signal", signal)
+
+
+class Faulty(Streamed):
+    """The wrapper written again, with one mistake that its name tells."""
+
+    mistake = ""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        m.d.comb += [Value.cast(getattr(unit, name)).eq(Value.cast(self.i.payload[name])) for name in unit.inputs]
+        m.d.comb += Value.cast(self.o.payload).eq(Cat(*(Value.cast(getattr(unit, name)) for name in unit.outputs)))
+        occupied = Signal(unit.latency, reset_less=self.mistake == "remembers")
+        waits = self.o.valid & ~self.o.ready
+        m.d.comb += [
+            self.i.ready.eq(1 if self.mistake == "takes" else ~waits),
+            self.o.valid.eq(occupied[-1]),
+            unit.en.eq(1 if self.mistake == "moves" else ~waits),
+        ]
+        taken = {"invents": Const(1, 1), "loses": self.i.valid & ~self.o.valid}.get(self.mistake, self.i.valid)
+        with m.If(~waits):
+            m.d.sync += occupied.eq(Cat(taken, occupied[:-1]))
+        return m
+
+
+def stream(mistake: str) -> Patch:
+    wrong = type("Wrong", (Faulty,), {"mistake": mistake})
+    return lambda patch: patch.setattr("halfulp.sim.formal.structures.Streamed", wrong)
+
+
+def repacked(wrong: Any) -> Patch:
+    return lambda patch: patch.setattr("halfulp.units.base.pack", wrong)
+
+
+CASES: list[tuple[str, str, Patch]] = [
+    ("commutes", "mul e2m1", lambda patch: patch.setattr("halfulp.units.base.unpack", lost_sign)),
+    ("monotone", "convert e3m3 --to e2m1 --round sr2", packed(lambda o, r, code: code ^ (code[1:] == 1))),
+    ("rz below rn", "add posit5", repacked(up_toward_zero)),
+    ("valid", "mul e3m2", packed(lambda o, r, code: Mux(code == o.nan_code, o.nan_code + 1, code))),
+    ("symmetric", "add posit5", repacked(up_to_nearest)),
+    ("lazy is eager", "add e2m2 --round sr3", word_one_place_low),
+    ("DSP is LUT", "mul e2m3", lambda patch: patch.setattr("halfulp.units.mul.multiply", wrong_block)),
+    ("pipelined", "mac e2m1 --pipeline 1", skewed),
+    ("stalls", "mul e2m1 --pipeline 2", restless),
+    ("reset", "mac e2m1 --pipeline 1", forgetful),
+    ("stream waits", "mul e2m1 --pipeline 2", stream("moves")),
+    ("stream order", "mul e2m1 --pipeline 2", stream("loses")),
+    ("stream reset", "mul e2m1 --pipeline 2", stream("remembers")),
+]
+"""One of each kind; and more of them where all is to be tried."""
+
+if os.environ.get("HALFULP_EXHAUSTIVE") == "1":
+    CASES += [
+        ("valid", "mul posit5", packed(lambda o, r, code: Mux(code == 1, 0, code))),
+        ("valid", "add fxp2.2", packed(lambda o, r, code: code ^ (1 << o.width - 1))),
+        ("symmetric", "mul e2m1", repacked(up_to_nearest)),
+        ("pipelined", "mul e2m1 --pipeline 2", skewed),
+        ("stream waits", "mul e2m1 --pipeline 2", stream("takes")),
+        ("stream order", "mul e2m1 --pipeline 2", stream("invents")),
+    ]
+
+
+def found(kind: str, words: str) -> claims_module.Finding:
+    (finding,) = examine([Claim(kind, read_request(words.split()))], jobs=1)
+    return finding
+
+
+def test_every_kind_of_claim_is_seen_to_fail() -> None:
+    assert {kind for kind, _, _ in CASES} == set(KINDS)
+
+
+@pytest.mark.parametrize(("kind", "words", "mistake"), CASES, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_claim_is_proved_and_refuted_after_one_mistake(
+    kind: str, words: str, mistake: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = found(kind, words)
+    assert (right.verdict.status, right.lines) == (PROVED, ())
+    mistake(monkeypatch)
+    wrong = found(kind, words)
+    assert wrong.verdict.status == REFUTED
+    # A claim about results alone is told with units, codes and numbers, which another simulator has found wrong too.
+    keeps = [line for line in wrong.lines if line.startswith("  keep:  halfulp keep ")]
+    assert len(keeps) == (0 if "pipeline" in words else 1 if kind == "valid" else 2)
+    for line in keeps:
+        words_ = line.split()[3:]
+        unit = read_request(words_[:-2]).build()
+        assert judged(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
+
+
+def test_the_right_wrapper_written_again_has_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream("")(monkeypatch)
+    assert found("stream order", "mul e2m1 --pipeline 2").verdict.status == PROVED
+
+
+@pytest.mark.parametrize("fmt", ["e2m1", "e2m1fnuz", "posit4e1", "fxp1.3", "ufxp2.2"])
+def test_order_magnitude_and_sign_of_codes(fmt: str) -> None:
+    """As the numbers have them, of every code."""
+    of = parse(fmt)
+    codes = [code for code in range(1 << of.width) if of.decode(code) == of.decode(code)]
+
+    def value(made: Callable[[Any, Value], Value], code: int) -> int:
+        const = Value.cast(made(of, Const(code, of.width)))
+        return evaluate(const)
+
+    ranked = sorted(codes, key=lambda code: value(rank, code))
+    numbers = [of.decode(code) for code in ranked]
+    assert numbers == sorted(numbers)
+    larger = sorted(codes, key=lambda code: value(magnitude, code))
+    assert [abs(of.decode(code)) for code in larger] == sorted(abs(number) for number in numbers)
+    if not fmt.endswith(".3") and not fmt.startswith("ufxp"):
+        assert all(of.decode(value(negated, code)) == -of.decode(code) for code in codes)
+    else:
+        with pytest.raises(ValueError, match="is not symmetric: its lowest number has no opposite"):
+            negated(of, Const(1, of.width))
+
+
+def evaluate(value: Value) -> int:
+    """Of an expression of constants."""
+    from amaranth.sim import Simulator
+
+    results = []
+
+    async def drive(context: Any) -> None:
+        results.append(context.get(value))
+
+    simulator = Simulator(Module())
+    simulator.add_testbench(drive)
+    simulator.run()
+    return int(results[0])
+
+
+def test_what_is_known_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = found("commutes", "mul e2m1").verdict
+    monkeypatch.setattr(Question, "answer", lambda *_: pytest.fail("asked again"))
+    assert found("commutes", "mul e2m1").verdict == first
+
+
+def test_a_proof_that_does_not_finish_is_told_and_tried_again_with_more_time() -> None:
+    claim = Claim("commutes", read_request(["mul", "fp16"]))
+    began = time.monotonic()
+    (finding,) = examine([claim], limit=0.2, jobs=1)
+    assert time.monotonic() - began < 20
+    assert (finding.verdict.status, finding.verdict.witness) == (UNFINISHED, None)
+    question = claim.miter().question(f"{claim.kind} {claim.unit}")
+    assert question.known(0.2) == finding.verdict
+    assert question.known(0.3) is None
+    halt = threading.Event()
+    halt.set()
+    with pytest.raises(Stopped):
+        question.answer(1.0, halt)
+
+
+def test_a_witness_that_is_none_is_seen() -> None:
+    miter = Claim("commutes", read_request(["mul", "e2m1"])).miter()
+    from amaranth.back import rtlil
+
+    rtlil.convert(miter, ports=[*miter.free.values(), miter.bad])
+    with pytest.raises(ToolError, match="the witness that ABC gives is none in Amaranth's simulator"):
+        simulated(miter, {"a": 1, "b": 2})
+
+
+def test_claims_are_made_of_every_format_and_each_kind() -> None:
+    for fmt in ("e5m2", "e4m3fn", "posit8", "fxp4.4"):
+        kinds = {claim.kind for claim in claims("all", fmt)}
+        missing = set(KINDS) - kinds
+        assert missing <= {"symmetric", "lazy is eager"}
+        assert not missing or fmt in ("posit8", "fxp4.4")
+    assert {claim.request.unit for claim in claims("fma")} == {"fma"}
+    with pytest.raises(ValueError, match="nothing is claimed of quire; there are claims about mul, add"):
+        claims("quire")
+
+
+def test_the_command_prints_and_leaves_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [Claim("commutes", read_request(["mul", "e2m1"])), Claim("valid", read_request(["mul", "e2m1"]))]
+    monkeypatch.setattr(claims_module, "claims", lambda unit, fmt: both)
+    answer = CliRunner().invoke(formal, ["mul", "e2m1", "-o", str(tmp_path)])
+    assert answer.exit_code == 0
+    assert "| commutes | mul e2m1 | proved    |" in answer.stdout
+    assert "- 2 proved, 0 refuted, 0 not finished" in answer.stdout
+    assert {path.name for path in tmp_path.glob("formal.*")} == {"formal.md", "formal.csv", "formal.tex"}
+    packed(lambda o, r, code: Mux(code == o.nan_code, o.nan_code | 1 << o.width - 1, code))(monkeypatch)
+    answer = CliRunner().invoke(formal, ["mul", "e2m1"])
+    assert answer.exit_code == 1
+    assert "valid of mul e2m1 is refuted\nmul_e2m1_e2m1_e2m1_rn\n" in answer.stdout
+    monkeypatch.undo()
+    answer = CliRunner().invoke(formal, ["quire"])
+    assert answer.exit_code == 2
+
+
+def test_answers_are_kept_whole(tmp_path: Path) -> None:
+    found("valid", "mul e2m1")
+    (path,) = (tmp_path / "build" / "formal").glob("valid*.json")
+    assert Verdict(**json.loads(path.read_text())).status == PROVED
+
+
+def test_a_run_that_is_left_early_ends_what_it_began() -> None:
+    running = examine([Claim("commutes", read_request(["mul", fmt])) for fmt in ("e2m1", "fp16", "bf16")], jobs=2)
+    next(running)
+    began = time.monotonic()
+    running.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 10

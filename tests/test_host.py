@@ -1,0 +1,227 @@
+"""The host's program, on a card that is memory and the golden model: a stand-in for XRT's Python module."""
+
+import enum
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.fpga.host import Card, Tile, from_memory, run, stride_of, to_memory
+from halfulp.fpga.kernelmap import ARGUMENTS, CONTINUE, element_bytes
+from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.sim.errors import ToolError
+
+STOCHASTIC = Tile("gemm", 3, "e5m2*e5m2+e6m5.sr10@lfsr16", Tiling(2, 3, 4), seed=7)
+OTHERS = (
+    Tile("gemm", 1, "bf16*e4m3fn+fp32.rn", Tiling(8, 8, 32)),
+    Tile("gemm", 2, "posit8*posit8+exact=posit16.rn", Tiling(1, 2)),
+    Tile("gemm", 10, "e5m2*e5m2+e6m5.sr3@plateau3", Tiling(3, 2, 2)),
+)
+
+
+class Direction(enum.Enum):
+    XCL_BO_SYNC_BO_TO_DEVICE = 0
+    XCL_BO_SYNC_BO_FROM_DEVICE = 1
+
+
+class State(enum.Enum):
+    ERT_CMD_STATE_COMPLETED = 4
+    ERT_CMD_STATE_TIMEOUT = 8
+
+
+def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
+    """XRT's module (src/python/pybind11 of XRT), with kernels that read and write bytes of a card's memory.
+
+    What is written stays with the host until it is synchronised, and memory that nobody wrote is not zero.
+    """
+    module = types.ModuleType("pyxrt")
+    module.xclBOSyncDirection, module.ert_cmd_state = Direction, State
+    spec, runs = MacSpec.parse(tile.mac), []
+
+    class Bo:
+        normal = object()
+
+        def __init__(self, device, size, flags, group):
+            assert isinstance(device, Device)
+            assert flags is Bo.normal
+            self.group, self.here, self.there = group, bytearray(b"\xa5" * size), bytearray(b"\x5a" * size)
+
+        def write(self, data, seek):
+            self.here[seek : seek + len(data)] = data
+
+        def read(self, size, skip):
+            # An array of char, as pybind11 gives it.
+            return np.frombuffer(bytes(self.here[skip : skip + size]), np.int8)
+
+        def sync(self, direction, size, offset):
+            of, to = (
+                (self.here, self.there) if direction is Direction.XCL_BO_SYNC_BO_TO_DEVICE else (self.there, self.here)
+            )
+            to[offset : offset + size] = of[offset : offset + size]
+
+    class Device:
+        def __init__(self, number):
+            self.number = number
+
+        def load_xclbin(self, path):
+            assert isinstance(path, str)
+            return f"uuid of {path}"
+
+    class Run:
+        def wait(self, milliseconds):
+            assert milliseconds > 0
+            return end
+
+    class Kernel:
+        exclusive = object()
+
+        def __init__(self, device, uuid, name, access):
+            assert uuid.startswith("uuid of ")
+            assert access is Kernel.exclusive
+            self.name, self.steps = name, 0
+
+        def group_id(self, place):
+            assert ARGUMENTS[place].port
+            return f"{self.name} {ARGUMENTS[place].port}"
+
+        def __call__(self, *values):
+            given = {argument.name: value for argument, value in zip(ARGUMENTS, values, strict=True)}
+            assert all(type(given[argument.name]) is (Bo if argument.port else int) for argument in ARGUMENTS)
+            n, k, m = (given[name] for name in "nkm")
+            a, b = (self.matrix(given, name, *shape) for name, shape in (("a", (n, k)), ("b", (k, m))))
+            if not given["flags"] >> CONTINUE & 1:
+                self.steps = 0
+            words = {"tiling": tile.tiling, "seed": tile.seed, "step": self.steps} if spec.words else {}
+            c = golden.gemm(a, b, spec, **words)
+            self.steps += tile.tiling.steps(n, k, m)
+            if flip:
+                c[-1, -1] ^= 1
+            stride, size = given["c_stride"], element_bytes(spec.o.width)
+            for row in range(n):
+                line = c[row].numpy().astype(f"<u{size}").tobytes()
+                given["c"].there[row * stride : row * stride + len(line)] = line
+            runs.append((self.name, n, k, m, given["flags"], [given[name].group for name in "abc"]))
+            return Run()
+
+        def matrix(self, given, name, rows, columns):
+            fmt, stride = getattr(spec, name), given[f"{name}_stride"]
+            size = element_bytes(fmt.width)
+            lines = [given[name].there[row * stride : row * stride + columns * size] for row in range(rows)]
+            codes = np.array([np.frombuffer(bytes(line), f"<u{size}") for line in lines]).astype(np.int64)
+            return torch.from_numpy(codes)
+
+    module.bo, module.device, module.kernel, module.runs = Bo, Device, Kernel, runs
+    return module
+
+
+@pytest.fixture
+def card(monkeypatch, tmp_path):
+    """Gives a card of a tile, after XRT is told what it does."""
+
+    def of(tile, **options):
+        monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(tile, **options))
+        return Card(tile, tmp_path / "gemm.hw.xclbin")
+
+    return of
+
+
+def operands(tile, n, k, m, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    spec = tile.spec
+    return (
+        torch.randint(1 << spec.a.width, (n, k), generator=random),
+        torch.randint(1 << spec.b.width, (k, m), generator=random),
+    )
+
+
+@pytest.mark.parametrize("tile", [STOCHASTIC, *OTHERS], ids=lambda tile: tile.mac)
+def test_products_are_dealt_to_the_cores(tile, card):
+    found = card(tile)
+    for number, shape in enumerate(((1, 1, 1), (7, 5, 11), (40, 3, 2))):
+        a, b = operands(tile, *shape, seed=number)
+        go_on = number == 2
+        want = found.expected(a, b, go_on=go_on)
+        assert torch.equal(found.product(a, b, go_on=go_on), want)
+        if not tile.spec.words:
+            assert torch.equal(want, golden.gemm(a, b, tile.spec))
+    runs = sys.modules["pyxrt"].runs
+    assert runs[0] == (
+        "gemm:{gemm_1}", 1, 1, 1, 0, [f"gemm:{{gemm_1}} m_axi_{name}" for name in "abc"],
+    )  # fmt: skip
+    assert {run[4] for run in runs} == {0, 1}
+    last = [run for run in runs if run[3] == 2]
+    assert sum(run[1] for run in last) == 40
+    assert [run[0] for run in last] == [f"gemm:{{gemm_{core + 1}}}" for core in range(len(last))]
+    # Whole tiles, but for the last.
+    assert all(run[1] % tile.tiling.n == 0 for run in last[:-1])
+
+
+def test_shares():
+    assert STOCHASTIC.shares(1) == [slice(0, 1)]
+    assert STOCHASTIC.shares(7) == [slice(0, 4), slice(4, 7)]
+    assert STOCHASTIC.shares(12) == [slice(0, 4), slice(4, 8), slice(8, 12)]
+    assert STOCHASTIC.shares(13) == [slice(0, 6), slice(6, 12), slice(12, 13)]
+
+
+def test_elements_in_memory():
+    codes = torch.tensor([[1, 0xABC], [0x7FF, 2]])
+    # Each row begins at a beat.
+    assert to_memory(codes, 12) == bytes.fromhex("0100bc0a") + bytes(60) + bytes.fromhex("ff070200") + bytes(60)
+    assert torch.equal(from_memory(to_memory(codes, 12), 12, (2, 2)), codes)
+    assert [stride_of(columns, 8) for columns in (1, 64, 65)] == [64, 64, 128]
+    assert to_memory(torch.tensor([[-1]]), 64)[:9] == b"\xff" * 8 + b"\0"
+
+
+def test_a_core_that_does_not_finish(card):
+    found = card(STOCHASTIC, end=State.ERT_CMD_STATE_TIMEOUT)
+    with pytest.raises(ToolError, match=r"^core 1 of gemm did not finish: State.ERT_CMD_STATE_TIMEOUT$"):
+        found.product(*operands(STOCHASTIC, 3, 2, 1))
+
+
+def started(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["host.py", *map(str, words)])
+    try:
+        run(STOCHASTIC)
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.fixture
+def xclbin(tmp_path):
+    path = tmp_path / "gemm.hw.xclbin"
+    path.write_text("")
+    return path
+
+
+def test_the_program(monkeypatch, capsys, xclbin):
+    monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(STOCHASTIC))
+    words = (xclbin, "--n", 5, "--k", 6, "--m", 7)
+    mac = "of e5m2*e5m2+e6m5.sr10@lfsr16"
+    assert started(monkeypatch, capsys, *words) == (
+        0,
+        "".join(
+            f"product {run}, 5 x 6 x 7 {mac}: all 35 elements are as the golden model has them\n" for run in (1, 2)
+        ),
+    )
+    monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(STOCHASTIC, flip=True))
+    assert started(monkeypatch, capsys, *words) == (
+        1,
+        f"product 1, 5 x 6 x 7 {mac}: 3 of 35 elements are wrong, first [1, 6]\n",
+    )
+
+
+def test_without_xrt_or_a_file(monkeypatch, capsys, xclbin):
+    monkeypatch.setitem(sys.modules, "pyxrt", None)
+    assert started(monkeypatch, capsys, xclbin) == (
+        3,
+        "halfulp: there is no Python module pyxrt: install XRT, and source its setup.sh before this program\n",
+    )
+    code, said = started(monkeypatch, capsys, "nothing")
+    assert code == 2
+    assert said.startswith("halfulp: Invalid value for 'XCLBIN': File 'nothing' does not exist.")

@@ -1,0 +1,98 @@
+"""The model of a kernel's time, held against the simulated kernel on cocotbext-axi's memories."""
+
+import json
+import os
+import random
+
+import pytest
+
+from halfulp.fpga.arrays import kernel, timing
+from halfulp.fpga.kernel import Kernel
+from halfulp.fpga.kernelmodel import Memory, Timing
+from halfulp.fpga.perfmodel import cycles_of
+from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.units.systolic import Chain, Grid
+
+from .test_kernel import KERNELS, simulate
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+RAM = Memory(read=2, write=2)
+"""What a kernel sees of the memories of the bench."""
+
+SHAPES = (
+    *((1, 1, 1), (3, 10, 8), (5, 3, 17), (9, 40, 8), (2, 64, 30), (12, 17, 5)),
+    *((20, 30, 40), (6, 100, 9), (30, 9, 9), (7, 33, 16), (13, 1, 4)),
+)
+
+MORE = (
+    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
+    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=4, m=2, depth=3, pipeline=3), chunk=16),
+)
+"""Tried where there is time: the usual array, with shapes four times as large, and one with register cuts."""
+
+
+def run_of(made, n, k, m):
+    """A run of the bench, whose data nobody looks at: rows begin at whole beats."""
+    strides = (-(-columns * size // 64) * 64 for columns, size in zip((k, m, m), made.bytes, strict=True))
+    arguments = {"n": n, "k": k, "m": m, "a": 1 << 20, "b": 2 << 20, "c": 3 << 20, "flags": 0}
+    arguments |= dict(zip(("a_stride", "b_stride", "c_stride"), strides, strict=True))
+    rest = {"before": {}, "after": {}, "faults": {}, "answers": "SLVERR", "error": 0, "press": 0.0, "reset": 0}
+    return {"name": f"{n} x {k} x {m}", "arguments": arguments} | rest
+
+
+@pytest.mark.parametrize("number", range(3 if EXHAUSTIVE else 1))
+def test_cycles_are_those_of_the_simulated_kernel(number, tmp_path):
+    """To the cycle, of more than ten shapes."""
+    made = (KERNELS[0], *MORE)[number]()
+    scale = 4 if number == 1 else 1
+    shapes = [tuple(scale * size for size in shape) for shape in SHAPES]
+    runs = [run_of(made, *shape) for shape in shapes]
+    assert simulate(made, {"seed": 1, "patience": 100_000, "runs": runs}, tmp_path, ("runs",)) == {"runs": ""}
+    counted = json.loads((tmp_path / "cycles.json").read_text())
+    model = Timing.of(made, RAM)
+    assert [model.cycles(*shape) for shape in shapes] == counted
+
+
+@pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.sr10@lfsr16", "posit8*posit8+exact=posit8.rn", "bf16*bf16+fp32.rn"])
+def test_the_time_of_a_kernel_without_the_kernel(text):
+    mac = MacSpec.parse(text)
+    for n, m, depth, pipeline in ((1, 1, 32, 0), (3, 2, 4, 2), (8, 8, 32, 0)):
+        assert timing(mac, n, m, RAM, depth, pipeline) == Timing.of(kernel(mac, n, m, depth, pipeline), RAM)
+
+
+def test_large_products_by_what_a_few_tiles_and_chunks_take():
+    dice = random.Random(5)
+    mac = MacSpec.parse("e5m2*e5m2+e6m5.sr10@lfsr16")
+    for _ in range(60):
+        memory = Memory(dice.choice([2, 33]), 2, dice.choice([1.0, 0.75]))
+        core = timing(mac, dice.choice([1, 2, 3, 8]), dice.choice([1, 2, 3, 8, 64]), memory, dice.choice([1, 5, 32]))
+        n, k = dice.randint(1, 9 * core.tiling.n), dice.choice([1, 2, 64, 65, 300, 500, 511, 700])
+        m = dice.randint(1, 8 * core.tiling.columns)
+        assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (core, n, k, m)
+
+
+def test_what_a_step_takes():
+    """The most of: vectors, numbers of a, the accumulators' rest, beats, and requests under way."""
+
+    def step(n, m, vectors, memory=RAM, pipeline=0, mac="e5m2*e5m2+e6m5.rn"):
+        return timing(MacSpec.parse(mac), n, m, memory, 32, pipeline).step(vectors)
+
+    assert step(1, 1, 32) == 32
+    assert step(8, 1, 4) == 8
+    assert step(1, 1, 1, pipeline=5) == kernel(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 1, 1, 32, 5).array.spacing == 5
+    # A vector that no beat has for itself comes in three parts; 64 numbers of four bytes are four beats.
+    assert step(1, 3, 4) == 12
+    assert step(1, 64, 32, mac="fp32*fp32+fp32.rn") == 128
+    assert step(1, 64, 30, Memory(2, 2, 0.5)) == 60
+    # Sixteen requests of one beat each, and what each takes to come.
+    assert step(1, 1, 1, Memory(125, 2)) == 8
+
+
+def test_what_cannot_be_timed():
+    with pytest.raises(TypeError, match=r"^the model is one of kernels around a chain, not around a Grid$"):
+        Timing.of(Kernel(array=Grid(mac="e5m2*e5m2+e6m5.rn", n=2, m=2)), RAM)
+    core = timing(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 2, 2, RAM)
+    assert core.resized(Tiling(2, 2, 32)) == core
+    with pytest.raises(ValueError, match=r"^a product of 1 x 0 x 1 has no size that can be timed; all are 1 or more$"):
+        core.cycles(1, 0, 1)

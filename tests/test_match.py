@@ -1,0 +1,227 @@
+"""`halfulp match`: the fastest arrays for a network, as a table, files and a plot."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import matplotlib.image
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from halfulp.boards.catalogue import BOARDS
+from halfulp.boards.cli import match
+from halfulp.fpga.arrays import kernel, with_source
+from halfulp.fpga.gemms import Gemm
+from halfulp.fpga.kernelmodel import Memory, Timing
+from halfulp.fpga.match import SIZES, Option, fastest, published, searched, storage, unbeaten
+from halfulp.fpga.perfmodel import Exact, Published, Total, total
+from halfulp.fpga.published import clocks
+from halfulp.fpga.tilecost import SMALL, Cells, Law
+from halfulp.fpga.workload import EXAMPLES, workload
+from halfulp.hdl.formats import MacSpec
+
+U55C = BOARDS["u55c"]
+MAC = MacSpec.parse("e5m2*e5m2+e6m5.sr10")
+
+
+def matched(*words):
+    answer = CliRunner().invoke(match, [*map(str, words)])
+    return answer.exit_code, answer.output
+
+
+def test_the_published_arrays_for_lenet5(tmp_path):
+    code, out = matched("lenet5", "--model", "published", "-o", tmp_path)
+    assert code == 0, out
+    assert (
+        "- The fastest: N = 8, M = 8, C = 5 at 299.8 MHz, 16.177 ms for a training step of lenet5, batch 64 (14 " in out
+    )
+    # All that is printed is in the files too, with every digit in the CSV.
+    assert (tmp_path / "match-lenet5-u55c.md").read_text() in out
+    frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
+    assert len(frame) == len(clocks())
+    assert frame["step ms"].is_monotonic_increasing
+    first = frame.iloc[0]
+    load = workload("lenet5")
+    assert first["step ms"] == pytest.approx(1e3 * total(Published(8, 8, 5, 299.8), load.gemms).seconds)
+    assert first["used %"] == pytest.approx(100 * total_macs(load) / (first["step ms"] * 299.8e3 * 320))
+    assert matplotlib.image.imread(tmp_path / "match-lenet5-u55c.png").std() > 0.05
+    assert "booktabs" in (tmp_path / "match-lenet5-u55c.tex").read_text()
+    assert (tmp_path / "match-lenet5-u55c.pdf").read_bytes().startswith(b"%PDF")
+
+
+def total_macs(load):
+    return sum(gemm.macs for gemm in load.gemms)
+
+
+def test_the_search_takes_what_fits():
+    load = workload("lenet5", batch=1, training=False)
+    assert [gemm.phase for gemm in load.gemms] == ["forward"] * 5
+    assert load.text == "inference of lenet5, batch 1"
+    assert {option.cores for option in published(U55C, load, MAC)[0]} == set(range(1, 11))
+    # A board with ports for four cores, and half the tables: 62 % of them are too many.
+    memory = replace(U55C.memory, banks=12, slrs=())
+    half = replace(U55C.target, lut=U55C.target.lut // 2)
+    slrs = (replace(U55C.slrs[0], lut=half.lut), *(replace(slr, lut=0) for slr in U55C.slrs[1:]))
+    found, _ = published(replace(U55C, memories=(memory,), target=half, slrs=slrs), load, MAC)
+    assert {(option.n, option.m, option.cores) for option in found} == {(8, 8, cores) for cores in range(1, 5)}
+    with pytest.raises(ValueError, match=r"^u55c has ports for 0 cores, and the published arrays need more$"):
+        published(replace(U55C, memories=(replace(memory, banks=2),)), load, MAC)
+
+
+# The arrays of this library ------------------------------------------------------------------------------------------
+
+LAW = Law({(n, m): Cells(lut=100 + 200 * n * m, ff=10 * n * m, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
+LFSR = with_source(MAC)
+
+
+def core_of(n, m, cores, mhz):
+    """What says how long a core takes, on a U55C's memory."""
+    latency, rate = U55C.beats(mhz, 2 * cores)
+    return Timing.of(kernel(LFSR, n, m), Memory(latency, latency, rate))
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """What arrays cost is known, as if they had been synthesised before."""
+    monkeypatch.setattr("halfulp.fpga.match.cores_law", lambda mac, target, progress, farm: LAW)
+
+
+def test_the_search(known, tmp_path, monkeypatch):
+    monkeypatch.setattr("halfulp.fpga.match.SIZES", (1, 4, 16))
+    code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)
+    assert code == 0, out
+    frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
+    # What is faster is larger, or it would not be there.
+    assert frame["step ms"].is_monotonic_increasing
+    assert frame["LUT %"].is_monotonic_decreasing
+    load = workload("lenet5", 2)
+    first = frame.iloc[0]
+    n, m, cores = (int(first[name]) for name in "NMC")
+    model = Exact(core_of(n, m, cores, first["MHz"]), cores, first["MHz"])
+    assert first["step ms"] == pytest.approx(1e3 * total(model, load.gemms).seconds)
+    assert first["LUT %"] == pytest.approx(100 * cores * (100 + 200 * n * m) / U55C.target.lut)
+    assert f"Multiply-accumulates: {LFSR}." in out
+    assert matched("lenet5", "--batch", 2, "--clock", 100, "-o", tmp_path)[1].count(" 100.0 |") > 1
+
+
+def test_every_size_is_tried(known, monkeypatch):
+    """The fastest, by trying all sizes and numbers one by one."""
+    monkeypatch.setattr("halfulp.fpga.match.SIZES", SIZES[:4])
+    load = workload("lenet5", batch=1, training=False)
+    found, _ = searched(U55C, load, MAC, clock=100)
+    model = {
+        (n, m, cores): total(Exact(core_of(n, m, cores, 100), cores, 100), load.gemms).seconds
+        for n in SIZES[:4]
+        for m in SIZES[:4]
+        for cores in range(1, 11)
+    }
+    assert fastest(found).total.seconds == min(model.values())
+    for option in found:
+        assert option.total.seconds == model[option.n, option.m, option.cores]
+        assert option.total.seconds == min(model[option.n, option.m, cores] for cores in range(1, 11))
+
+
+def test_a_source_where_one_is_needed():
+    assert str(LFSR) == "e5m2*e5m2+e6m5.sr10@lfsr16"
+    assert str(with_source(MacSpec.parse("e5m2*e5m2+e6m5.sr20"))) == "e5m2*e5m2+e6m5.sr20@lfsr20"
+    for text in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr3@plateau3"):
+        assert str(with_source(MacSpec.parse(text))) == text
+
+
+def test_no_room(known, monkeypatch):
+    load = workload("lenet5", batch=1, training=False)
+    large = Law({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
+    monkeypatch.setattr("halfulp.fpga.match.cores_law", lambda mac, target, progress, farm: large)
+    with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
+        searched(U55C, load, MAC)
+
+
+def test_what_no_other_beats():
+    def option(lut, seconds):
+        return Option(1, 1, 1, 100.0, lut, Total(seconds, 0.0, 1))
+
+    options = [
+        option(1.0, 3.0),
+        option(2.0, 2.0),
+        option(2.0, 3.0),
+        option(3.0, 2.0),
+        option(3.0, 1.0),
+        option(3.0, 1.0),
+    ]
+    assert unbeaten(options) == [options[0], options[1], options[4], options[5]]
+
+
+def test_of_equal_ones_the_smallest():
+    same = Total(seconds=1.0, transfer=0.0, macs=1)
+    options = [Option(8, 8, 2, 100.0, None, same), Option(8, 8, 1, 100.0, None, same), Option(1, 1, 1, 9.0, None, same)]
+    assert fastest(options) == options[2]
+
+
+def test_elements_take_whole_bytes():
+    widths = {"e5m2*e5m2+e6m5.rn": 8, "bf16*e5m2+fp32.rn": 16, "fp32*fp32+fp32.rn": 32}
+    assert {text: storage(MacSpec.parse(text).a) for text in widths} == widths
+    load = workload("lenet5", batch=1)
+    narrow, wide = (
+        published(U55C, load, MacSpec.parse(text))[0] for text in ("e5m2*e5m2+e6m5.rn", "fp32*fp32+fp32.rn")
+    )
+    assert narrow[0].total.transfer < wide[0].total.transfer
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_networks_by_name(name):
+    assert workload(name, batch=2).gemms
+
+
+def test_a_network_of_the_user_s(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_for_match.py").write_text(
+        "import torch\n"
+        "def model():\n    return torch.nn.Linear(5, 3), torch.zeros(7, 5)\n"
+        "class Pair(torch.nn.Module):\n    def forward(self, x, y):\n        return x @ y\n"
+        "def pair():\n    return Pair(), (torch.zeros(7, 5, requires_grad=True), torch.zeros(5, 4))\n"
+        "def nothing():\n    return None\n"
+        "number = 1\n"
+    )
+    load = workload("mine_for_match:model")
+    assert [(gemm.n, gemm.k, gemm.m) for gemm in load.gemms] in ([(7, 5, 3), (5, 7, 3)], [(7, 5, 3), (3, 7, 5)])
+    assert workload("mine_for_match:pair", training=False).gemms == [Gemm(7, 5, 4)]
+    assert (
+        "training step of mine_for_match:model (2 products"
+        in matched("mine_for_match:model", "--model", "published", "-o", tmp_path / "out")[1]
+    )
+    assert (tmp_path / "out" / "match-mine_for_match-model-u55c.md").is_file()
+    for function, sentence in (
+        ("nothing", "has to be a function that returns a torch model and its input"),
+        ("number", "has to be a function that returns a torch model and its input"),
+        ("other", "cannot be imported: module 'mine_for_match' has no attribute 'other'"),
+    ):
+        assert matched(f"mine_for_match:{function}") == (2, f"halfulp: mine_for_match:{function} {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("vgg16", "unknown network 'vgg16'; there are lenet5, resnet20, nanogpt, or module:function of your own"),
+        ("nowhere:model", "nowhere:model cannot be imported: No module named 'nowhere'"),
+        ("lenet5 --board u50", "unknown board 'u50'; the boards are u55c, u250, u280, u200, vcu1525, vcu118, aws-f1"),
+        ("lenet5 --mac e5m2", "'e5m2' is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn"),
+        ("lenet5 --clock 0", "a clock of 0 MHz is out of range; the device has 1 to 775"),
+        (
+            "lenet5 --model published --clock 100",
+            "published arrays have the clocks that were published; --clock is for --model exact",
+        ),
+        ("lenet5 --batch 0", "a batch has 1 example or more, not 0"),
+        ("a:b --batch 2", "the batch of a:b is that of the input that it returns; leave --batch out"),
+    ],
+)
+def test_what_cannot_be_matched(words, sentence, tmp_path):
+    assert matched(*words.split(), "-o", tmp_path) == (2, f"halfulp: {sentence}\n")
+
+
+def test_the_command_is_one_of_the_program_s():
+    answer = subprocess.run(
+        [sys.executable, "-m", "halfulp.sim.cli", "match", "--help"], capture_output=True, text=True
+    )
+    assert answer.returncode == 0
+    assert "NETWORK is lenet5, resnet20 or nanogpt" in answer.stdout

@@ -1,0 +1,192 @@
+"""Mutants: a bench that sees all kills them, one that is blind is told so, and what is equivalent is proved to be."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from halfulp.sim import regressions
+from halfulp.sim.altered import mutation
+from halfulp.sim.altered.cli import mutate as command
+from halfulp.sim.altered.model import Model, make
+from halfulp.sim.altered.mutation import EQUIVALENT, KILLED, SURVIVED, mutate, table
+from halfulp.sim.altered.tape import Tape, record
+from halfulp.sim.bench import plan
+from halfulp.sim.errors import ToolError
+from halfulp.sim.expect import expected
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Ports
+from halfulp.units.catalogue import build
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kept vectors for this test alone."""
+    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+MUTANTS = 12
+
+MUL: dict[str, Any] = {"name": "mul", "fmt": "e2m1"}
+MAC: dict[str, Any] = {"name": "mac", "fmt": "e2m1", "acc": "e3m1"}
+
+
+def test_the_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
+    unit = build(**MUL)
+    campaign = mutate(unit, count=MUTANTS)
+    assert len(campaign.mutants) == MUTANTS
+    assert {mutant.fate for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
+    assert campaign.rate == 1.0
+    # An equivalent mutant is one of which every input there is gives the same.
+    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=MUTANTS, seed=0)
+    vectors = plan(unit, seed=0).vectors
+    assert vectors.exhaustive
+    tape = record(unit, [(vectors.codes, False)], 0)
+    with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+        for mutant in campaign.mutants:
+            assert (model.first_difference(tape, mutant.number) is None) == (mutant.fate == EQUIVALENT)
+    row = table([campaign]).frame.iloc[0]
+    assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
+    placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
+    assert len(placed) > 8
+    assert all("/" in place and ".py:" in place for place in placed)
+
+
+def blinded(keep: Callable[[dict[str, Codes]], Any]) -> Callable[..., Any]:
+    """A bench that has only some of its vectors."""
+
+    def plan_(unit: Any, *, seed: int, **options: Any) -> Any:
+        from dataclasses import replace
+
+        chosen = plan(unit, seed=seed, **options)
+        index = np.flatnonzero(keep(chosen.vectors.codes))
+        some = replace(chosen.vectors, codes=chosen.vectors.take(index), count=len(index))
+        return replace(chosen, vectors=some, chain=None)
+
+    return plan_
+
+
+def test_what_a_blind_bench_lets_live_becomes_vectors_that_kill_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = build(**MUL)
+    with monkeypatch.context() as patch:
+        patch.setattr(mutation, "plan", blinded(lambda codes: (codes["a"] < 3) & (codes["b"] < 3)))
+        blind = mutate(unit, count=MUTANTS)
+        living = [mutant for mutant in blind.mutants if mutant.fate == SURVIVED]
+        assert living
+        assert blind.rate < 1
+        lines = mutation.survivors(blind)
+        assert sum(line.startswith("survived ") for line in lines) == len(living)
+        assert mutation.keep(blind) == [own / "mul_e2m1_e2m1_e2m1_rn.txt"] * len(set(_vectors(unit, living)))
+        assert "which nothing else did" in lines[2]
+        # What was kept is run from then on, by a bench that is as blind.
+        assert mutate(unit, count=MUTANTS).rate == 1.0
+    _, rows = regressions.read(own / "mul_e2m1_e2m1_e2m1_rn.txt")
+    assert {row.text(unit).partition(" ->")[0] for row in rows} == set(_vectors(unit, living))
+
+
+def _vectors(unit: Any, living: list[mutation.Mutant]) -> list[str]:
+    kept = [mutation.witness_of(unit, mutant) for mutant in living]
+    return [row.text(unit).partition(" ->")[0] for row in kept if row is not None]
+
+
+def test_accumulators_are_judged_from_their_reset_on(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = build(**MAC)
+    with monkeypatch.context() as patch:
+        patch.setattr(mutation, "plan", blinded(lambda codes: codes["a"] == 0))
+        blind = mutate(unit, count=8)
+    kept = [mutation.witness_of(unit, mutant) for mutant in blind.mutants if mutant.fate == SURVIVED]
+    assert any(row is not None and row.chained for row in kept)
+    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=8, seed=0)
+    with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+        for mutant, row in zip([m for m in blind.mutants if m.fate == SURVIVED], kept, strict=True):
+            if row is not None:
+                assert model.first_difference(record(unit, [(row.columns(), True)], 0), mutant.number) is not None
+
+
+def test_a_stream_wrapper_is_run_as_a_stream(own: Path) -> None:
+    unit = build("mul", "e2m1", pipeline=2)
+    campaign = mutate(unit, count=8, stream=True)
+    assert campaign.title == "mul_e2m1_e2m1_e2m1_rn_p2_stream"
+    assert {mutant.fate for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
+    assert campaign.count(KILLED) > 3
+
+
+def test_what_is_seen_when_is_what_the_golden_model_says() -> None:
+    """The tape of a unit with stalls, written down once more from its inputs alone."""
+    unit = build("mac", "e2m1", pipeline=1)
+    chosen = plan(unit, seed=3, limit=256)
+    assert chosen.chain is not None
+    tape = record(unit, [(chosen.chain, True)], 3)
+    taken = [
+        {name: int(tape.inputs[name][n]) for name in unit.inputs}
+        for n in range(tape.cycles)
+        if tape.inputs["en"][n] and tape.inputs["valid"][n] and n >= 10
+    ]
+    columns = {name: np.array([row[name] for row in taken], dtype=np.uint64) for name in unit.inputs}
+    assert all((columns[name] == chosen.chain[name]).all() for name in unit.inputs)
+    want = expected(unit, columns, chained=True)["o"]
+    edges = [n for n in range(10, tape.cycles) if tape.inputs["en"][n]]
+    started, shown = 0, {}
+    for number, cycle in enumerate(edges):
+        started += int(tape.inputs["valid"][cycle])
+        if started and number + 1 < len(edges):
+            # One register cut, and then the accumulator.
+            shown[edges[number + 1]] = int(want[started - 1])
+    looked = {n: int(tape.outputs["o"][n]) for n in np.flatnonzero(tape.look).tolist()}
+    assert len(looked) > 300
+    assert {cycle: looked[cycle] for cycle in shown} == shown
+    # What is looked at besides are stalls, in which it stays.
+    for cycle in sorted(set(looked) - set(shown)):
+        assert not tape.inputs["en"][cycle]
+        assert looked[cycle] == looked[cycle - 1]
+
+
+def test_a_unit_with_a_source_of_its_own_passes_its_tape() -> None:
+    unit = build("sru", "int8", to="fxp4.0", random="plateau3", rounding="sr3")
+    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=1)
+    chosen = plan(unit, seed=0, limit=2000)
+    tape = record(unit, [(chosen.vectors.codes, False)], 0)
+    assert int(tape.look.sum()) >= chosen.vectors.count
+    with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+        assert model.first_difference(tape, 0) is None
+
+
+def test_a_unit_that_is_wrong_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = build(**MUL)
+
+    def spoilt(*args: Any, **options: Any) -> Tape:
+        tape = record(*args, **options)
+        tape.outputs["o"][5] ^= np.uint64(1)
+        return tape
+
+    monkeypatch.setattr(mutation, "record", spoilt)
+    with pytest.raises(ToolError, match="mul_e2m1_e2m1_e2m1_rn itself does not pass; `halfulp sim` says what is wrong"):
+        mutate(unit, count=MUTANTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("mul e2m1 --stream", "the stream wrapper of mul_e2m1_e2m1_e2m1_rn has no registers; a pipeline of 1"),
+        ("fma fp32 --pipeline 1 --stream", "the payload of fma_e8m23_e8m23_e8m23_e8m23_rn_p1 has 96 bits, and streams"),
+        ("mul e1m1", "e1m1 has 1 exponent bit"),
+    ],
+)
+def test_requests_that_cannot_be_met_are_refused(words: str, sentence: str) -> None:
+    answer = CliRunner().invoke(command, words.split())
+    assert answer.exit_code == 2
+    assert sentence in answer.stderr
+
+
+def test_the_command_tells_the_rate_and_leaves_tables(own: Path, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(command, ["mul", "e2m1", "-n", str(MUTANTS), "--keep", "-o", str(tmp_path / "out")])
+    assert answer.exit_code == 0, answer.output
+    assert "|      100.00 |" in answer.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        f"{stem}.{ending}" for stem in ("mutation", "mutants") for ending in ("md", "csv", "tex")
+    }
+    assert not own.exists()

@@ -1,0 +1,208 @@
+"""Vectors that were kept run before all others, and a new one is kept with one command."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module, Value
+from amaranth.sim import Simulator
+
+from halfulp.sim import regressions
+from halfulp.sim.bench import run
+from halfulp.sim.expect import expected
+from halfulp.sim.loop import Loop
+from halfulp.sim.ports import Ports
+from halfulp.sim.regressions import Kept, judged, keep, parse_steps, place, read
+from halfulp.sim.report import Check, exact_codes, summary
+from halfulp.units.catalogue import build
+
+FILES = sorted((Path(__file__).parent / "regressions").glob("*.txt"))
+
+
+def simulated(unit: Any, row: Kept) -> tuple[dict[str, int], ...]:
+    """What the unit gives in Amaranth's own simulator, for which nothing has to be built."""
+    found: list[dict[str, int]] = []
+
+    async def drive(context: Any) -> None:
+        for step in row.steps:
+            for name, code in step.items():
+                context.set(Value.cast(getattr(unit, name)), code)
+            if unit.latency:
+                await context.tick()
+            else:
+                await context.delay(1e-9)
+            found.append({name: context.get(Value.cast(getattr(unit, name)).as_unsigned()) for name in unit.outputs})
+
+    m = Module()
+    m.submodules += unit
+    simulator = Simulator(m)
+    if unit.clocked:
+        simulator.add_clock(1e-6)
+    simulator.add_testbench(drive)
+    simulator.run()
+    return tuple(found)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_kept_vectors_are_right_in_every_model(path: Path) -> None:
+    unit, rows = read(path)
+    assert rows
+    assert path.stem == unit.name
+    assert unit.latency <= 1
+    for row in rows:
+        golden = expected(unit, row.columns(), chained=row.chained)
+        assert [{name: int(codes[n]) for name, codes in golden.items()} for n in range(len(row.steps))] == list(
+            row.results
+        )
+        if not row.chained:
+            assert exact_codes(unit, row.steps[0]) == row.results[0]
+        assert simulated(unit, row) == row.results, row.text(unit)
+
+
+def test_they_are_there_and_run_before_all_other_tests(request: pytest.FixtureRequest) -> None:
+    assert len(FILES) >= 4
+    assert request.session.items[0].path == Path(__file__)
+    assert all(path.read_text().startswith("# Kept by `halfulp keep`") for path in FILES)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kept vectors for this test alone."""
+    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+def kept(unit: Any, vector: str, why: str = "for a test") -> tuple[Path, bool]:
+    return keep(unit, judged(unit, parse_steps(vector, Ports.of(unit.inputs)), why))
+
+
+class Said:
+    """A compiled loop that gives what it is told to give."""
+
+    def __init__(self, *results: int) -> None:
+        self.results = np.array(results, dtype=np.uint64)
+
+    def reset(self) -> None:
+        """Nothing is kept from one run to the next."""
+
+    def run(self, vectors: Any, count: int) -> dict[str, Any]:
+        assert all(len(column) == count for column in vectors.values())
+        return {"o": self.results[:count]}
+
+
+def replayed(unit: Any, rows: list[Kept], *results: int) -> Check:
+    return regressions.replay(unit, cast(Loop, Said(*results)), rows)
+
+
+def test_a_kept_vector_is_the_first_that_the_bench_runs(own: Path) -> None:
+    """Among all of an exhaustive run it is told by itself."""
+    unit = build("mul", "e2m1fn")
+    path, _ = kept(unit, "0x7,0x0", "6 times 0")
+    assert path == place(unit) == own / "mul_e2m1fn_e2m1fn_e2m1fn_rn.txt"
+    result = run(unit)
+    assert result.passed
+    assert [(check.tool, check.name, check.checked) for check in result.checks if check.name == "kept"] == [
+        ("compiled loop", "kept", 1)
+    ]
+    assert "1  kept, before all others" in summary(result)
+
+
+def test_a_wrong_result_of_a_kept_vector_is_told_with_the_reason(own: Path) -> None:
+    unit = build("mul", "e3m2")
+    kept(unit, "0x1f,0x00", "0 times NaN")
+    rows = regressions.of(unit)
+    assert replayed(unit, rows, 0x1E).failed == 0
+    check = replayed(unit, rows, 0x1F)
+    assert (check.checked, check.failed, check.failures[0].kind) == (1, 1, "mismatch")
+    assert check.failures[0].text.startswith("0 times NaN\n")
+    assert "keep:  halfulp keep mul e3m2 --vector 0x1f,0x00" in check.failures[0].text
+
+
+def test_a_result_that_was_kept_wrong_is_seen(own: Path) -> None:
+    unit = build("mul", "e3m2")
+    path, _ = kept(unit, "0x0c,0x0c")
+    path.write_text(path.read_text().replace("-> 0x0c", "-> 0x0d"))
+    check = replayed(unit, regressions.of(unit), 0x0C)
+    assert {failure.kind for failure in check.failures} == {"golden", "mismatch"}
+
+
+def test_structure_does_not_matter_but_what_is_computed_does(own: Path) -> None:
+    path, new = kept(build("mac", "e5m2", rounding="sr10", stochastic="eager", pipeline=2), "0x3c,0x3c,0x001,0x155")
+    assert new
+    assert path.stem == "mac_e5m2_e5m2_e6m5_sr10"
+    assert len(regressions.of(build("mac", "e5m2", rounding="sr10"))) == 1
+    assert not regressions.of(build("mac", "e5m2", rounding="sr10", random="lfsr16"))
+    assert not regressions.of(build("mac", "e5m2"))
+    assert kept(build("mac", "e5m2", rounding="sr10"), "0x3c,0x3c,0x001,0x155") == (path, False)
+    assert kept(build("mac", "e5m2", rounding="sr10"), "0x3c,0x3c,0x001,0,0,0x155;0,0,0,0,1,0") == (path, True)
+    unit, rows = read(path)
+    assert [row.chained for row in rows] == [False, True]
+    assert rows[1].results[1] == {"o": 0}
+    first = rows[1].results[0]["o"]
+    assert replayed(unit, rows[1:], first, 0).failed == 0
+    assert "the steps from reset gave" in replayed(unit, rows[1:], first, 1).failures[0].text
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("0x0c,0x0c -> 0x0c", "line 2: a vector is written as CODES -> CODES  # why"),
+        ("0x0c,0x0c  # why", "line 2: a vector is written as CODES -> CODES  # why"),
+        ("0x0c -> 0x0c  # why", r"line 2: a vector of this unit has 2 codes \(a, b\), not 1"),
+        ("0x0c,0x4c -> 0x0c  # why", "line 2: code 0x4c does not fit the 6 bits of b"),
+        ("0x0c,0x0c -> 0x0c,1  # why", r"line 2: a vector of this unit has 1 codes \(o\), not 2"),
+        ("0x0c,0x0c; 1,1 -> 0x0c; 1  # why", "line 2: only a unit with a state has sequences of vectors"),
+        ("unit mul e1m2", "line 2: e1m2 has 1 exponent bit"),
+    ],
+)
+def test_lines_that_are_none_are_refused_with_a_sentence(tmp_path: Path, line: str, sentence: str) -> None:
+    path = tmp_path / "some.txt"
+    path.write_text(f"# a file\n{line}\n" if line.startswith("unit") else f"unit mul e3m2\n{line}\n")
+    with pytest.raises(ValueError, match=rf"^some\.txt, {sentence}"):
+        read(path)
+
+
+def test_files_without_a_unit_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "some.txt"
+    path.write_text("0x0c,0x0c -> 0x0c  # why\n")
+    with pytest.raises(ValueError, match=r"^some\.txt, line 1: a vector comes before the line that names its unit"):
+        read(path)
+    path.write_text("# nothing\n")
+    with pytest.raises(ValueError, match="does not say of which unit its vectors are"):
+        read(path)
+
+
+def halfulp(words: str) -> "subprocess.CompletedProcess[str]":
+    # The search path of this process, which may be that of a checkout.
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    argv = [sys.executable, "-m", "halfulp.sim.cli", *shlex.split(words)]
+    return subprocess.run(argv, capture_output=True, text=True, env=env)
+
+
+def test_one_command_keeps_a_vector(own: Path) -> None:
+    answer = halfulp("keep mul e3m2 --pipeline 1 --vector 0x1f,0x00 --why '0 times NaN'")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == "0x1f,0x00 -> 0x1e  # 0 times NaN\n"
+    (path,) = own.iterdir()
+    assert path.read_text().splitlines()[1:] == ["unit mul e3m2", "# a,b -> o", answer.stdout.strip()]
+    refused = halfulp("keep mul e3m2 --vector 0x1f")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "halfulp: a vector of this unit has 2 codes (a, b), not 1\n"
+
+
+def test_the_reason_is_one_line_and_the_models_have_to_agree(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = build("mul", "e3m2")
+    with pytest.raises(ValueError, match="a vector is kept with one line that says why"):
+        kept(unit, "0x0c,0x0c", "two\nlines")
+    from halfulp import golden
+
+    right = golden.mul
+    monkeypatch.setattr(golden, "mul", lambda *operands, **parameters: right(*operands, **parameters) ^ 1)
+    with pytest.raises(ValueError, match="the golden model is wrong here"):
+        kept(unit, "0x0c,0x0c")
+    assert not own.exists()

@@ -1,0 +1,59 @@
+"""`halfulp report tiles`: lookup tables of arrays beside the published ones."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from halfulp.fpga import tiles
+from halfulp.fpga.arrays import array, cores_law
+from halfulp.fpga.synth import Cost
+from halfulp.fpga.targets import TARGETS
+from halfulp.fpga.tilecost import SMALL, Cells, Law, recorded
+from halfulp.fpga.tiles import MAC, study, table
+from halfulp.hdl.formats import MacSpec
+
+SPEC = MacSpec.parse(MAC)
+KERNELS = Law({(n, m): Cells(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
+
+
+def test_the_table(monkeypatch):
+    """Shares of the published device come to tables of a multiply-accumulate; no Yosys runs."""
+    asked = []
+
+    def measured(modules, target, progress, farm):
+        asked.extend(module.top for module in modules)
+        known = [
+            Cost(lut=100 * n, luts=(), ff=n, carry=0, mux=0, dsp=0, bram=0, uram=0, memory=1, path=9) for n in (1, 2, 4)
+        ]
+        return known[: len(asked)]
+
+    monkeypatch.setattr(tiles, "measure_modules", measured)
+    monkeypatch.setattr(tiles, "verilog", lambda component: "")
+    found = study()
+    assert asked == [array(SPEC, n, n).name for n in (1, 2, 4)]
+    frame = table(found, KERNELS).frame
+    assert list(frame["LUT"]) == [108, 208, 408]
+    assert list(frame["LUT/MAC"]) == [108, 52, 25.5]
+    assert list(frame["kernel LUT/MAC"]) == [1100, 350, 162.5]
+    assert list(frame["published LUT/MAC"]) == pytest.approx([18407.96, 4921.39, 1735.52], abs=0.01)
+    assert list(frame["ratio"]) == pytest.approx([1100 / 18407.96, 350 / 4921.39, 162.5 / 1735.52], rel=1e-4)
+    with pytest.raises(ValueError, match=r"^the smallest published array has 1 element, not 0$"):
+        study(0)
+
+
+def test_the_readme_has_what_is_recorded():
+    text = (Path(tiles.__file__).resolve().parents[1] / "README.md").read_text()
+    rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", text, re.MULTILINE)
+    kernels = cores_law(SPEC, TARGETS["u55c"])
+    assert kernels.source == "the records of this version"
+    published = {(row.n, row.m): row for row in tiles.TABLE_III}
+    assert len(rows) == 4
+    for n, m, alone, kernel, other in rows:
+        n, m = int(n), int(m)
+        if (n, m) != (8, 8):
+            (cells,) = recorded([array(SPEC, n, m).name], TARGETS["u55c"])
+            assert alone == f"{cells.lut / (n * m):,.1f}"
+        assert kernel == f"{kernels.cells(n, m).lut / (n * m):,.1f}"
+        row = published[n, m]
+        assert other == f"{row.lut / 100 * tiles.PUBLISHED_LUT / (n * m * row.cores):,.1f}"

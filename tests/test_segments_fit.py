@@ -1,0 +1,377 @@
+"""Functions as line segments: the fit is the best there is, its error is exact, and what cannot be is told."""
+
+import math
+import os
+from fractions import Fraction
+from itertools import pairwise, product
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp
+
+from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
+from halfulp.hdl.segments.fit import SHARE, fit
+from halfulp.hdl.segments.functions import FUNCTIONS, function_of
+from halfulp.hdl.segments.ladder import ladder_of
+from halfulp.hdl.segments.minimax import minimax
+from halfulp.hdl.segments.points import nearest_to
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+# Rounding -----------------------------------------------------------------------------------------------------------
+
+
+def between(fmt):
+    """Numbers of a format, its thresholds for any rounding, and numbers on both sides of these."""
+    held = sorted({x for code in range(1 << fmt.width) if isinstance(x := fmt.decode(code), Fraction)})
+    numbers = {a + (b - a) * Fraction(place, 8) for a, b in pairwise(held) for place in range(9)}
+    step = held[-1] - held[-2]
+    numbers |= {held[-1] + step * Fraction(place, 8) for place in range(20)}
+    numbers |= {held[0] - step * Fraction(place, 8) for place in range(20)}
+    if isinstance(fmt, Posit):
+        finer = Posit(fmt.width + 1, fmt.es)
+        edges = [x for code in range(1 << finer.width) if isinstance(x := finer.decode(code), Fraction)]
+        numbers |= {x * side for x in edges for side in (1, 1 + Fraction(1, 1 << 20), 1 - Fraction(1, 1 << 20))}
+    return sorted(x for x in numbers if Fraction(float(x)) == x)
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e3m2fn", "e2m3fnuz", "e4m2fn", "e3m0fn-ftz", "e2m3-ftz", "posit6", "fxp3.2"])
+def test_a_ladder_rounds_as_the_format_does(name):
+    fmt = parse(name)
+    numbers = between(fmt)
+    for mode in ("rn", "ra", "rz", "ru", "rd", "ro"):
+        ladder = ladder_of(fmt, Rounding(mode))
+        for x, place in zip(numbers, ladder.round(np.array([float(x) for x in numbers])), strict=True):
+            expected = fmt.decode(fmt.encode(x, mode))
+            got = float(ladder.values[place])
+            if isinstance(expected, float):
+                assert got == math.copysign(math.inf, x)
+            else:
+                assert got == expected
+
+
+@pytest.mark.parametrize("name", ["fxp2.3-wrap", "ufxp2.2-wrap"])
+def test_what_would_wrap_is_out_of_range(name):
+    fmt = parse(name)
+    for mode in ("rn", "ra", "rz", "ru", "rd", "ro"):
+        ladder = ladder_of(fmt, Rounding(mode))
+        for x in between(fmt):
+            rounded = Rounding(mode).round_signed(x / fmt.smallest) * fmt.smallest
+            held = fmt.lowest <= rounded <= fmt.largest
+            got = float(ladder.values[ladder.round(np.array([float(x)]))[0]])
+            assert got == (rounded if held else math.copysign(math.inf, x))
+
+
+def test_a_ladder_takes_what_is_lost_in_double_precision_into_account():
+    ladder = ladder_of(parse("int4"), RN)
+    half, rest = np.array([0.5, 0.5, 0.5, 1.5]), np.array([0.0, 2.0**-80, -(2.0**-80), -(2.0**-80)])
+    assert ladder.values[ladder.round(half, rest)].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_are_rounded_correctly(name):
+    """Beside values of 400 bits, which are nowhere near a threshold unless they are rational."""
+    function, fmt, out = FUNCTIONS[name], parse("fxp4.3"), parse("fxp5.6")
+    ladder = ladder_of(out, RN)
+    for code in range(1 << fmt.width):
+        x = fmt.decode(code)
+        if not function.defined(x):
+            continue
+        exact = function.exact(x)
+        value = exact if exact is not None else Fraction(str(mpmath.nstr(function.at(x, 400), 100)))
+        assert ladder.values[nearest_to(function, x, ladder)] == out.decode(out.encode(value))
+
+
+def test_a_value_just_beside_a_threshold_is_told_apart():
+    """2^-150 above half of a last place: no double tells it from that."""
+    out = parse("fxp2.4")
+    for side in (1, -1):
+        function = function_of(lambda x, side=side: x + mpmath.mpf(2) ** -5 + side * mpmath.mpf(2) ** -150 * mp.exp(x))
+        x = Fraction(1, 2)
+        assert ladder_of(out, RN).values[nearest_to(function, x, ladder_of(out, RN))] == 0.5 + (
+            2.0**-4 if side > 0 else 0
+        )
+
+
+# Before anything is rounded -----------------------------------------------------------------------------------------
+
+
+def chord_error(name, low, high):
+    """Error of the best line where the function is convex or concave, in closed form: half of the gap to the chord."""
+    value, at_slope = {
+        "tanh": (math.tanh, lambda m: math.atanh(math.sqrt(1 - m))),
+        "sigmoid": (lambda x: 1 / (1 + math.exp(-x)), lambda m: 2 * math.atanh(math.sqrt(1 - 4 * m))),
+        "exp": (math.exp, math.log),
+    }[name]
+    slope = (value(high) - value(low)) / (high - low)
+    return abs(value(x := at_slope(slope)) - value(low) - slope * (x - low)) / 2
+
+
+def reaches(name, low, high, pieces, error):
+    """Whether so many pieces of this error, each as long as it can be, cover the interval."""
+    for _ in range(pieces):
+        if high - low < 1e-3 or chord_error(name, low, high) <= error:
+            return True
+        short, long = low + 1e-4, high
+        for _ in range(50):
+            middle = (short + long) / 2
+            short, long = (middle, long) if chord_error(name, low, middle) <= error else (short, middle)
+        low = short
+    return False
+
+
+@pytest.mark.parametrize("pieces", [2, 4, 8])
+@pytest.mark.parametrize(("name", "low", "high"), [("tanh", 0, 4), ("sigmoid", 0, 8), ("exp", 0, 1)])
+def test_real_segments_are_the_best(name, low, high, pieces):
+    """No more than a thousandth above an error that no segments go below: an interval's error grows with it."""
+    found = minimax(name, float(low), float(high), pieces)
+    assert (found.breaks[0], found.breaks[-1], len(found.lines)) == (low, high, pieces)
+    assert not reaches(name, low, high, pieces, found.error / 1.001)
+    function = {"tanh": np.tanh, "exp": np.exp, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}[name]
+    errors = []
+    for (first, last), (slope, intercept) in zip(pairwise(found.breaks), found.lines, strict=True):
+        x = np.linspace(first, last, 2001)
+        errors.append(np.abs(function(x) - slope * x - intercept).max())
+    assert max(errors) <= found.error * (1 + 1e-6)
+    assert min(errors) >= found.error * 0.999
+
+
+def test_a_line_where_the_function_bends_both_ways():
+    """The tangent in the middle of an odd function is not the best: the error is the same at three points or more."""
+    found = minimax("tanh", -2.0, 2.0, 1)
+    ((slope, intercept),) = found.lines
+    x = np.linspace(-2, 2, 4001)
+    errors = np.tanh(x) - slope * x - intercept
+    peaks = [errors[x <= 0].max(), -errors[x <= 0].min(), errors[x >= 0].max(), -errors[x >= 0].min()]
+    assert peaks == pytest.approx([found.error] * 4, rel=1e-3)
+
+
+# After everything is rounded ----------------------------------------------------------------------------------------
+
+
+def results(segments, codes, piece):
+    """Integers of the output for integers of the argument above zero, by integers alone, rounded to nearest."""
+    places = segments.slope.frac_bits + segments.fmt.frac_bits
+    assert segments.intercept.frac_bits <= 40
+    shift = max(places, segments.intercept.frac_bits)
+    slope = int(piece[0] / segments.slope.smallest) << (shift - places)
+    total = codes * slope + (int(piece[1] / segments.intercept.smallest) << (shift - segments.intercept.frac_bits))
+    cut = shift - segments.out.frac_bits
+    floor = total >> cut
+    rest = total - (floor << cut)
+    half = 1 << (cut - 1)
+    rounded = floor + ((rest > half) | ((rest == half) & (floor % 2 == 1)))
+    return np.clip(rounded, segments.out.lowest_integer, segments.out.largest_integer)
+
+
+def near(number, fmt):
+    """A coefficient and its neighbours."""
+    return [x for x in (number - fmt.smallest, number, number + fmt.smallest) if fmt.lowest <= x <= fmt.largest]
+
+
+def best_of_neighbours(found, value):
+    """The smallest largest error of all tables whose every coefficient and breakpoint is at most a place away."""
+    segments = found.segments
+    scale = int(1 / segments.fmt.smallest)
+    starts = [int(piece.start * scale) for piece in segments.pieces] + [1 << (segments.fmt.width - 1)]
+    reach = {}
+    for index, piece in enumerate(segments.pieces):
+        lines = list(product(near(piece.slope, segments.slope), near(piece.intercept, segments.intercept)))
+        moves = [
+            [0] if index in (0, len(segments.pieces)) else [-1, 0, 1],
+            [0] if index + 1 == len(segments.pieces) else [-1, 0, 1],
+        ]
+        low, high = starts[index] + moves[0][0], starts[index + 1] + moves[1][-1]
+        codes = np.arange(low, high)
+        errors = [np.abs(results(segments, codes, line) / scale - value[codes]) * scale for line in lines]
+        for first, last in product(*moves):
+            cut = slice(starts[index] + first - low, starts[index + 1] + last - low)
+            reach[index, first, last] = min(error[cut].max(initial=0) for error in errors)
+    best = {0: 0.0}
+    for index in range(len(segments.pieces)):
+        following = {}
+        for (at, first, last), error in reach.items():
+            if at == index and first in best:
+                following[last] = min(following.get(last, math.inf), max(best[first], error))
+        best = following
+    return best[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt", "pieces"), [("tanh", "fxp4.8", 5), ("sigmoid", "fxp4.8", 4), ("tanh", "fxp4.12", 8)]
+)
+def test_no_neighbouring_table_is_better(name, fmt, pieces):
+    """All of them: every coefficient and every breakpoint a place up or down, or as it is."""
+    found = fit(name, fmt, pieces=pieces)
+    codes = np.arange((1 << (parse(fmt).width - 1)) + 1) / float(1 / parse(fmt).smallest)
+    value = np.tanh(codes) if name == "tanh" else 1 / (1 + np.exp(-codes))
+    assert found.pieces == pieces
+    assert found.errors.max_ulp == found.error
+    assert best_of_neighbours(found, value) == pytest.approx(found.error, rel=1e-9)
+    # What this test looks at is not always the same: with another line the error is another.
+    wrong = found.segments.pieces[1]
+    other = np.abs(results(found.segments, np.arange(len(codes)), (wrong.slope, wrong.intercept)) - value * codes[-1])
+    assert other.max() > found.error
+
+
+@pytest.mark.parametrize(
+    "against", ["real", pytest.param("rounded", marks=pytest.mark.skipif(not EXHAUSTIVE, reason="slow"))]
+)
+def test_tanh_of_sixteen_bits_at_most_an_ulp_off(against):
+    found = fit("tanh", "fxp4.12", error=1, against=against)
+    errors = found.errors
+    assert found.pieces == {"real": 36, "rounded": 26}[against]
+    assert errors.max_off == 1
+    assert len(errors.x) == 1 << 16
+    if against == "real":
+        # Faithful: each result is one of the two numbers around the value.
+        assert np.all(np.abs(errors.got - errors.value) < 2.0**-12 + 1e-18)
+    if EXHAUSTIVE:
+        assert fit("tanh", "fxp4.12", pieces=found.pieces - 1, against=against).error > 1
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_free_breakpoints_beat_equal_distances(name):
+    """Unless they leave hardly more than rounding does anyway."""
+    reduced = FUNCTIONS[name].reduction and name != "exp"
+    fmt = ("fp16" if reduced else "fxp4.12") if EXHAUSTIVE else ("e5m5" if reduced else "fxp4.8")
+    for pieces in (4, 8, 16) if EXHAUSTIVE else (8,):
+        free, even = (fit(name, fmt, pieces=pieces, breakpoints=kind) for kind in ("free", "uniform"))
+        assert free.error < even.error or free.error <= 0.5 * (1 + SHARE)
+        assert free.errors.max_ulp == free.error
+
+
+# Errors are exact ---------------------------------------------------------------------------------------------------
+
+TABLES = [
+    ("tanh", "fxp3.5", {}),
+    ("tanh", "e4m3", {}),
+    ("tanh", "e4m3fn", {"measure": "ulp"}),
+    ("sigmoid", "posit8", {}),
+    ("gelu", "fxp4.4", {"slopes": "pow2"}),
+    ("silu", "e4m3", {"breakpoints": "power"}),
+    ("exp", "e5m3", {}),
+    ("exp", "fxp3.5", {"rounding": "rd"}),
+    ("reciprocal", "e4m3", {"rounding": "rz"}),
+    ("rsqrt", "fxp4.4", {}),
+    ("log2", "posit8", {}),
+    ("softplus", "fxp3.4-wrap", {"interval": (-2, 2)}),
+    (np.cos, "fxp3.5", {"symmetry": "even", "against": "rounded"}),
+]
+
+
+@pytest.mark.parametrize(("name", "fmt", "options"), TABLES)
+def test_errors_are_those_of_the_exact_table(name, fmt, options):
+    found = fit(name, fmt, pieces=4, **options)
+    segments, errors = found.segments, found.errors
+    rounding = options.get("rounding", "rn")
+    for x, got, rounded in zip(errors.x, errors.got, errors.rounded, strict=True):
+        exact = segments.out.decode(segments.out.encode(segments.value(Fraction(x)), rounding))
+        assert got == (float(exact) if isinstance(exact, Fraction) else math.copysign(math.inf, rounded))
+    assert (errors.max_off == 0) == bool(np.array_equal(errors.got, errors.rounded))
+    assert errors.mean_ulp <= errors.max_ulp
+    assert errors.ulp[errors.x == errors.at] == errors.max_ulp
+    measured = {"ulp": errors.max_ulp, "absolute": errors.max_absolute}[found.measure]
+    if "against" not in options:
+        assert measured == found.error
+
+
+def test_coefficients_that_are_named_are_kept_to():
+    found = fit("tanh", "fxp4.8", pieces=3, slope="fxp2.3", intercept="e5m4")
+    assert (found.segments.slope, found.segments.intercept) == (Fixed(2, 3), parse("e5m4"))
+    wide = fit("tanh", "fxp4.8", pieces=3)
+    assert found.error > wide.error
+
+
+def test_slopes_of_few_powers_of_two():
+    one, two = (fit("sigmoid", "fxp4.6", pieces=4, slopes="pow2", terms=terms) for terms in (1, 2))
+    assert one.error > two.error > fit("sigmoid", "fxp4.6", pieces=4).error
+    assert all(len(one.segments.slope.powers(piece.slope)) <= 1 for piece in one.segments.pieces)
+
+
+def test_breakpoints_at_leading_bits_are_multiples_of_the_length_of_their_piece():
+    found = fit("tanh", "fxp4.8", pieces=6, breakpoints="power")
+    starts = [int(piece.start * 256) for piece in found.segments.pieces]
+    for first, last in pairwise(starts[:-1]):
+        length = last - first
+        assert length & (length - 1) == 0
+        assert first % length == 0
+
+
+def test_outside_of_an_interval_its_end_counts():
+    found = fit("exp", "fxp4.6", pieces=3, interval=(-1, 1))
+    errors = found.errors
+    assert errors.value[0] == math.exp(-1)
+    assert errors.value[-1] == math.e
+    assert errors.got[0] == errors.got[errors.x == -1]
+
+
+# What cannot be -----------------------------------------------------------------------------------------------------
+
+
+def raising(x):
+    raise KeyError("no")
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "kind", "sentence"),
+    [
+        ("tanh", {"pieces": 0}, ValueError, "0 pieces are out of range; there are 1 to 1024"),
+        ("tanh", {"pieces": 2.0}, TypeError, "a number of pieces is an int, not float"),
+        ("tanh", {"pieces": True}, TypeError, "a number of pieces is an int, not bool"),
+        ("tanh", {}, ValueError, "by a number of pieces or by an error, one of the two"),
+        ("tanh", {"pieces": 2, "error": 1}, ValueError, "by a number of pieces or by an error, one of the two"),
+        ("tanh", {"error": -1}, ValueError, "an error of -1 is out of range; it is above zero"),
+        ("tanh", {"error": "1"}, TypeError, "an error is a number, not str"),
+        ("tanh", {"error": 0.25}, ValueError, "tanh in fxp4.4 is never nearer than 0.49"),
+        ("tan", {"pieces": 2}, ValueError, "unknown function 'tan'; there are tanh, sigmoid"),
+        ("tanh:2", {"pieces": 2}, ValueError, "tanh has no parameter; elu, leaky_relu have one"),
+        ("elu:x", {"pieces": 2}, ValueError, "the parameter 'x' of elu is no number"),
+        (3, {"pieces": 2}, TypeError, "a function is a name such as 'tanh', or a callable, not int"),
+        (
+            "reciprocal",
+            {"pieces": 2, "reduction": None},
+            ValueError,
+            "reciprocal has a pole at zero, which fxp4.4 holds",
+        ),
+        ("reciprocal", {"pieces": 2, "interval": (-1, 2)}, ValueError, "a pole or no value at 0, inside the interval"),
+        ("log2", {"pieces": 2, "interval": (-1, 2)}, ValueError, "log2 has a pole or no value at -1"),
+        ("tanh", {"pieces": 2, "interval": (1, 1)}, ValueError, "the interval from 1 to 1 is empty"),
+        ("tanh", {"pieces": 2, "interval": (0, math.inf)}, ValueError, "an interval is a pair of finite numbers"),
+        ("tanh", {"pieces": 2, "interval": 3}, TypeError, "an interval is a pair of numbers"),
+        ("tanh", {"pieces": 2, "interval": (0, 9)}, ValueError, "fxp4.4 cannot hold the end of the interval 9"),
+        (
+            "tanh",
+            {"pieces": 2, "slope": "fxp-2.6"},
+            ValueError,
+            "tanh cannot be fitted with slopes in fxp-2.6: fxp-2.6 cannot hold a slope of 0.",
+        ),
+        ("tanh", {"pieces": 2, "reduction": "exp2"}, ValueError, "tanh is not reduced by 'exp2'; it is by none"),
+        ("exp", {"pieces": 2, "symmetry": "odd"}, ValueError, "exp is not odd"),
+        ("exp", {"pieces": 2, "interval": (0, 1), "symmetry": "odd"}, ValueError, "needs numbers below zero"),
+        (
+            "tanh",
+            {"pieces": 2, "breakpoints": "some"},
+            ValueError,
+            "unknown breakpoints 'some'; there are free, uniform",
+        ),
+        ("tanh", {"error": 1, "breakpoints": "uniform"}, ValueError, "uniform breakpoints need a number of pieces"),
+        ("tanh", {"pieces": 2, "slopes": "pow2", "slope": "int8"}, ValueError, "have no format; leave slope out"),
+        ("tanh", {"pieces": 2, "slopes": "pow2", "terms": 0}, ValueError, "there are 1 to 8"),
+        ("tanh", {"pieces": 2, "rounding": "sr4"}, ValueError, "a table is not fitted for the rounding sr4"),
+        ("tanh", {"pieces": 2, "out": "fp32"}, ValueError, "e8m23 has 32 bits; errors here are proved on every code"),
+        ("exp", {"pieces": 2, "out": "fxp2.4-wrap"}, ValueError, "fxp2.4-wrap cannot hold exp"),
+        (lambda x: math.nan, {"pieces": 2}, ValueError, "lambda is NaN at -8"),
+        (lambda x: math.inf, {"pieces": 2}, ValueError, "lambda is infinite at -8"),
+        (lambda x: "1", {"pieces": 2}, ValueError, "lambda gives '1' at -8, which is no number"),
+        (mp.sqrt, {"pieces": 2}, ValueError, "is complex at -8; a function is real"),
+        (lambda x: 1 / (x - 1), {"pieces": 2}, ValueError, "lambda fails at 1: "),
+        (raising, {"pieces": 2}, ValueError, "raising fails at -8: KeyError: 'no'"),
+    ],
+)
+def test_what_cannot_be_is_told(function, options, kind, sentence):
+    with pytest.raises(kind) as told:
+        fit(function, "fxp4.4", **options)
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,267 @@
+"""`halfulp tile`: a folder of kernels for a card, each file run or read as its tool would; and what does not fit."""
+
+import re
+import runpy
+import subprocess
+import sys
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from halfulp.boards.catalogue import BOARDS
+from halfulp.boards.cli import tile
+from halfulp.fpga import tilecost, vivado
+from halfulp.fpga.arrays import KERNEL, array, kernel, with_source
+from halfulp.fpga.kernelmap import ARGUMENTS, MASTERS
+from halfulp.fpga.synth import Cost
+from halfulp.fpga.targets import TARGETS
+from halfulp.fpga.tile import Design
+from halfulp.fpga.tilecost import KINDS, SMALL, Cells, Law, law, recorded
+from halfulp.hdl.formats import MacSpec
+
+from .test_host import pyxrt
+from .test_vivado import REPORTED, recorder  # noqa: F401
+from .test_xrt import linked
+
+MAC = "e5m2*e5m2+e6m5.sr10"
+SPEC = with_source(MacSpec.parse(MAC))
+LAW = Law({(n, m): Cells(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=0) for n, m in SMALL}, "the test")
+
+
+def written(*words):
+    """The command, as if what kernels cost were known."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("halfulp.fpga.tile.cores_law", lambda *_, **__: LAW)
+        answer = CliRunner().invoke(tile, [*map(str, words)])
+    return answer.exit_code, answer.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What the command writes for three small cores."""
+    made = tmp_path_factory.mktemp("tile") / "a folder" / "out"
+    words = ("--mac", MAC, "--n", 2, "--m", 3, "--depth", 4, "--cores", 3, "--board", "u55c", "-o", made)
+    assert written(*words) == (
+        0,
+        f"3 x 2 x 3 multiply-accumulates of {SPEC} for AMD Alveo U55C: about 387,000 LUT, 29.7 %; "
+        "300 MHz are asked for\n",
+    )
+    return made
+
+
+def test_what_is_written(folder):
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    bare = array(SPEC, 2, 3, 4).name
+    assert files == {
+        "halfulp_gemm.v", "kernel.xml", "package.tcl", "link.cfg", "host.py", "Makefile",
+        "tile/flow.tcl", f"tile/{bare}.v", f"tile/{bare}.xdc",
+    }  # fmt: skip
+    # Another call leaves them alone.
+    assert written("-o", folder) == (
+        2,
+        f"halfulp: {folder} is a folder in use; -o takes the name of a new or an empty one\n",
+    )
+
+
+def ports(folder):
+    """Ports of the kernel's module, and how wide they are."""
+    text = (folder / f"{KERNEL}.v").read_text()
+    module = re.search(rf"^module {KERNEL}\(.*?\);(.*?)^endmodule", text, re.M | re.S)[1]
+    found = re.findall(r"^\s*(?:input|output)\s+(?:\[(\d+):0\]\s+)?(\w+)\s*;", module, re.M)
+    return {name: int(high or 0) + 1 for high, name in found}
+
+
+def test_the_description_is_of_that_kernel(folder):
+    (described,) = ElementTree.parse(folder / "kernel.xml").getroot()
+    there = ports(folder)
+    assert described.get("name") == KERNEL
+    for port in described.find("ports"):
+        data = "wdata" if f"{port.get('name')}_wdata" in there else "rdata"
+        assert there[f"{port.get('name')}_{data}"] == int(port.get("dataWidth"))
+    args = list(described.find("args"))
+    assert [arg.get("name") for arg in args] == [argument.name for argument in ARGUMENTS]
+    assert [int(arg.get("offset"), 16) for arg in args] == [argument.offset for argument in ARGUMENTS]
+    assert {arg.get("port") for arg in args} == {"s_axi_control", *MASTERS}
+    # Each register has its place for itself.
+    ends = [argument.offset + argument.bits // 8 for argument in ARGUMENTS]
+    assert all(end <= argument.offset for end, argument in zip(ends, ARGUMENTS[1:], strict=False))
+
+
+def test_the_kernel_is_packaged(folder, recorder, tmp_path):  # noqa: F811
+    """All ports of the module belong to interfaces, and the packaged core is a kernel."""
+    answer = subprocess.run(
+        ["vivado", "-mode", "batch", "-nojournal", "-nolog", "-source", folder / "package.tcl"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 0, answer.stderr
+    (folder / f"{KERNEL}.xo").unlink()
+    assert "package_xo -force -kernel_name halfulp_gemm" in recorder.read_text()
+
+
+def test_the_bare_array_has_a_flow(folder, recorder):  # noqa: F811
+    assert vivado.run(folder / "tile") == REPORTED
+    text = recorder.read_text()
+    assert f"-top {array(SPEC, 2, 3, 4).name} -part xcvu9p-flga2104-2L-e -mode out_of_context" in text
+    assert "-max_dsp 0" in text
+    assert "-period 3.333" in text
+
+
+def test_the_links_are_of_that_board(folder):
+    found = linked((folder / "link.cfg").read_text())
+    names = [f"{KERNEL}_{core}" for core in (1, 2, 3)]
+    assert found["connectivity"]["nk"] == [f"{KERNEL}:3:{'.'.join(names)}"]
+    assert [line.partition(":")[0] for line in found["connectivity"]["sp"]] == [
+        f"{name}.{port}" for name in names for port in MASTERS
+    ]
+    assert found["clock"]["freqHz"] == [f"300000000:{name}.ap_clk" for name in names]
+    # XRT has 63 letters for a kernel and its instance.
+    assert len(f"{KERNEL}:{KERNEL}_31") < 64
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_the_host_s_program(folder, flip, monkeypatch, capsys):
+    """It runs, with a card that computes what the kernels do, and finds a wrong bit."""
+    name = str(folder / "host.py")
+    card = runpy.run_path(name)["TILE"]
+    assert (card.tiling, card.cores, card.spec) == (array(SPEC, 2, 3, 4).tiling, 3, SPEC)
+    monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(card, flip=flip))
+    xclbin = folder / "Makefile"
+    monkeypatch.setattr(sys, "argv", [name, str(xclbin), "--n", "9", "--k", "4", "--m", "14"])
+    if flip:
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(name, run_name="__main__")
+        assert end.value.code == 1
+        assert "3 of 126 elements are wrong" in capsys.readouterr().out
+        return
+    runpy.run_path(name, run_name="__main__")
+    assert capsys.readouterr().out.count("all 126 elements are as the golden model has them") == 2
+
+
+def test_make_finds_all_it_needs(folder):
+    answer = subprocess.run(["make", "-n", "run", "tile"], cwd=folder, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert "v++ --link" in answer.stdout
+    assert "-source tile/flow.tcl" in answer.stdout
+
+
+def design(**changes):
+    return Design(**{"board": BOARDS["u55c"], "mac": SPEC, "n": 8, "m": 8, "cores": 10, "depth": 32} | changes)
+
+
+def test_other_clocks_and_devices(monkeypatch):
+    assert design().clock == 300
+    assert design(board=BOARDS["aws-f1"]).clock == 250
+    monkeypatch.setattr("halfulp.fpga.tile.verilog", lambda *_: "")
+    monkeypatch.setattr("halfulp.fpga.vivado.verilog", lambda component, name: f"module {component.name}();\nendmodule")
+    files = design(n=1, m=1, depth=2, cores=1, mhz=123.4, bare=TARGETS["u250"]).files()
+    assert "freqHz=123400000:" in files["link.cfg"]
+    assert "xcu250-figd2104-2L-e" in files["tile/flow.tcl"]
+    assert "-period 8.104" in next(text for name, text in files.items() if name.endswith(".xdc"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--cores 11", "11 cores of 3 ports each are 33 ports, and u55c has 32 of HBM; 10 cores can be connected"),
+        ("--cores 0", "there are 0 cores to be linked; it takes 1 or more"),
+        ("--board vcu118", "vcu118 has no platform of XRT that kernels are linked for; halfulp list boards says which"),
+        ("--board u50", "unknown board 'u50'; the boards are u55c"),
+        ("--n 0", "a tiling has n of 1 or more, not 0"),
+        ("--depth 0", "a tiling has depth of 1 or more, not 0"),
+        ("--pipeline -1", "pipeline -1 is out of range; a unit has 0 to"),
+        ("--clock 900", "a clock of 900 MHz is out of range; the device has 1 to 775"),
+        ("--mac e5m2", "'e5m2' is no multiply-accumulate"),
+        ("--target ecp5-85k", "ecp5-85k is no device of AMD's, and Vivado knows no others"),
+        ("--target vu0", "unknown target 'vu0'; the targets are"),
+        (
+            "--n 4 --m 4 --cores 4",
+            "4 cores of 4 x 4 multiply-accumulates of e5m2*e5m2+e6m5.sr10@lfsr16 take 101 % of the LUT of u55c; 3 fit",
+        ),
+        (
+            "--n 8 --m 8 --board u200",
+            "1 cores of 8 x 8 multiply-accumulates of e5m2*e5m2+e6m5.sr10@lfsr16 take 109 % of",
+        ),
+        (
+            "--n 8 --m 4",
+            "a core of 8 x 4 multiply-accumulates of e5m2*e5m2+e6m5.sr10@lfsr16 takes 649,000 LUT, and a die of u55c",
+        ),
+    ],
+)
+def test_what_cannot_be_written(words, sentence, tmp_path):
+    code, said = written(*words.split(), "-o", tmp_path / "out")
+    assert code == 2
+    assert said.startswith(f"halfulp: {sentence}")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_fit():
+    small = design()
+    small.check(Cells(lut=130_368, ff=0, dsp=0, bram=0, uram=0))
+    with pytest.raises(ValueError, match=r"^10 cores of 8 x 8 .* take 100 % of the LUT of u55c; 9 fit$"):
+        small.check(Cells(lut=130_369, ff=0, dsp=0, bram=0, uram=0))
+    with pytest.raises(ValueError, match=r"^10 cores of .* take 1984 % of the BRAM of u55c; not even one fits$"):
+        small.check(Cells(lut=1, ff=0, dsp=0, bram=4_000, uram=0))
+    with pytest.raises(ValueError, match=r" takes 439,681 LUT, and a die of u55c has 439,680$"):
+        replace(small, cores=1).check(Cells(lut=439_681, ff=0, dsp=0, bram=0, uram=0))
+
+
+# What arrays cost ----------------------------------------------------------------------------------------------------
+
+
+def test_the_law_is_exact_where_it_is_one():
+    def cells(n, m):
+        return Cells(lut=7 + 3 * n + 5 * m + 11 * n * m, ff=2 * n, dsp=n * m, bram=0, uram=1)
+
+    found = Law({size: cells(*size) for size in SMALL}, "the test")
+    for n, m in ((1, 1), (2, 2), (5, 3), (64, 64)):
+        assert found.cells(n, m) == cells(n, m)
+
+
+def test_records_tell_what_arrays_cost():
+    """The project's own, of small arrays; a larger one is within a few percent of what they tell."""
+    arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
+    found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
+    told = Law(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
+    assert told.lut == pytest.approx(found[-1].lut, rel=0.03)
+    assert told.ff == pytest.approx(found[-1].ff, rel=0.03)
+    assert recorded([arrays[1, 1].name], TARGETS["artix100t"]) is None
+    assert recorded(["chain_of_nothing"], TARGETS["u55c"]) is None
+
+
+def test_what_is_not_recorded_is_synthesised(monkeypatch):
+    asked = []
+
+    def measure_modules(modules, target, progress, farm):
+        asked.extend(module.top for module in modules)
+        return [
+            Cost(lut=count, luts=(), ff=1, carry=0, mux=0, dsp=0, bram=0, uram=0, memory=1, path=1)
+            for count in (1, 2, 3, 5)
+        ]
+
+    monkeypatch.setattr(tilecost, "measure_modules", measure_modules)
+    monkeypatch.setattr(tilecost, "verilog", lambda component: "")
+    found = law(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
+    assert asked == [f"chain_{n}x{m}_e2m1fn_e2m1fn_e4m3_rn_d2" for n, m in SMALL]
+    # A memory of lookup tables is eight of them, at most.
+    assert found.cells(1, 1).lut == 9
+    assert found.cells(2, 2).lut == 13
+    assert found.cells(3, 3).lut == 9 + 2 * 1 + 2 * 2 + 4 * 1
+    assert found.source.startswith("Yosys ")
+
+
+def test_shares():
+    cells = Cells(lut=1_000, ff=0, dsp=0, bram=0, uram=1)
+    shares = cells.share(TARGETS["artix100t"], 2)
+    assert set(shares) == {kind.upper() for kind in KINDS}
+    assert shares["LUT"] == pytest.approx(200_000 / 63_400)
+    assert shares["URAM"] == float("inf")
+
+
+def test_a_kernel_is_named_for_its_array_unless_it_is_linked():
+    assert kernel(SPEC, 1, 1).name == f"kernel_{array(SPEC, 1, 1).name}"
+    assert kernel(SPEC, 1, 1, name=KERNEL).name == KERNEL

@@ -1,0 +1,216 @@
+"""Texts for the vendor's tools: read by parsers, run against a recorder, and what cannot be linked refused."""
+
+import configparser
+import itertools
+import shutil
+import subprocess
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+
+from halfulp.boards.catalogue import BOARDS
+from halfulp.fpga.kernelmap import CONTROL, Register
+from halfulp.fpga.xrt import Description, kernel_xml, link_cfg, makefile, package_tcl, places
+
+from .test_vivado import recorder  # noqa: F401
+
+KERNEL = Description(
+    "gemm",
+    (
+        Register("a", 0x10, 64, "an address", "m_axi_a"),
+        Register("c", 0x1C, 64, "an address", "m_axi_c"),
+        Register("n", 0x28, 32, "a size"),
+    ),
+    ("m_axi_a", "m_axi_c"),
+)
+THREE = Description("gemm")
+
+READS, WRITES = ("araddr", "rdata"), ("awaddr", "wdata")
+SIGNALS = {CONTROL: READS + WRITES, "m_axi_a": READS, "m_axi_b": READS, "m_axi_c": WRITES}
+
+
+def linked(text):
+    """A configuration as the linker reads it: a key may be there several times."""
+
+    class Several(dict):
+        def __setitem__(self, key, value):
+            if isinstance(value, list) and key in self:
+                self[key].extend(value)
+            else:
+                super().__setitem__(key, value)
+
+    parser = configparser.RawConfigParser(dict_type=Several, strict=False, empty_lines_in_values=False)
+    parser.optionxform = str
+    parser.read_string(text)
+    return {section: {key: value.split("\n") for key, value in parser.items(section)} for section in parser.sections()}
+
+
+def test_the_description_of_a_kernel():
+    """The layout of UG1702, table RTL Kernel XML File Content."""
+    root = ElementTree.fromstring(kernel_xml(KERNEL))
+    assert (root.tag, root.attrib) == ("root", {"versionMajor": "1", "versionMinor": "6"})
+    (kernel,) = root
+    assert kernel.attrib == {
+        "name": "gemm",
+        "language": "ip_c",
+        "vlnv": "halfulp:kernel:gemm:1.0",
+        "attributes": "",
+        "preferredWorkGroupSizeMultiple": "0",
+        "workGroupSize": "1",
+        "interrupt": "true",
+        "hwControlProtocol": "ap_ctrl_hs",
+    }
+    ports, args = kernel
+    assert (ports.tag, args.tag) == ("ports", "args")
+    common = {"portType": "addressable", "base": "0x0"}
+    assert [port.attrib for port in ports] == [
+        {"name": "s_axi_control", "mode": "slave", "range": "0x1000", "dataWidth": "32"} | common,
+        *(
+            {"name": name, "mode": "master", "range": "0xFFFFFFFFFFFFFFFF", "dataWidth": "512"} | common
+            for name in ("m_axi_a", "m_axi_c")
+        ),
+    ]
+    keys = ("name", "addressQualifier", "id", "port", "size", "offset", "type", "hostOffset", "hostSize")
+    assert [[arg.attrib[key] for key in keys] for arg in args] == [
+        ["a", "1", "0", "m_axi_a", "0x8", "0x10", "void*", "0x0", "0x8"],
+        ["c", "1", "1", "m_axi_c", "0x8", "0x1c", "void*", "0x0", "0x8"],
+        ["n", "0", "2", "s_axi_control", "0x4", "0x28", "uint", "0x0", "0x4"],
+    ]
+    assert all(set(arg.attrib) == set(keys) for arg in args)
+
+
+def test_ten_cores_on_hbm():
+    """As published: three ports each, on banks of their own, and the dies evenly filled."""
+    found = linked(link_cfg(THREE, BOARDS["u55c"], 10, 300))
+    names = [f"gemm_{number}" for number in range(1, 11)]
+    assert found["connectivity"]["nk"] == [f"gemm:10:{'.'.join(names)}"]
+    ports = [f"{name}.{port}" for name in names for port in THREE.masters]
+    assert found["connectivity"]["sp"] == [f"{port}:HBM[{bank}]" for bank, port in enumerate(ports)]
+    slrs = Counter(line.partition(":")[2] for line in found["connectivity"]["slr"])
+    assert sorted(slrs) == ["SLR0", "SLR1", "SLR2"]
+    assert sorted(slrs.values()) == [3, 3, 4]
+    assert found["clock"]["freqHz"] == [f"300000000:{name}.ap_clk" for name in names]
+
+
+@pytest.mark.parametrize(("name", "cores"), [("u250", 8), ("u200", 6), ("vcu1525", 20), ("aws-f1", 20), ("u280", 10)])
+def test_cores_elsewhere(name, cores):
+    board = BOARDS[name]
+    found = places(THREE, board, cores)
+    assert max(Counter(itertools.chain(*(place.banks for place in found))).values()) <= board.memory.masters
+    assert all(len(place.banks) == 3 for place in found)
+    on_die = Counter(place.slr for place in found)
+    assert max(on_die.values()) - min(on_die.values()) <= 1
+    if name in ("u250", "u200"):
+        # Memory beside the die that the core is on.
+        assert all(board.memory.slrs[bank] == place.slr for place in found for bank in place.banks)
+        # Where a die has two banks, ports are dealt to both.
+        assert len({bank for place in found for bank in place.banks}) == 4
+
+
+@pytest.mark.parametrize(
+    ("board", "cores", "sentence"),
+    [
+        ("u55c", 11, "11 cores of 3 ports each are 33 ports, and u55c has 32 of HBM; 10 cores can be connected"),
+        ("u250", 21, "21 cores of 3 ports each are 63 ports, and u250 has 60 of DDR; 20 cores can be connected"),
+        ("u55c", 0, "there are 0 cores to be linked; it takes 1 or more"),
+    ],
+)
+def test_ports_that_there_are_not(board, cores, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        link_cfg(THREE, BOARDS[board], cores, 300)
+
+
+# The script that packages a kernel -----------------------------------------------------------------------------------
+
+
+def verilog(kernel):
+    """A module with the ports of a kernel and nothing in it."""
+    ports = [f"{bus}_{signal}" for bus in (CONTROL, *kernel.masters) for signal in SIGNALS[bus]]
+    names = ["ap_clk", "ap_rst_n", *ports, "interrupt"]
+    lines = [f"  {'output' if name == 'interrupt' else 'input'} {name};" for name in names]
+    return "\n".join([f"module {kernel.name}({', '.join(names)});", *lines, "endmodule", ""])
+
+
+@pytest.fixture
+def packaged(tmp_path):
+    """A folder with all that the script needs."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "gemm.v").write_text(verilog(THREE))
+    (folder / "kernel.xml").write_text(kernel_xml(THREE))
+    (folder / "package.tcl").write_text(package_tcl(THREE, "gemm.v", BOARDS["u55c"].target.part))
+    return folder
+
+
+def run(folder):
+    return subprocess.run(
+        ["vivado", "-mode", "batch", "-nojournal", "-nolog", "-source", folder / "package.tcl"],
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_kernel_is_packaged(packaged, recorder):  # noqa: F811
+    answer = run(packaged)
+    assert answer.returncode == 0, answer.stderr
+    assert (packaged / "gemm.xo").is_file()
+    lines = recorder.read_text().splitlines()
+    assert [line.split()[0] for line in lines if "current_" not in line] == [
+        "create_project", "add_files", "set_property", "update_compile_order", "ipx::package_project",
+        *["set_property"] * 4, *["ipx::associate_bus_interfaces"] * 4,
+        "ipx::create_xgui_files", "ipx::update_checksums", "ipx::save_core", "close_project", "package_xo",
+    ]  # fmt: skip
+    buses = [line.split()[2] for line in lines if line.startswith("ipx::associate")]
+    assert buses == ["s_axi_control", "m_axi_a", "m_axi_b", "m_axi_c"]
+    assert f"-part {BOARDS['u55c'].target.part} " in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "sentence"),
+    [
+        ("package.tcl", "package_xo -force", "package_xo -overwrite", "package_xo has no option '-overwrite'"),
+        ("package.tcl", "    ipx::save_core [ipx::current_core]\n", "", "close_project comes after ipx::save_core"),
+        ("package.tcl", "sdx_kernel true", "sdx_kernel false", "the core is no kernel: sdx_kernel is not true"),
+        ("package.tcl", "-busif m_axi_b", "-busif m_axi_d", "bus interface 'm_axi_d' has no channel of its own"),
+        ("package.tcl", "-clock ap_clk", "-clock clk", "there is no clock 'clk'"),
+        ("package.tcl", "set_property top gemm", "set_property top gem", "there is no module 'gem' with ports"),
+        ("gemm.v", "interrupt", "irq", "pins that are not part of an interface are not supported: irq"),
+        ("kernel.xml", 'name="gemm"', 'name="other"', "the description is of another kernel"),
+        ("gemm.v", None, None, "gemm.v' does not exist"),
+    ],
+)
+def test_a_broken_package_fails(file, right, wrong, sentence, packaged, recorder):  # noqa: F811
+    path = packaged / file
+    if right is None:
+        path.unlink()
+    else:
+        assert right in path.read_text()
+        path.write_text(path.read_text().replace(right, wrong))
+    answer = run(packaged)
+    assert answer.returncode == 1
+    assert sentence in answer.stderr
+    assert not (packaged / "gemm.xo").exists()
+
+
+def test_make_knows_the_way_to_the_card(packaged, tmp_path, monkeypatch):
+    """The rules in their order, with programs that say what they are asked."""
+    (packaged / "link.cfg").write_text(link_cfg(THREE, BOARDS["u55c"], 2, 300))
+    (packaged / "Makefile").write_text(makefile(THREE, BOARDS["u55c"], ["gemm.v"]))
+    (tmp_path / "bin").mkdir()
+    for program, makes in (("vivado", "gemm.xo"), ("v++", "gemm.hw.xclbin"), ("python3", "ran")):
+        path = tmp_path / "bin" / program
+        path.write_text(f'#!/bin/sh\necho "{program} $@" >>{tmp_path}/calls\n>{makes}\n')
+        path.chmod(0o755)
+    make = shutil.which("make")
+    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    for _ in range(2):
+        subprocess.run([make, "run", "ARGS=--n 5"], cwd=packaged, env=environment, check=True, capture_output=True)
+    package, link, host, again = (tmp_path / "calls").read_text().splitlines()
+    assert package == "vivado -mode batch -nojournal -log package.log -source package.tcl"
+    assert link == (
+        "v++ --link --target hw --platform xilinx_u55c_gen3x16_xdma_3_202210_1 --config link.cfg --temp_dir linked "
+        "-o gemm.hw.xclbin gemm.xo"
+    )
+    assert host == again == "python3 host.py gemm.hw.xclbin --n 5"

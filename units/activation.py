@@ -1,0 +1,454 @@
+"""Activation functions as line segments."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Value
+
+from halfulp.hdl import fixed
+from halfulp.hdl.fixed import NEVER, Point
+from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats.source import Source
+from halfulp.hdl.lines import (
+    Blocks,
+    Choice,
+    as_point,
+    as_raw,
+    by_address,
+    by_sign,
+    low_bits,
+    search,
+    value_of,
+    with_values,
+)
+from halfulp.hdl.number import Number, add, align, multiply
+from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.raw import Raw
+from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
+from halfulp.hdl.segments import PowerSum, Segments, Special
+from halfulp.hdl.segments.store import segments_of
+from halfulp.hdl.wire import lookup, wire
+
+from .base import LAZY, Arithmetic
+
+COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
+"""How the value is found: by comparing the argument with starts of pieces; by its first bits; as a whole."""
+
+MAX_ADDRESS, SHORT_ADDRESS = 10, 6
+"""Most bits that may tell the pieces apart where these are found by address; and so few that this is the smaller way:
+the coefficients of such an address are a lookup table for each bit."""
+
+TABLE_WIDTH = 8
+"""Widest format of which a function is made as a table."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What a function's specials say of an operand.
+
+    Attributes
+    ----------
+    nan, inf, inf_sign : Value
+        The value is not a number, or infinite.
+    negative : Value
+        The operand's sign, where the value follows it.
+    zero_sign : Value
+        Sign of the value where that is zero.
+    """
+
+    nan: Value
+    inf: Value
+    inf_sign: Value
+    negative: Value
+    zero_sign: Value
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Where a finite value takes the place of the pieces': for each of ``values`` a bit of ``where``."""
+
+    where: Value
+    values: tuple[Fraction, ...]
+
+
+class PiecewiseLinear(Arithmetic):
+    """A function of one number as line segments, exact and then rounded once.
+
+    Parameters
+    ----------
+    fn : str, callable or Segments
+        The function: a name such as ``tanh``, any function of one number, segments that are there, or the name of a
+        file of them.
+    fmt : Format or str, optional
+        Operand format; segments that are there have it.
+    out : Format or str, optional
+        Result format; that of the operand by default.
+    pieces : int, optional
+        Lines of a fit, 8 by default; those where the function saturates are beside them.
+    error : float, optional
+        Instead of ``pieces``: the largest error in units of the last place, with as few pieces as do it.
+    breakpoints : str, optional
+        Where pieces of a fit start: ``free``, ``uniform`` or ``power``; free by default.
+    slopes : str, optional
+        ``any``, or ``pow2``: sums of signed powers of two, so that products are shifts and additions.
+    terms : int, optional
+        Most powers of two in such a slope.
+    structure : str
+        How it is built: ``comparators`` compares the operand with starts of pieces, ``address`` takes the piece by
+        the operand's first bits, ``table`` holds all results, of formats of up to 8 bits and without random words.
+        ``auto`` takes the one that `chosen` expects to be the smallest. Changes no result bit.
+    rounding : Rounding or str
+        ``sr`` modes add the port ``random``.
+    random : Lfsr, Plateau or str
+        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
+        ``plateau3``, which adds the ports ``en`` and ``valid``.
+    seed : int
+        State of that source after reset.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite value of the function stays infinite.
+    pipeline : int
+        Register cuts; changes ``latency`` and no result bit.
+    dsp : bool
+        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
+        lookup tables. Changes no result bit.
+
+    Members
+    -------
+    a : In(fmt)
+    random : In(rounding.bits)
+        Random word of stochastic rounding; sampled with the operand.
+    en : In(1, init=1)
+        Clock enable, with ``pipeline`` or a source of random words only.
+    valid : In(1, init=1)
+        Whether there is an operand in this cycle, with a source of random words only.
+    o : Out(out)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, ``rounding`` is ``exact`` and the output format cannot hold
+        every value, the structure is not for the function, or there is no such fit.
+
+    Latency
+    -------
+    ``pipeline`` cycles.
+    """
+
+    def __init__(
+        self,
+        *,
+        fn: str | Callable[[Any], Any] | Segments,
+        fmt: Format | str | None = None,
+        out: Format | str | None = None,
+        pieces: int | None = None,
+        error: float | Fraction | None = None,
+        breakpoints: str | None = None,
+        slopes: str | None = None,
+        terms: int | None = None,
+        structure: str = "auto",
+        rounding: Rounding | str = RN,
+        random: Source | str = "port",
+        seed: int = 1,
+        saturate: bool = False,
+        pipeline: int = 0,
+        dsp: bool = False,
+    ) -> None:
+        rounding = Rounding.parse(rounding)
+        fitted: dict[str, Any] = {
+            "pieces": pieces,
+            "error": error,
+            "breakpoints": breakpoints,
+            "slopes": slopes,
+            "terms": terms,
+        }
+        table = segments_of(fn, fmt=fmt, out=out, rounding=rounding, **fitted)
+        self.fn, self.fitted = fn, fitted
+        if rounding == EXACT:
+            table.check_exact()
+        self.table = table
+        self.smallest = chosen(table, rounding)
+        self.structure = self.smallest if structure == "auto" else check_structure(structure, table, rounding)
+        self.BOUNDARIES = self._boundaries()
+        super().__init__(
+            kind=f"pwl_{table}" + ("" if self.structure == self.smallest else f"_{self.structure}"),
+            operands={"a": table.fmt},
+            o=table.out,
+            rounding=rounding,
+            saturate=saturate,
+            pipeline=pipeline,
+            dsp=dsp,
+            random=random,
+            seed=seed,
+        )
+        self.parameters = {"table": table, "rounding": rounding, "saturate": saturate}
+
+    def _boundaries(self) -> tuple[str, ...]:
+        if self.structure == TABLE:
+            return ("looked_up",)
+        reduced = ("reduced",) if self.table.reduction else ()
+        product = ("product", "aligned") if self._in_raw else ()
+        return ("unpacked", *reduced, "selected", *product, "sum", "normalised", "packed")
+
+    @property
+    def _in_raw(self) -> bool:
+        """Whether the pieces are of raw numbers."""
+        return self.table.reduction is None and not isinstance(self.table.fmt, Fixed)
+
+    def elaborate(self, platform: object) -> Module:
+        if self.structure != TABLE:
+            return super().elaborate(platform)
+        m = Module()
+        pipe = self.start_pipeline(m)
+        codes = self.table.codes(self.rounding, self.saturate)
+        value = wire(m, lookup(self.a.as_value(), codes), "looked_up")
+        m.d.comb += self.o.as_value().eq(pipe.cut("looked_up", value))
+        return m
+
+    def compute(
+        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
+    ) -> tuple[Number, Value | None]:
+        """The function's exact value, what lies below the places that rounding looks at merged into sticky."""
+        (x,) = operands
+        flags, taken = self._specials(m, x)
+        x, bits, flags, taken, random = pipe.cut(
+            "unpacked", replace(x, nan=NEVER, inf=NEVER), self.a.as_value(), flags, taken, random
+        )
+        value: Number
+        if self.table.reduction is not None:
+            value, flags, random = self._reduced(m, pipe, x, flags, taken, random)
+        elif isinstance(x, Point):
+            choice, argument = self._choose_point(m, x)
+            value, _, flags, random = self._line(m, pipe, with_values(m, choice, taken), argument, None, flags, random)
+        else:
+            choice = self._choose_raw(m, x, bits)
+            value, flags, random = self._raw_line(m, pipe, with_values(m, choice, taken), x, flags, random)
+        return pipe.cut("sum", overruled(m, value, flags), random)
+
+    # What is no matter of lines --------------------------------------------------------------------------------
+
+    def _specials(self, m: Module, x: Number) -> tuple[Flags, Taken]:
+        """What the specials say of a number."""
+        t, zero = self.table, _is_zero(m, x)
+        finite = ~x.nan & ~x.inf
+        conditions = {
+            "nan": x.nan,
+            "inf": x.inf & ~x.sign,
+            "minus_inf": x.inf & x.sign,
+            "zero": zero & finite & ~x.sign,
+            "minus_zero": zero & finite & x.sign,
+            "negative": x.sign & ~zero & finite,
+        }
+        never: Value = NEVER
+        nan, inf, inf_sign, plus_zero, minus_zero = never, never, never, never, never
+        where, values = [], []
+        for name, special in self._given().items():
+            condition = wire(m, conditions[name], f"is_{name}")
+            if special == "nan":
+                nan = nan | condition
+            elif special in ("inf", "-inf"):
+                inf = inf | condition
+                inf_sign = inf_sign | condition if special == "-inf" else inf_sign
+            else:
+                value = Fraction(0) if special == "-0" else Fraction(special)
+                minus_zero = minus_zero | condition if special == "-0" else minus_zero
+                plus_zero = plus_zero | condition
+                if not self._is_of_pieces(name, value):
+                    where.append(condition)
+                    values.append(value)
+        odd = t.symmetry == "odd"
+        zero_sign = minus_zero | (x.sign & ~plus_zero) if odd else minus_zero
+        negative = x.sign if odd and t.reduction is not None else never
+        if values:
+            negative = negative & ~Cat(*where).any()
+        return Flags(nan, inf, inf_sign, negative, zero_sign), Taken(Cat(*where), tuple(values))
+
+    def _given(self) -> dict[str, Special]:
+        """The specials of what the operand's format has."""
+        t = self.table
+        fmt = t.fmt
+        given: dict[str, Special | None] = {"nan": t.nan} if fmt.has_nan else {}
+        if fmt.has_inf:
+            given["inf"] = t.limit(False) if t.inf is None else t.inf
+            given["minus_inf"] = t.limit(True) if t.minus_inf is None else t.minus_inf
+        given["zero"] = t.zero
+        if fmt.has_negative_zero:
+            given["minus_zero"] = t.minus_zero
+        if fmt.lowest < 0:
+            given["negative"] = t.negative
+        return {name: special for name, special in given.items() if special is not None}
+
+    def _is_of_pieces(self, name: str, value: Fraction) -> bool:
+        """Whether the pieces give a special value anyway: at zero, or where the one that goes on forever is level."""
+        t = self.table
+        if t.reduction is not None or name in ("nan", "negative"):
+            return False
+        side = t.unfolded(name.startswith("minus"))
+        if name in ("zero", "minus_zero"):
+            at_zero = [piece for piece in side if piece.start <= 0] or [side[0]]
+            return at_zero[-1].intercept == value
+        last = side[0] if name == "minus_inf" and t.symmetry is None else side[min(len(t.reached), len(side) - 1)]
+        return last.slope == 0 and last.intercept == value
+
+    # Which line ------------------------------------------------------------------------------------------------
+
+    def _choose_point(self, m: Module, x: Point) -> tuple[Choice, Point]:
+        """The line that a fixed-point number is on, and what its slope is a multiple of."""
+        t = self.table
+        starts = [int(number / t.fmt.smallest) for number in t.reached]
+        folded = t.symmetry is not None and x.integer.shape().signed
+        sides = [t.unfolded(negative)[: len(starts) + 1] for negative in ((False, True) if folded else (False,))]
+        if self.structure == ADDRESS:
+            return by_address(m, x, starts, sides)
+        if not folded:
+            return by_sign(m, search(m, x.integer, starts, "piece"), NEVER, sides), x
+        # That abs(x) >= start is that one's complement, abs(x) - 1, reaches start - 1: no adder is needed.
+        sign = x.integer[-1]
+        key = Cat(sign, x.integer[:-1] ^ sign.replicate(len(x.integer) - 1))
+        return by_sign(m, search(m, key, [2 * start - 1 for start in starts], "piece"), sign, sides), x
+
+    def _choose_raw(self, m: Module, x: Raw, bits: Value) -> Choice:
+        """The line that a raw number is on, by its code, which is made to grow with the number."""
+        t, fmt = self.table, self.table.fmt
+        folded = t.symmetry is not None
+        sign, rest = bits[-1], bits[:-1]
+        inverted = rest ^ sign.replicate(len(rest))
+        if isinstance(fmt, Posit):
+            key = (inverted + sign)[: len(rest)] if folded else bits.as_signed()
+        else:
+            key = rest if folded else Cat(inverted, sign).as_signed()
+        key = wire(m, key, "key")
+        starts = [key_of(number, fmt) for number in t.reached]
+        sides = [t.unfolded(negative)[: len(starts) + 1] for negative in ((False, True) if folded else (False,))]
+        if self.structure == ADDRESS:
+            blocks = Blocks.of(key, starts)
+            sides = [tuple(side[place] for place in blocks.places) for side in sides]
+            return by_sign(m, wire(m, blocks.index, "block"), sign, sides)
+        return by_sign(m, search(m, key, starts, "piece"), sign, sides)
+
+    # Its value -------------------------------------------------------------------------------------------------
+
+    def _line(
+        self,
+        m: Module,
+        pipe: Pipeline,
+        choice: Choice,
+        x: Point,
+        reduced: Reduced | None,
+        flags: Flags,
+        random: Value | None,
+    ) -> tuple[Point, Reduced | None, Flags, Value | None]:
+        """Exact value of a line at a fixed-point number."""
+        choice, x, reduced, flags, random = pipe.cut("selected", choice, x, reduced, flags, random)
+        values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
+        shifts = isinstance(self.table.slope, PowerSum)
+        total = value_of(m, x, choice, min(values), max(values), dsp=self.dsp, shifts=shifts)
+        return total, reduced, flags, random
+
+    def _raw_line(
+        self, m: Module, pipe: Pipeline, choice: Choice, x: Raw, flags: Flags, random: Value | None
+    ) -> tuple[Number, Flags, Value | None]:
+        """Value of a line at a raw number."""
+        choice, x, flags, random = pipe.cut("selected", choice, x, flags, random)
+        slope = as_raw(m, choice.index, choice.slopes, "slope")
+        make: Any = as_point if isinstance(self.table.out, Fixed) else as_raw
+        intercept = make(m, choice.index, choice.intercepts, "intercept")
+        product = multiply(m, x, slope, dsp=self.dsp)
+        product, intercept, flags, random = pipe.cut("product", product, intercept, flags, random)
+        aligned = align(m, product, intercept, self.table.out, self.rounding)
+        aligned, flags, random = pipe.cut("aligned", aligned, flags, random)
+        total, random = add(m, aligned, self.table.out, self.rounding, random, LAZY)
+        return total, flags, random
+
+    def _reduced(
+        self, m: Module, pipe: Pipeline, x: Number, flags: Flags, taken: Taken, random: Value | None
+    ) -> tuple[Number, Flags, Value | None]:
+        """Value of the pieces at what a reduction leaves, and the reduction undone."""
+        t = self.table
+        reduced = reduce(m, x, t, self.rounding, dsp=self.dsp)
+        if any(taken.values):
+            # A value that takes the pieces' place is not scaled.
+            reduced = unscaled_where(reduced, taken.where.any())
+        reduced, flags, taken, random = pipe.cut("reduced", reduced, flags, taken, random)
+        argument = reduced.argument
+        unit = Fraction(2) ** argument.quantum
+        starts = [-int(-piece.start // unit) for piece in t.pieces[1:]]
+        starts = [start for start in starts if start < 1 << len(argument.integer)]
+        side = t.pieces[: len(starts) + 1]
+        if self.structure == ADDRESS:
+            choice, argument = by_address(m, argument, starts, [side])
+        else:
+            choice = by_sign(m, search(m, argument.integer, starts, "piece"), NEVER, [side])
+        choice = with_values(m, choice, taken)
+        value, undone, flags, random = self._line(m, pipe, choice, argument, reduced, flags, random)
+        assert undone is not None
+        if t.reduction == "log2":
+            return fixed.add(m, value, power_of(m, undone), RN), flags, random
+        number = scale(m, value, undone)
+        return replace(number, sign=number.sign ^ flags.negative), flags, random
+
+
+def overruled(m: Module, x: Number, flags: Flags) -> Number:
+    """A value, or what stands in its place."""
+    sign = Mux(flags.inf, flags.inf_sign, Mux(_is_zero(m, x, "value"), flags.zero_sign, x.sign))
+    return replace(x, nan=flags.nan, inf=flags.inf, sign=wire(m, sign, "value_sign"))
+
+
+def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
+    if isinstance(x, Point):
+        return wire(m, ~x.integer.any() & ~x.sticky, f"{name}_is_zero")
+    return x.zero
+
+
+def key_of(number: Fraction, fmt: Format) -> int:
+    """Where a number of a format is among its codes in rising order; the codes of both zeros are there or after."""
+    code = fmt.encode(number, EXACT)
+    if isinstance(fmt, Posit):
+        return code - (1 << fmt.width) if number < 0 else code
+    assert isinstance(fmt, Float)
+    if number > 0:
+        return code
+    # Codes below zero are inverted. Where subnormal numbers read as zero, that begins with the largest of them.
+    flushed = (1 << fmt.man) - 1 if number == 0 and not fmt.subnormals else 0
+    return ~(code & (fmt.sign_code - 1) | flushed)
+
+
+def check_structure(structure: str, table: Segments, rounding: Rounding) -> str:
+    """``structure`` of a unit, refused where it is not for the table."""
+    if not isinstance(structure, str):
+        raise TypeError(f"structure is a text, not of {type(structure).__name__}")
+    if structure not in STRUCTURES:
+        raise ValueError(f"unknown structure {structure!r}; there are auto, {', '.join(STRUCTURES)}")
+    if structure == TABLE and table.fmt.width > TABLE_WIDTH:
+        raise ValueError(f"{table.fmt} has {table.fmt.width} bits; a table is for {TABLE_WIDTH} or fewer")
+    if structure == ADDRESS and (bits := address_bits(table)) > MAX_ADDRESS:
+        raise ValueError(f"{bits} bits tell the pieces of {table} apart; an address has up to {MAX_ADDRESS}")
+    if structure == TABLE and rounding.bits:
+        raise ValueError(f"a table holds results, and {rounding} has another for each random word; name a mode or auto")
+    return structure
+
+
+def address_bits(table: Segments) -> int:
+    """First bits of an argument that tell which line it is on."""
+    if table.reduction == "exp2":
+        width, unit = max(table.fraction, 1), Fraction(1, 1 << table.fraction)
+    elif table.reduction is not None:
+        width = table.fmt.precision + (table.reduction == "rsqrt")
+        unit = Fraction(1, 1 << (table.fmt.precision - 1))
+    else:
+        width, unit = table.fmt.width, table.fmt.smallest
+    if table.reduction is not None:
+        starts = [-int(-piece.start // unit) for piece in table.pieces[1:]]
+    elif isinstance(table.fmt, Fixed):
+        starts = [int(number / unit) for number in table.reached]
+    else:
+        starts = [key_of(number, table.fmt) for number in table.reached]
+    return width - low_bits(width, starts)
+
+
+def chosen(table: Segments, rounding: Rounding) -> str:
+    """The structure that is expected to be the smallest."""
+    if table.fmt.width <= TABLE_WIDTH and not rounding.bits:
+        return TABLE
+    return ADDRESS if address_bits(table) <= SHORT_ADDRESS else COMPARATORS
