@@ -297,7 +297,9 @@ def test_torch_modules_compute_as_units_do_and_have_slopes() -> None:
     assert x.grad.tolist() == own
     x.grad = None
     Segmented(replace(table, name="tanh"), derivative="true")(x).sum().backward()
-    assert torch.allclose(x.grad, 1 - torch.tanh(x.detach()) ** 2, atol=1e-6)
+    # Of tanh an error of a last place, 2^-23, is doubled in the square; that and the difference are rounded.
+    true = 1 - torch.tanh(x.detach().double()) ** 2
+    assert (x.grad - true).abs().max() <= 3 * 2.0**-23
 
 
 def table_index(table: Segments, code: int) -> int:
