@@ -22,7 +22,7 @@ from halfulp.units.mac import Mac
 from halfulp.units.mul import Mul
 from halfulp.units.stream import Streamed
 
-VECTORS = 1 << 13
+VECTORS = 1 << 11
 E5M2_SAME: dict[str, Any] = {"a": E5M2, "b": E5M2, "o": E5M2}
 
 
@@ -343,4 +343,5 @@ def test_a_random_word_that_is_added_one_place_low(monkeypatch: pytest.MonkeyPat
     right = eager._discarded
     monkeypatch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))
     unit = WordOnePlaceLow(a=E5M2, b=E5M2, acc=E6M5, rounding="sr10", stochastic="eager")
-    all_such(run(unit, limit=VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)
+    # One word in many is wrong here.
+    all_such(run(unit, limit=4 * VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)

@@ -345,6 +345,12 @@ def leftovers(build: Path) -> list[str]:
 
 @contextlib.contextmanager
 def running(*words: str, build: Path) -> Iterator["subprocess.Popen[str]"]:
+    """The program at work in a build folder of its own, but for Verilator's headers, which are slow to compile."""
+    common = build_root() / "headers"
+    common.mkdir(parents=True, exist_ok=True)
+    build.mkdir(exist_ok=True)
+    if not (build / "headers").exists():
+        (build / "headers").symlink_to(common)
     process = subprocess.Popen(
         [*PROGRAM, *words],
         stdout=subprocess.PIPE,

@@ -659,13 +659,13 @@ VERILOG += [
 
 @pytest.fixture(scope="module")
 def verilog(tmp_path_factory):
+    """Files of the units, each inside the module that makes a stream of it."""
     folder = tmp_path_factory.mktemp("verilog")
     files = []
-    for unit in VERILOG:
-        for component in (unit, Streamed(unit)):
-            path = folder / f"{component.name}.v"
-            path.write_text(emit(component))
-            files.append(path)
+    for unit in map(Streamed, VERILOG):
+        path = folder / f"{unit.name}.v"
+        path.write_text(emit(unit))
+        files.append(path)
     return files
 
 
