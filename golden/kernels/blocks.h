@@ -1,8 +1,8 @@
 // The loops around a step on lanes: operands decoded and packed once, sums held in registers, work dealt to threads.
 //
 // A policy P is a type with: BITS of its lanes; V, a vector, and its Scalar; ROWS and VECTORS of a block; SumWords and
-// ProductWords; decoder_a, decoder_b, decoder_start and encode, between codes and scalars; Extremes of operands;
-// accepts(), a verdict; FENV; and step<CHECKED>(sum, a, b, word, product word).
+// ProductWords; decoder_a, decoder_b, decoder_start and encode, between codes and scalars; encode_all, of the lanes of a
+// vector if they can be encoded at once; Extremes of operands; accepts(), a verdict; FENV; and step<CHECKED>(sum, a, b, word, product word).
 #pragma once
 #include <memory>
 
@@ -32,22 +32,24 @@ struct Blocks {
     static constexpr bool sum_words = !std::is_same<typename P::SumWords, NoWords>::value;
     static constexpr bool product_words = !std::is_same<typename P::ProductWords, NoWords>::value;
     static constexpr i64 GROUP = 4;  // blocks of rows that share what is read of b
+    static constexpr i64 BAND = 16;  // rows of b that are packed by one task
 
     const Call& call;
     const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
+    const i64 bands = (call.k + BAND - 1) / BAND;
     Aligned<Scalar> a{call.batches * row_blocks * rows * call.k}, b{call.packs * panels * columns * call.k};
 
     explicit Blocks(const Call& told) : call(told) {}
 
     int run() {
         const Machine usual(FE_TONEAREST);
-        std::vector<typename P::Extremes> seen(size_t(call.batches * row_blocks + call.packs * panels) + 1);
+        std::vector<typename P::Extremes> seen(size_t(call.batches * row_blocks + call.packs * bands) + 1);
         deal(call.batches * row_blocks, call.threads, [&](i64 task) { pack_a(task, seen[size_t(task)]); });
         const i64 after = call.batches * row_blocks;
-        deal(call.packs * panels, call.threads, [&](i64 task) { pack_b(task, seen[size_t(after + task)]); });
+        deal(call.packs * bands, call.threads, [&](i64 task) { pack_b(task, seen[size_t(after + task)]); });
         typename P::Extremes of_a, of_b, of_start;
         for (i64 task = 0; task < after; ++task) of_a.join(seen[size_t(task)]);
-        for (i64 task = 0; task < call.packs * panels; ++task) of_b.join(seen[size_t(after + task)]);
+        for (i64 task = 0; task < call.packs * bands; ++task) of_b.join(seen[size_t(after + task)]);
         const auto decode_start = P::decoder_start();
         if (call.start.data)
             for (i64 batch = 0; batch < call.batches; ++batch)
@@ -97,15 +99,25 @@ private:
 
     void pack_b(i64 task, typename P::Extremes& seen) {
         const auto decode = P::decoder_b();
-        const i64 pack = task / panels, first = task % panels * columns;
-        const i64 there = call.m - first < columns ? call.m - first : columns;
-        Scalar* to = b.data + task * columns * call.k;
-        typename P::Extremes own;
-        for (i64 step = 0; step < call.k; ++step, to += columns) {
-            unpack(call.b.at(call.pack_batch[pack], step, first), call.b.column, there, decode, to, 1);
+        const i64 pack = task / bands, first = task % bands * BAND;
+        const i64 steps = call.k - first < BAND ? call.k - first : BAND, panel_size = columns * call.k;
+        Scalar* const band = b.data + pack * panels * panel_size + first * columns;
+        const auto pack_row = [&](i64 step, i64 panel) {
+            const i64 left = panel * columns, there = call.m - left < columns ? call.m - left : columns;
+            Scalar* const to = band + panel * panel_size + step * columns;
+            unpack(call.b.at(call.pack_batch[pack], first + step, left), call.b.column, there, decode, to, 1);
             for (i64 j = there; j < columns; ++j) to[j] = 0;
-            for (i64 j = 0; j < columns; ++j) own.see(to[j]);
-        }
+        };
+        // Along the rows or the columns, whichever the memory follows.
+        if (call.b.column == 1)
+            for (i64 step = 0; step < steps; ++step)
+                for (i64 panel = 0; panel < panels; ++panel) pack_row(step, panel);
+        else
+            for (i64 panel = 0; panel < panels; ++panel)
+                for (i64 step = 0; step < steps; ++step) pack_row(step, panel);
+        typename P::Extremes own;
+        for (i64 panel = 0; panel < panels; ++panel)
+            for (i64 index = 0; index < steps * columns; ++index) own.see(band[panel * panel_size + index]);
         seen = own;
     }
 
@@ -155,12 +167,17 @@ private:
             }
         }
         for (int row = 0; row < rows && top + row < call.n; ++row)
-            for (int vector = 0; vector < vectors; ++vector)
-                for (int lane = 0; lane < lanes; ++lane) {
-                    const i64 j = left + vector * lanes + lane;
-                    if (j < call.m)
-                        call.out[call.element(batch, top + row, j)] = i64(P::encode(sum[row][vector][lane]));
-                }
+            for (int vector = 0; vector < vectors; ++vector) leave(batch, top + row, left + vector * lanes, sum[row][vector]);
+    }
+
+    void leave(i64 batch, i64 i, i64 j, V sum) {
+        i64* to = call.out + call.element(batch, i, j);
+        alignas(64) typename Lanes<P::BITS>::Unsigned codes[lanes];
+        if (call.across == 1 && j + lanes <= call.m && P::encode_all(sum, codes)) {
+            for (int lane = 0; lane < lanes; ++lane) to[lane] = i64(codes[lane]);
+        } else {
+            for (int lane = 0; lane < lanes && j + lane < call.m; ++lane, to += call.across) *to = i64(P::encode(sum[lane]));
+        }
     }
 };
 

@@ -72,6 +72,11 @@ struct FixedSteps : S {
     static auto decoder_b() { return [](u64 code) { return scalar<typename S::B>(code); }; }
     static auto decoder_start() { return [](u64 code) { return scalar<typename S::O>(code); }; }
     static u64 encode(Scalar value) { return u64(i64(value)) & ones(S::O::width); }
+    static bool encode_all(V value, typename Lanes<BITS>::Unsigned* codes) {
+        const auto code = (typename Lanes<BITS>::U)value & typename Lanes<BITS>::Unsigned(ones(S::O::width));
+        std::memcpy(codes, &code, sizeof code);
+        return true;
+    }
 
     template <bool CHECK>
     static V step(V sum, V a, V b, U word, U product_word) {

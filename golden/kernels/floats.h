@@ -156,10 +156,20 @@ inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BI
 
 // Whether a format's codes are words of the lane but for the places that they lack: if it has subnormal numbers, and its
 // exponent that becomes the lane's lowest is its own lowest.
-template <class Format>
-constexpr bool is_word(int lowest) {
+template <class Format, int LOWEST>
+constexpr bool is_word() {
     if constexpr (Format::has_subnormals)
-        return Format::emin == lowest;
+        return Format::emin == LOWEST;
+    else
+        return false;
+}
+
+// Whether codes are the first bits of the lane's words: if besides they have as many bits of exponent, and the largest
+// stands for infinities and NaN.
+template <class Format, int LANE, int LOWEST>
+constexpr bool begins_word() {
+    if constexpr (is_word<Format, LOWEST>())
+        return Format::width - Format::mantissa == LANE - Lanes<LANE>::mantissa && Format::specials == IEEE;
     else
         return false;
 }
@@ -170,7 +180,7 @@ constexpr bool is_word(int lowest) {
 template <class S, int LANE>
 struct FloatSteps : S {
     static constexpr int BITS = LANE, FENV = S::FENV;
-    static constexpr bool IS_WORD = is_word<typename S::O>(1 - Lanes<LANE>::bias - S::O_SCALE);
+    static constexpr bool IS_WORD = is_word<typename S::O, 1 - Lanes<LANE>::bias - S::O_SCALE>();
     using W = Word<LANE>;
     using L = Lanes<LANE>;
     using V = typename L::F;
@@ -243,10 +253,17 @@ struct FloatSteps : S {
         return Scalar(std::ldexp(sign * double(u64(x.significand)), x.exponent + scale));
     }
 
-    // Codes of up to 16 bits through a table.
+    // Codes whose words are theirs, specials included, with zeros below; others of up to 16 bits through a table.
     template <class Format, int SCALE>
     static auto decoder() {
-        if constexpr (Format::width <= 16) {
+        if constexpr (begins_word<Format, LANE, 1 - L::bias - SCALE>()) {
+            return [](u64 code) {
+                const auto word = typename L::Unsigned(typename L::Unsigned(code) << (LANE - Format::width));
+                Scalar value;
+                std::memcpy(&value, &word, sizeof value);
+                return value;
+            };
+        } else if constexpr (Format::width <= 16) {
             static const std::vector<Scalar> made = [] {
                 std::vector<Scalar> table(size_t(1) << Format::width);
                 for (size_t index = 0; index < table.size(); ++index) table[index] = scalar<Format>(index, SCALE);
@@ -277,6 +294,22 @@ struct FloatSteps : S {
         const int exponent = (field ? field : 1) - L::bias - L::mantissa - S::O_SCALE;
         const Raw x{significand, exponent, word != magnitude, magnitude > W::infinity, magnitude == W::infinity, false};
         return S::O::template pack<Rounding<RZ, 0>, true>(x, 0);
+    }
+
+    // False where a lane has no word of a number.
+    static bool encode_all(V value, typename L::Unsigned* codes) {
+        if constexpr (IS_WORD) {
+            const U word = (U)value, magnitude = word & W::magnitude;
+            const U code = (magnitude >> (L::mantissa - S::O::mantissa)) | (W::below_zero(word) & typename L::Unsigned(S::O::sign_code));
+            typename L::Unsigned words[L::count];
+            std::memcpy(words, &magnitude, sizeof words);
+            std::memcpy(codes, &code, sizeof code);
+            bool finite = true;
+            for (const auto one : words) finite &= one < W::infinity;
+            return finite;
+        } else {
+            return false;
+        }
     }
 
     template <bool CHECK>

@@ -88,6 +88,7 @@ template <int EXP, int MAN, int BIAS, int SPECIALS, bool SUBNORMALS>
 struct Float {
     static constexpr int width = 1 + EXP + MAN, precision = MAN + 1, mantissa = MAN, emin = 1 - BIAS, quantum = emin - MAN;
     static constexpr bool has_subnormals = SUBNORMALS;
+    static constexpr int specials = SPECIALS;
     static constexpr u64 sign_code = u64(1) << (EXP + MAN);
     static constexpr u64 max_code =
         SPECIALS == IEEE ? sign_code - 1 - (u64(1) << MAN) : SPECIALS == FN ? sign_code - 2 : sign_code - 1;
@@ -157,6 +158,7 @@ struct Float {
 template <int INT, int FRAC, bool SIGNED, bool WRAP>
 struct Fixed {
     static constexpr int width = INT + FRAC, quantum = -FRAC;
+    static constexpr bool has_subnormals = false;
     static constexpr u64 nan_code = 0;
     static constexpr u64 largest = ones(width - SIGNED);
     static constexpr u64 lowest = SIGNED ? u64(1) << (width - 1) : 0;  // its magnitude, and its code
