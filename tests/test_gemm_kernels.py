@@ -380,6 +380,19 @@ def test_minus_zero_stays():
         assert (found == (0x800 if "rd" in text else 0)).all(), text
 
 
+def test_every_nan_stays():
+    """Whatever its places hold: rounding adds to those of the operand, from which the lane makes the sum's."""
+    spec = MacSpec.parse("tf32*tf32+bf16.rn")
+    library = build.library("test", plan.sources(spec, None, build.has_fma())[0])
+    payloads = torch.arange(0x3FC01, 0x40000)
+    every = torch.cat([payloads, payloads | 0x40000]).reshape(-1, 1)
+    one = torch.full((1, 1), 0x1FC00)
+    for a, b in ((every, one), (one, every.mT)):
+        found = call(library, a, b, None, (len(a), b.shape[1]), Words())
+        assert found is not None
+        assert (found == spec.o.nan_code).all()
+
+
 def test_a_full_quire_is_infinite():
     """Of one bit of guard some largest products are too many, of either sign and even if others take them back."""
     largest = torch.full((1, 40), 0x7B)
