@@ -4,6 +4,7 @@ import csv
 import fcntl
 import io
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -86,6 +87,24 @@ def rows(path: Path) -> list[dict[str, str]]:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
         raise ValueError(f"{path} is no table of training runs: {error}") from error
+
+
+def check_place(path: Path) -> None:
+    """Refuse what is no place for a table, before the work.
+
+    Raises
+    ------
+    ValueError
+        If there is another kind of file.
+    ToolError
+        If files cannot be written there.
+    """
+    if path.is_file():
+        rows(path)
+    elif not path.exists():
+        with machine_errors(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def append(path: Path, row: Mapping[str, str]) -> None:
