@@ -398,6 +398,9 @@ def test_results(tmp_path):
         writer.writerows([{"note": "mine"} | row for row in found])
     append(table, found[0] | {"run": "new"})
     assert [row["note"] for row in rows(table)] == ["mine"] * 3 + [""]
+    table.write_text("mac,network,accuracy\nfp32,lenet5,97\nfp32,lenet5\n")
+    with pytest.raises(ValueError, match=r"results\.csv: the accuracy of run 2 is a number, not None"):
+        append(table, found[0])
     table.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is no table of training runs: there is no column mac"):
         append(table, found[0])

@@ -74,7 +74,7 @@ def rows(path: Path) -> list[dict[str, str]]:
     Raises
     ------
     ValueError
-        If it cannot be read, or lacks a column.
+        If it cannot be read, lacks a column, or has an accuracy that is none.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -82,11 +82,17 @@ def rows(path: Path) -> list[dict[str, str]]:
             for name in ("mac", "network", "accuracy"):
                 if name not in (found.fieldnames or ()):
                     raise ValueError(f"there is no column {name}")
-            return list(found)
+            kept = list(found)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
         raise ValueError(f"{path} is no table of training runs: {error}") from error
+    for number, row in enumerate(kept, 1):
+        try:
+            float(row["accuracy"])
+        except (TypeError, ValueError):
+            raise ValueError(f"{path}: the accuracy of run {number} is a number, not {row['accuracy']!r}") from None
+    return kept
 
 
 def check_place(path: Path) -> None:
