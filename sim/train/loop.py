@@ -6,6 +6,7 @@ left to torch, whose sums have none, it is kept to one thread.
 
 import io
 import math
+import pickle
 import signal
 import threading
 import time
@@ -342,6 +343,9 @@ def read(path: Path) -> dict[str, Any]:
             raise ValueError("it has no plan and model")
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
+    except pickle.UnpicklingError as error:
+        # torch goes on with how to load it all the same, whatever it does.
+        raise ValueError(f"{path} is no checkpoint of a training run: torch does not read it") from error
     except Exception as error:
         # torch raises whatever it comes upon in a file that is not its own.
         raise ValueError(f"{path} is no checkpoint of a training run: {str(error).splitlines()[0]}") from error
