@@ -26,6 +26,9 @@ MEASURES = ("ulp", "absolute")
 REFERENCES = ("real", "rounded")
 """Errors are against the function's value, or against that value correctly rounded."""
 
+BEHIND = 20
+"""Bits behind the point of arguments from 1 on, as integers."""
+
 _SURE = 2.0**-46
 _FARTHEST = 1000  # powers of two, beyond which every result is out of range
 
@@ -110,6 +113,12 @@ class Points:
         cut = slice(first, last)
         arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
         return replace(self, **{name: getattr(self, name)[cut] for name in arrays}, cuts=np.array([0]))
+
+    def coarser(self, grain: int) -> "Points":
+        """Where a piece may begin only at multiples of 2^grain, and at the first argument."""
+        kept = self.addresses % (1 << grain) == 0
+        kept[0] = True
+        return replace(self, cuts=self.cuts[kept], addresses=self.addresses[kept])
 
     def errors(self, index: Any) -> Numbers:
         """Errors of results, given by their places in the ladder."""
@@ -271,8 +280,8 @@ def points_of(
     order = np.lexsort((x, t))
     t = t[order]
     starts = np.flatnonzero(np.concatenate([[True], t[1:] > t[:-1]]))
-    held = [place for place in starts if place == 0 or folding.reduction or _held(fmt, float(t[place]))]
-    cuts = np.array(held, dtype=np.int64)
+    held = (t[starts] >= float(fmt.lowest)) & (t[starts] <= float(fmt.largest))
+    cuts = starts[held | (starts == 0) | (folding.reduction is not None)]
     return Points(
         x[order],
         t,
@@ -298,10 +307,6 @@ def _nearest(function: Function, places: Numbers, raw: Numbers, ladder: Ladder) 
     for index in np.flatnonzero(~(gap > _SURE * np.abs(raw)) & np.isfinite(raw)):
         nearest[index] = nearest_to(function, Fraction(float(places[index])), ladder)
     return nearest
-
-
-def _held(fmt: Format, t: float) -> bool:
-    return bool(fmt.lowest <= t <= fmt.largest)
 
 
 def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
@@ -349,15 +354,13 @@ def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
         return (t * (1 << folding.fraction)).astype(np.int64)
     if folding.reduction is not None:
         # Whole powers of two begin anew.
-        return (t * (1 << 20)).astype(np.int64) - (1 << 20)
+        return (t * (1 << BEHIND)).astype(np.int64) - (1 << BEHIND)
     if isinstance(fmt, Fixed):
         low = 0.0 if folding.symmetry is not None else float(fmt.lowest)
         return ((t - low) / float(fmt.smallest)).astype(np.int64)
     assert isinstance(fmt, Float | Posit)
-    magnitudes = np.array([_magnitude(fmt, abs(float(number))) for number in t])
+    # Codes of magnitudes rise with them.
+    magnitudes = np.searchsorted(numbers_of(fmt)[: 1 << (fmt.width - 1)], np.abs(t))
     middle = 0 if folding.symmetry is not None else 1 << (fmt.width - 1)
-    return np.where(t < 0, -magnitudes, magnitudes) + middle
-
-
-def _magnitude(fmt: Float | Posit, number: float) -> int:
-    return fmt.encode(Fraction(number))
+    # As units order them: codes of floats below zero are inverted, and those of posits two's complements.
+    return np.where(t < 0, ~magnitudes if isinstance(fmt, Float) else -magnitudes, magnitudes) + middle
