@@ -19,8 +19,9 @@ from halfulp.hdl import lines
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
 from halfulp.hdl.segments import Piece, PowerSum, Segments
 from halfulp.hdl.segments.store import segments_of, write
-from halfulp.sim.bench import run
+from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
+from halfulp.sim.marks import marks_of
 from halfulp.sim.request import Request, request_of
 from halfulp.sim.sweep import sweep
 from halfulp.units import PiecewiseLinear
@@ -190,6 +191,52 @@ def test_every_code_of_sixteen_bits_at_compiled_speed() -> None:
         result = sweep(PiecewiseLinear(fn=table), seed=0)
         assert result.passed
         assert sum(check.checked for check in result.checks) == 1 << 16
+
+
+@pytest.mark.parametrize(
+    ("shape", "fmt", "out"),
+    [
+        ("odd", "fxp8.24", "fxp2.30"),
+        ("point", "fp32", "fxp2.30"),
+        ("linear", "posit32", "fp32"),
+        ("even", "fp32", "posit32"),
+        ("none", "fxp8.24", "fp32"),
+        ("exp2", "fp32", "fp32"),
+        ("reciprocal", "fp32", "fp32"),
+        ("rsqrt", "posit32", "fp32"),
+        ("log2", "ufxp8.24", "fxp8.24"),
+    ],
+)
+def test_vectors_meet_both_sides_of_every_breakpoint(shape: str, fmt: str, out: str) -> None:
+    """A breakpoint that is a single code off, in a format of too many codes for all of them, shows in a result."""
+    table = made(shape, fmt, out)
+    # Where lines meet, one code more or less of either makes no difference; these do not.
+    apart = [replace(piece, intercept=piece.intercept + F(n, 64)) for n, piece in enumerate(table.pieces)]
+    table = replace(table, pieces=tuple(apart))
+    unit = PiecewiseLinear(fn=table)
+    codes = plan(unit, seed=0, limit=1 << 13).vectors.codes["a"].view(np.int64)
+    results = pwl(torch.from_numpy(codes), table=table)
+    step = F(1, 1 << 23) if table.reduction in ("reciprocal", "rsqrt", "log2") else F(1, 1 << 8)
+    for index, piece in enumerate(table.pieces[1:], 1):
+        code = table.fmt.encode(piece.start)
+        beside = F(table.fmt.decode(code + 1)) if table.reduction is None else piece.start + step
+        start = beside if beside > piece.start else F(table.fmt.decode(code - 1))
+        pieces = (*table.pieces[:index], replace(piece, start=start), *table.pieces[index + 1 :])
+        assert not torch.equal(pwl(torch.from_numpy(codes), table=replace(table, pieces=pieces)), results)
+
+
+def test_vectors_meet_zeros_and_ends_of_the_range() -> None:
+    # tanh as a line of slope 3/4: its results saturate from 4/3 on, and those of the other are zero at -3/2.
+    through = Segments(
+        "line", parse("fxp8.24"), parse("fxp1.30"), Fixed(2, 4), Fixed(3, 4), (Piece(F(0), F(3, 4), F(0)),), "odd"
+    )
+    met = set(marks_of(through).tolist())
+    edge = int(F(4, 3) * (1 << 24))
+    assert {edge, edge + 1, (1 << 32) - edge, (1 << 32) - edge - 1, 0, 1, (1 << 32) - 1} <= met
+    beside = replace(through, symmetry=None, out=parse("fp32"), pieces=(Piece(F(-8), F(1, 2), F(3, 4)),))
+    root = (1 << 32) - (3 << 23)
+    assert {root - 1, root, root + 1} <= set(marks_of(beside).tolist())
+    assert {root - 1, root, root + 1} <= set(plan(PiecewiseLinear(fn=beside), seed=0, limit=1 << 12).vectors.codes["a"])
 
 
 def test_registers_streams_and_random_words_change_nothing() -> None:
