@@ -355,15 +355,23 @@ def table_index(table: Segments, code: int) -> int:
 
 @pytest.mark.parametrize("shape", ["exp2", "reciprocal", "rsqrt", "log2", "point", "linear", "even", "none"])
 def test_slopes_are_the_differences_of_neighbouring_values(shape: str) -> None:
-    table, small = made(shape, "fp32", "fp32"), F(1, 1 << 20)
+    """Exactly: between breakpoints the function is a line, with a reduction too; that of exp2 moves in steps."""
+    table = made(shape, "fp32", "fp32")
+    # A step of exp2 is one of its argument's last place, 2^-8 of 23/16 of the number.
+    step = F(16, 23) / 256 if shape == "exp2" else F(1, 1 << 20)
     for x in (F(7, 16), F(11, 16), F(19, 16), F(29, 16), F(27, 8), F(45, 8)):
-        points = [x, -x] if shape in ("point", "linear", "even", "none", "reciprocal") else [x]
-        for point in points:
-            # The reduced argument of exp2 is floored, so that it moves in steps; these are whole steps.
-            step = F(16, 23) / 256 if shape == "exp2" else small
+        for point in [x, -x] if shape in ("point", "linear", "even", "none", "reciprocal") else [x]:
             slope = (table.value(point + step) - table.value(point)) / step
-            (found,) = slopes(torch.tensor([float(point)], dtype=torch.float64), table).tolist()
-            assert found == pytest.approx(float(slope), rel=2e-2 if shape == "exp2" else 1e-5)
+            assert slopes(torch.tensor([float(point)], dtype=torch.float64), table).tolist() == [float(slope)]
+
+
+def test_slopes_of_exp2_are_those_of_the_floored_argument() -> None:
+    """A breakpoint between two steps of the argument is passed with the second of them."""
+    table = made("exp2", "fp32", "fp32")
+    first, second, *_ = table.pieces
+    table = replace(table, pieces=(first, replace(second, start=F(3, 8) + F(1, 1 << 10))))
+    inside = torch.tensor([float((F(3, 8) + F(places, 1 << 11)) * 16 / 23) for places in (4, 9)], dtype=torch.float64)
+    assert slopes(inside, table).tolist() == [float(piece.slope * table.factor) for piece in table.pieces]
 
 
 def test_activations_of_a_model_are_swapped() -> None:
