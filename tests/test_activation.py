@@ -24,7 +24,7 @@ from halfulp.sim.build import verilog
 from halfulp.sim.marks import marks_of
 from halfulp.sim.request import Request, request_of
 from halfulp.sim.sweep import sweep
-from halfulp.units import PiecewiseLinear
+from halfulp.units import Lookup, PiecewiseLinear
 from halfulp.units.stream import Streamed
 
 F = Fraction
@@ -301,6 +301,18 @@ def test_tables_that_mean_nothing_are_refused(changes: dict[str, Any], sentence:
     with pytest.raises(ValueError) as refusal:
         replace(table, **changes)
     assert str(refusal.value) == sentence
+
+
+def test_a_lookup_is_a_table_of_all_results() -> None:
+    table = made("odd", "e4m3", "fxp2.6")
+    unit = Lookup(fn=table, rounding="rz", pipeline=1)
+    assert (unit.structure, unit.name) == ("table", PiecewiseLinear(fn=table, rounding="rz", pipeline=1).name)
+    check_in_simulation(Lookup(fn=table, rounding="rz"))
+    assert request_of(Lookup(fn="relu", fmt="fxp3.3", pieces=1)) == Request("pwl", "fxp3.3", fn="relu", pieces=1)
+    with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
+        Lookup(fn=made("odd", "fxp4.12", "fxp4.4"))
+    with pytest.raises(ValueError, match="a table holds results, and sr3 has another for each random word"):
+        Lookup(fn=table, rounding="sr3")
 
 
 def test_units_that_cannot_be_are_refused() -> None:

@@ -393,6 +393,17 @@ class PiecewiseLinear(Arithmetic):
         return replace(number, sign=number.sign ^ flags.negative), flags, random
 
 
+class Lookup(PiecewiseLinear):
+    """A function of one number as a table of all its results.
+
+    That is `PiecewiseLinear` with the structure ``table``, and takes its other parameters: formats of up to 8 bits, and no
+    stochastic rounding.
+    """
+
+    def __init__(self, *, fn: str | Callable[[Any], Any] | Segments, **more: Any) -> None:
+        super().__init__(fn=fn, structure=TABLE, **more)
+
+
 def overruled(m: Module, x: Number, flags: Flags) -> Number:
     """A value, or what stands in its place."""
     sign = Mux(flags.inf, flags.inf_sign, Mux(_is_zero(m, x, "value"), flags.zero_sign, x.sign))
