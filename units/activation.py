@@ -396,8 +396,8 @@ class PiecewiseLinear(Arithmetic):
 class Lookup(PiecewiseLinear):
     """A function of one number as a table of all its results.
 
-    That is `PiecewiseLinear` with the structure ``table``, and takes its other parameters: formats of up to 8 bits, and no
-    stochastic rounding.
+    That is `PiecewiseLinear` with the structure ``table``, and takes its other parameters. Operands have up to 8 bits,
+    and rounding is not stochastic.
     """
 
     def __init__(self, *, fn: str | Callable[[Any], Any] | Segments, **more: Any) -> None:
