@@ -95,6 +95,27 @@ def test_a_value_just_beside_a_threshold_is_told_apart():
         )
 
 
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "elu"])
+def test_values_that_no_precision_tells_from_their_limit(name):
+    """exp(-30000) beside it, and rounding directed: a bit of the result depends on which side of the limit they are."""
+    function, x = FUNCTIONS[name], Fraction(30720)
+    out = parse("fp16")
+    for x in (Fraction(30720), Fraction(-30720)):
+        limit = {"tanh": 1 if x > 0 else -1, "erf": 1 if x > 0 else -1, "sigmoid": 1, "elu": -1}.get(name, x)
+        if (name == "elu") == (x > 0) or (x < 0 and name not in ("tanh", "erf", "elu")):
+            continue
+        above = (name == "softplus") != (x < 0)
+        for mode in ("ru", "rd", "rz"):
+            rounded = out.decode(out.encode(limit + Fraction(1 if above else -1, 1 << 40), mode))
+            ladder = ladder_of(out, Rounding(mode))
+            assert ladder.values[nearest_to(function, x, ladder)] == rounded
+
+
+def test_a_format_of_one_bit_has_a_last_place():
+    found = fit("relu", "int1", pieces=1)
+    assert (found.error, found.errors.max_ulp) == (0, 0)
+
+
 # Before anything is rounded -----------------------------------------------------------------------------------------
 
 
@@ -381,6 +402,18 @@ def raising(x):
             {"pieces": 2, "slope": "fxp-2.6"},
             ValueError,
             "tanh cannot be fitted with slopes in fxp-2.6: fxp-2.6 cannot hold a slope of 0.",
+        ),
+        (
+            "tanh",
+            {"pieces": 2, "slope": "fxp4.45"},
+            ValueError,
+            "fxp4.45 has 48 significant bits; slopes of a fit have up to 45",
+        ),
+        (
+            "tanh",
+            {"pieces": 2, "intercept": "fxp4.50"},
+            ValueError,
+            "fxp4.50 has 53 significant bits; intercepts of a fit have",
         ),
         ("tanh", {"pieces": 2, "reduction": "exp2"}, ValueError, "tanh is not reduced by 'exp2'; it is by none"),
         ("exp", {"pieces": 2, "symmetry": "odd"}, ValueError, "exp is not odd"),

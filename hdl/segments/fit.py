@@ -24,6 +24,7 @@ MOST_PIECES = 1024
 SHARE = 1 / 16
 """How much more the error may be where formats of coefficients are chosen; the slope's share is half of it."""
 
+_EXACT = 52  # bits of integers, and one for their sign, that double precision holds
 _MOST_PLACES, _MORE_PLACES = 32, 8
 _STEEPEST = 1.5  # the steepest of the functions on the intervals that arguments are reduced to
 
@@ -163,7 +164,17 @@ class _Asked:
     against: str
     rounding: Rounding
 
+    def _check_widths(self, folding: Folding) -> None:
+        """Raise ValueError if lines of named coefficients have more bits than double precision is exact in."""
+        argument = max(self.fmt.precision, folding.fraction)
+        for held, what, most in ((self.slope, "slopes", _EXACT - argument), (self.intercept, "intercepts", _EXACT)):
+            if held is not None and held.precision > most:
+                raise ValueError(
+                    f"{held} has {held.precision} significant bits; {what} of a fit have up to {most} here"
+                )
+
     def fit(self, folding: Folding, measure: str) -> Fit:
+        self._check_widths(folding)
         points = points_of(
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
@@ -190,7 +201,7 @@ class _Asked:
             if folding.interval is None and asymptote is not None:
                 slopes[side].add(float(asymptote))
             # A value at the end of the range of the output, or outside of the interval.
-            if len(points) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
+            if len(points.cuts) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
                 saturates = points.nearest[first] in (0, len(points.ladder.values) - 1)
                 if folding.interval is not None or saturates:
                     slopes[side].add(0.0)
@@ -341,7 +352,7 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
     ):
         bits = int(np.ceil(np.log2(largest))) + 1
         # A product with an argument is exact in double precision.
-        kept = min(max(places, 0) + _MORE_PLACES, 52 - precision - bits, _MOST_PLACES)
+        kept = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
         grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-kept)
     return grids
 

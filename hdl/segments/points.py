@@ -215,11 +215,15 @@ def nearest_to(function: Function, x: Fraction, ladder: Ladder) -> int:
     """Place in the ladder that the function's value at a number is rounded to, on as many bits as it takes."""
     exact = function.exact(x)
     if exact is not None:
-        return _place(exact, ladder)
+        return _place(exact, ladder=ladder)
     bits = 80
     while True:
         low, high = _bounds(function.at(x, bits), bits)
-        first, last = _place(low, ladder), _place(high, ladder)
+        first, last = _place(low, ladder=ladder), _place(high, ladder=ladder)
+        limit = function.limit(x)
+        if limit is not None and low <= limit[0] <= high:
+            beside = _place(*limit, ladder=ladder)
+            first, last = (beside, last) if limit[1] > 0 else (first, beside)
         if first == last:
             return first
         bits *= 2
@@ -240,12 +244,12 @@ def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
     return middle - reach, middle + reach
 
 
-def _place(value: Fraction, ladder: Ladder) -> int:
-    """Place in the ladder of a number, exactly."""
+def _place(value: Fraction, side: int = 0, *, ladder: Ladder) -> int:
+    """Place in the ladder of a number, exactly, or of one that is next to nothing above it (1) or below (-1)."""
     near = float(value)
     rest = value - Fraction(near)
-    side = float((rest > 0) - (rest < 0)) * 2.0**-1074
-    return int(ladder.round(np.array([near]), np.array([side]))[0])
+    side = (rest > 0) - (rest < 0) or side
+    return int(ladder.round(np.array([near]), np.array([side * 2.0**-1074]))[0])
 
 
 def points_of(
