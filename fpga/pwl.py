@@ -158,14 +158,14 @@ def study(
     for case in wanted:
         take(case)
     for case in [case for case in wanted if case.breakpoints == "free"]:
-        take(_lean(case, *(fitted[one] for one in (case, case.even))))
+        take(lean(case, *(fitted[one] for one in (case, case.even))))
     progress.total("synthesis", len(fitted))
     costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, farm=farm)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
     return Study(target, dict(zip(fitted, measured, strict=True)))
 
 
-def _lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
+def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
     """With an error halfway between two, in the measure that fits have."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
     largest = [one.max_ulp if measure == "ulp" else one.max_absolute for _, one in sides]
@@ -176,10 +176,10 @@ def table(found: Study) -> Table:
     """The units as rows: free breakpoints, what uniform ones leave and cost, and small units in between."""
     first = next(iter(found.found))
     rows = []
-    for lean, one in found.found.items():
-        if lean.error is not None:
-            free, even = found.found[replace(lean, error=None)], found.found[lean.even]
-            named = {"function": lean.fn, "pieces": lean.pieces}
+    for case, one in found.found.items():
+        if case.error is not None:
+            free, even = found.found[replace(case, error=None)], found.found[case.even]
+            named = {"function": case.fn, "pieces": case.pieces}
             rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "lean "))
     kinds = ("", "uniform ", "lean ")
     figures = {f"{kind}{name}": ".2f" for kind in kinds for name in ("max ulp", "mean ulp")}
