@@ -18,6 +18,7 @@ from .build import design, models
 from .errors import ToolError
 from .expect import CHUNK, expected, one_thread, own_words
 from .loop import Codes, Loop
+from .marks import marks
 from .paths import build_root, machine_errors
 from .pivot import sharpen
 from .ports import Ports
@@ -83,7 +84,7 @@ def plan(
     if vector is not None:
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
         return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
-    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit)
+    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit, marks=marks(unit))
     if unit.sources and vectors.exhaustive:
         vectors = _repeated(vectors, limit or DEFAULT, seed)
     if not vectors.exhaustive:
