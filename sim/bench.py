@@ -16,13 +16,14 @@ from halfulp.hdl.formats import Format
 from . import regressions
 from .build import design, models
 from .errors import ToolError
-from .expect import CHUNK, expected, one_thread, own_words
+from .expect import CHUNK, expected, one_thread
+from .judge import judge, spelled
 from .loop import Codes, Loop
 from .paths import build_root, machine_errors
 from .pivot import sharpen
 from .ports import Ports
 from .progress import Progress, silent
-from .report import Check, Failure, Result, describe, mismatch, unexplained, write_junit
+from .report import Check, Failure, Result, describe, write_junit
 from .simulate import Interface, Outcome, Simulation
 from .vectors import DEFAULT, Vectors, chains, make
 from .wave import decode_wave
@@ -230,47 +231,22 @@ def compare(unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: in
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
     if unit.sources:
         loop.reset()
-    want, got = expected(unit, codes), loop.run(codes, count)
-    wrong = np.zeros(count, dtype=bool)
-    for name, column in got.items():
-        wrong |= column != want[name]
-    at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
-    shown = codes | own_words(unit, count) if at else codes
-    return int(wrong.sum()), [mismatch(unit, *_rows(index, shown, want, got)) for index in at]
-
-
-def _rows(index: int, *tables: Mapping[str, Codes]) -> list[dict[str, int]]:
-    return [{name: int(column[index if len(column) > 1 else 0]) for name, column in table.items()} for table in tables]
+    return judge(unit, codes, expected(unit, codes), loop.run(codes, count), most)
 
 
 def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes]) -> Check:
-    """Chained steps, from reset, through the compiled loop."""
+    """Chained steps, from reset, through the compiled loop. One wrong step spoils those after it, so the first says
+    most."""
     count, want = len(steps["a"]), expected(unit, steps, chained=True)
     loop.reset()
-    got = loop.run(steps, count)
-    at = np.flatnonzero(got["o"] != want["o"])
-    # One wrong step spoils those after it, so the first says most.
-    failures = [_step(unit, index, steps, want, int(got["o"][index])) for index in at[:KEPT].tolist()]
-    return Check("compiled loop", "chain", count, len(at), failures)
-
-
-def _step(unit: Any, index: int, steps: Mapping[str, Codes], want: Mapping[str, Codes], got: int) -> Failure:
-    """A chained step as the independent vector that it amounts to: its start value is the state before it."""
-    (codes,) = _rows(index, {**steps, **own_words(unit, index + 1)})
-    if unit.spec.quire is not None:
-        # No start value is what a quire holds, so the step stands for itself only with those before it.
-        return unexplained(unit, codes, int(want["o"][index]), got, f"step {index} of the chain")
-    if not codes["load"]:
-        before = int(want["o"][index - 1]) if index else 0
-        codes["c"] = 0 if codes["clear"] else before
-    codes |= {"load": 1, "clear": 0}
-    found = mismatch(unit, codes, {"o": int(want["o"][index])}, {"o": got})
-    return replace(found, text=f"step {index} of the chain; its start value is written as c\n{found.text}")
+    failed, failures = judge(unit, steps, want, loop.run(steps, count), KEPT, chained=True)
+    return Check("compiled loop", "chain", count, failed, failures)
 
 
 def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mapping[str, Codes]) -> Check:
     """A cocotb outcome with its failures spelled out."""
     outputs = Ports.of(unit.outputs)
+    chained = unit.stateful and outcome.test != "plain"
     failures = []
     for row in outcome.failures:
         index = row["index"]
@@ -278,9 +254,5 @@ def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mappin
             failures.append(Failure(row["kind"], row["text"]))
             continue
         got = dict(zip(outputs.names, outputs.unpack(int(row["got"], 16)), strict=True))
-        if unit.stateful and outcome.test != "plain":
-            failures.append(_step(unit, index, codes, want, got["o"]))
-        else:
-            row_codes, row_want = _rows(index, {**codes, **own_words(unit, index + 1)}, want)
-            failures.append(mismatch(unit, row_codes, row_want, got))
+        failures += spelled(unit, [index], codes, want, [got], chained=chained)
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)
