@@ -68,13 +68,11 @@ def _alone(
     return mismatch(unit, _row(index, codes), _row(index, want), got)
 
 
-def _step(
-    unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]
-) -> Failure:
+def _step(unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]) -> Failure:
     """A chained step as the independent vector that it amounts to: its start value is the state before it."""
     row, result = _row(index, codes), got["o"]
-    if unit.spec.quire is not None:
-        # No start value is what a quire holds, so the step stands for itself only with those before it.
+    if unit.spec.quire is not None and not row["load"]:
+        # No start value is what a quire holds, so such a step stands for itself only with those before it.
         return unexplained(unit, row, int(want["o"][index]), result, f"step {index} of the chain")
     if not row["load"]:
         before = int(want["o"][index - 1]) if index else 0

@@ -40,9 +40,9 @@ class Check:
     Attributes
     ----------
     tool : str
-        ``cocotb`` or ``compiled loop``.
+        ``cocotb``, ``compiled loop``, ``sweep`` or ``pyuvm``.
     name : str
-        ``plain``, ``chain`` or ``stream``; ``kept`` for vectors that were kept.
+        ``plain``, ``chain`` or ``stream``; ``kept`` for vectors that were kept; ``tile`` for an array.
     checked, failed : int
         Results compared, and failures.
     failures : list of Failure
@@ -113,6 +113,9 @@ _DOING = {
     ("compiled loop", "plain"): "one a cycle",
     ("compiled loop", "chain"): "chained",
     ("sweep", "plain"): "one a cycle",
+    ("pyuvm", "plain"): "observed on the unit, with stalls",
+    ("pyuvm", "stream"): "observed on the stream wrapper, with back-pressure",
+    ("pyuvm", "tile"): "observed on the array, with gaps and back-pressure",
 }
 
 

@@ -145,8 +145,17 @@ class Simulation:
         return _outcomes(self._folder, self._tests, self._command, self._process.wait())
 
 
-def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder: Path) -> dict[str, str]:
-    """Run the cocotb tests of a module on a component without a harness.
+def run_module(
+    model: Path,
+    top: str,
+    module: str,
+    tests: Sequence[str],
+    folder: Path,
+    *,
+    wave: Path | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> dict[str, str]:
+    """Run the cocotb tests of a module.
 
     Parameters
     ----------
@@ -159,6 +168,10 @@ def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder:
     tests : sequence of str
     folder : Path
         Working folder of the simulator.
+    wave : Path, optional
+        Where the waveform goes; the model must be one with a trace.
+    progress : callable
+        Called with the numbers that a test passes to `tell`.
 
     Returns
     -------
@@ -170,19 +183,27 @@ def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder:
     ToolError
         If the simulator does not start, or did not run every test.
     """
+    reader, writer = os.pipe()
     command = Command(
         "the simulator",
-        [str(model)],
+        [str(model), *(["--trace", "--trace-file", str(wave)] if wave else [])],
         folder / "simulator.log",
         folder,
-        _environment(folder, tests, top=top, module=module),
+        _environment(folder, tests, top=top, module=module) | {"HALFULP_PROGRESS": str(writer)},
     )
-    with uninterrupted():
-        process = start(command)
+    process = None
     try:
+        try:
+            with uninterrupted():
+                process = start(command, pass_fds=(writer,))
+        finally:
+            os.close(writer)
+        _follow(reader, progress)
         code = process.wait()
     finally:
-        stop(process)
+        os.close(reader)
+        if process is not None:
+            stop(process)
     found: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
         for case in ElementTree.parse(folder / "cocotb.xml").iter("testcase"):
@@ -194,6 +215,11 @@ def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder:
             f"{failure(command, code)} (whole log: {command.log})"
         )
     return found
+
+
+def tell(count: int) -> None:
+    """Tell the process that runs the test, from within it, that ``count`` more are through."""
+    os.write(int(os.environ["HALFULP_PROGRESS"]), b"%d\n" % count)
 
 
 def _reason(wrong: ElementTree.Element) -> str:

@@ -1,0 +1,23 @@
+"""What is tested, made by the factory so that anyone may put something else in its place."""
+
+from typing import Any
+
+from pyuvm import ConfigDB, uvm_object
+
+from halfulp.sim.request import Request
+
+
+class Dut(uvm_object):
+    """The unit under test. An override makes another one: of other formats, or of one's own.
+
+    ConfigDB: ``request``.
+    """
+
+    def request(self) -> Request:
+        """What was asked for; override it to test the unit in another format or with other options."""
+        request: Request = ConfigDB().get(None, "", "request")
+        return request
+
+    def make(self) -> Any:
+        """The unit; override it to test one that is not in the catalogue but derived from one that is."""
+        return self.request().build()

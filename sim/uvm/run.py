@@ -1,0 +1,96 @@
+"""Building what a test is of, and running the test on it."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from halfulp.sim.build import design, models
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import build_root, machine_errors, scratch
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.report import Result, describe, write_junit
+from halfulp.sim.simulate import run_module
+from halfulp.sim.wave import decode_wave
+
+from .job import Job, class_of, find_checks, name_of, prepare
+from .sequences import ITEMS, SEQUENCES
+from .tests import UnitTest
+
+
+def run(
+    request: Any,
+    *,
+    test: type | str = UnitTest,
+    seed: int = 0,
+    limit: int | None = None,
+    vector: Mapping[str, int] | None = None,
+    sequence: str = "campaign",
+    wave: bool = False,
+    progress: Progress = silent,
+) -> Result:
+    """Check a unit in a pyuvm environment.
+
+    Parameters
+    ----------
+    request : Request
+        What the factory's `Dut` makes.
+    test : type or str
+        A `UnitTest`, or the text that names it.
+    seed : int
+        Of everything random.
+    limit : int, optional
+        Most operations of a sequence.
+    vector : mapping, optional
+        Codes of the one vector to run.
+    sequence : str
+        One of `SEQUENCES`.
+    wave : bool
+        Whether to leave a waveform.
+    progress : Progress
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such unit, test or sequence, or the sequence is not for the unit.
+    ToolError
+        If a tool fails, or the environment does.
+    """
+    began = time.monotonic()
+    name = test if isinstance(test, str) else name_of(test)
+    kind = class_of(name)
+    if sequence not in SEQUENCES:
+        raise ValueError(f"unknown sequence {sequence!r}; there are {', '.join(SEQUENCES)}")
+    unit = prepare(kind, request)
+    SEQUENCES[sequence].check(unit, limit)
+    progress.phase("building")
+    model = "wave" if wave else "cocotb"
+    made = design(unit, (model,))
+    built = models(made, (model,))[model]
+    what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
+    result = Result(unit.name, describe(unit), what)
+    results = build_root() / "results" / unit.name
+    job = Job(name, request, seed, limit, sequence, vector)
+    progress.total("running", 2 * (limit or ITEMS))
+    with scratch(f"uvm-{unit.name}") as folder:
+        trace = folder / "trace.vcd" if wave else None
+        with machine_errors("the job of the simulation"):
+            job.leave(folder)
+        found = run_module(
+            built, made.top, "halfulp.sim.uvm.entry", ["uvm"], folder, wave=trace, progress=progress.advance
+        )
+        if not (folder / "checks.json").is_file():
+            raise ToolError(f"the environment of {unit.name} came to no result: {found['uvm']}")
+        result.checks = find_checks(folder)
+        if found["uvm"] and result.passed:
+            raise ToolError(f"the environment of {unit.name} failed after its checks had passed: {found['uvm']}")
+        if trace is not None:
+            result.wave = results / "uvm.vcd"
+            with machine_errors("the waveform"):
+                decode_wave(trace, result.wave, unit)
+    result.seconds = time.monotonic() - began
+    write_junit(result, results / "uvm.xml")
+    return result

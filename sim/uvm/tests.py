@@ -1,0 +1,113 @@
+"""Tests: what is built, and what runs on it."""
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cocotb
+from cocotb.task import Task
+from pyuvm import uvm_test
+
+from halfulp.sim.protocol import start
+from halfulp.sim.report import Check
+from halfulp.sim.simulate import tell
+
+from .dut import Dut
+from .env import HarnessEnv, UnitEnv
+from .interfaces import Interface, Packed, Pins, Streams
+from .job import Job, leave_checks
+from .sequences import SEQUENCES, Sequence
+
+
+class UnitTest(uvm_test):
+    """A unit of the catalogue and its stream wrapper, each with an agent on which a sequence runs.
+
+    Derive from it to say in `overrides` what the factory makes in place of our classes, the `Dut` among them, which is
+    asked for before there is a simulation.
+
+    ConfigDB: ``job`` and ``unit``.
+    """
+
+    DUT: ClassVar[type[Any]] = Dut
+
+    @classmethod
+    def overrides(cls) -> None:
+        """Set overrides of the factory."""
+
+    def build_phase(self) -> None:
+        """Put what the environment needs into the ConfigDB, and build it."""
+        super().build_phase()
+        self.job: Job = self.cdb_get("job")
+        self.unit: Any = self.cdb_get("unit")
+        for label in ("seed", "limit", "vector"):
+            self.cdb_set(label, getattr(self.job, label))
+        self.cdb_set("told", tell)
+        self.cdb_set("interfaces", self.interfaces(cocotb.top))
+        self.env = HarnessEnv.create("env", self)
+
+    def interfaces(self, top: Any) -> dict[str, Interface]:
+        """The two ways into the harness."""
+        unit = self.unit
+        clock = {"clk": top.clk, "rst": top.rst}
+        plain = Pins(
+            **clock,
+            inputs=Packed(top.plain_inputs),
+            outputs=Packed(top.plain_outputs),
+            latency=unit.latency,
+            holds=unit.stateful,
+            en=top.plain_en,
+            valid=top.plain_valid,
+        )
+        stream = Streams(
+            **clock,
+            inputs=Packed(top.stream_inputs),
+            outputs=Packed(top.stream_outputs),
+            i_valid=top.stream_i_valid,
+            i_ready=top.stream_i_ready,
+            o_valid=top.stream_o_valid,
+            o_ready=top.stream_o_ready,
+        )
+        return {"plain": plain, "stream": stream}
+
+    @property
+    def envs(self) -> dict[str, UnitEnv]:
+        """The environments that a sequence runs on."""
+        envs: dict[str, UnitEnv] = self.env.envs
+        return envs
+
+    def stimulus(self) -> Sequence:
+        """The sequence that runs; the factory may make another one of it."""
+        kind = SEQUENCES[self.job.sequence]
+        sequence: Sequence = kind.create(kind.__name__)
+        return sequence
+
+    async def run_phase(self) -> None:
+        """Reset, run the sequence on all agents at once, and wait until nothing is under way."""
+        self.raise_objection()
+        await start(cocotb.top)
+        running: list[Task[None]] = [
+            cocotb.start_soon(self.stimulus().start(env.agent.sequencer)) for env in self.envs.values()
+        ]
+        for task in running:
+            await task
+        for env in self.envs.values():
+            await env.drain()
+        self.drop_objection()
+
+    @property
+    def checks(self) -> list[Check]:
+        """What the scoreboards found, after the check phase."""
+        return [env.scoreboard.check for env in self.envs.values()]
+
+    def report_phase(self) -> None:
+        """Leave what was found for the process that started the simulation."""
+        super().report_phase()
+        leave_checks(Path(os.environ["HALFULP_JOB"]), self.checks)
+
+    def final_phase(self) -> None:
+        """Fail the simulation's own test, too, where something is wrong or nothing was checked."""
+        super().final_phase()
+        for check in self.checks:
+            assert check.checked > 0, f"{check.name}: nothing was checked"
+            assert check.failed == 0, f"{check.name}: {check.failed} failures; the first: {check.failures[0].text}"
+
