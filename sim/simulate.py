@@ -266,6 +266,8 @@ def _environment(
         "COCOTB_RESULTS_FILE": str(folder / "cocotb.xml"),
         "COCOTB_TRUST_INERTIAL_WRITES": "1",
         "COCOTB_ANSI_OUTPUT": "0",
+        # cocotb would have pytest compile every module anew, for asserts that tell more: ten seconds of torch alone.
+        "COCOTB_REWRITE_ASSERTION_FILES": "",
         "HALFULP_JOB": str(folder),
     }
 
