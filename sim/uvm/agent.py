@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pyuvm import uvm_agent, uvm_analysis_port, uvm_driver, uvm_monitor, uvm_sequencer
@@ -25,7 +24,7 @@ class Driver(uvm_driver):
         super().build_phase()
         self.interface: Interface = self.cdb_get("interface")
         self.noise = random.Random(self.cdb_get("seed"))
-        self.width = sum(port.width for port in Ports.of(self.cdb_get("unit").inputs))
+        self.width = self.interface.inputs.ports.width
 
     async def run_phase(self) -> None:
         """Drive one operation after the other."""
@@ -87,7 +86,7 @@ class Throttle(uvm_driver):
 class Monitor(uvm_monitor):
     """Sees every cycle from the first reset on, and publishes what it shows.
 
-    ConfigDB: ``interface`` and ``unit``.
+    ConfigDB: ``interface``.
 
     Members
     -------
@@ -100,7 +99,6 @@ class Monitor(uvm_monitor):
         super().build_phase()
         self.ap = uvm_analysis_port("ap", self)
         self.interface: Interface = self.cdb_get("interface")
-        self.unit: Any = self.cdb_get("unit")
         self.ports = self.watched()
         self.epoch = self.cycle = self.published = 0
 
@@ -142,7 +140,7 @@ class OperandMonitor(Monitor):
 
     def watched(self) -> Ports:
         """The inputs."""
-        return Ports.of(self.unit.inputs)
+        return self.interface.inputs.ports
 
     def look(self) -> None:
         """Look at one cycle."""
@@ -171,7 +169,7 @@ class ResultMonitor(Monitor):
 
     def watched(self) -> Ports:
         """The outputs."""
-        return Ports.of(self.unit.outputs)
+        return self.interface.outputs.ports
 
     def explain(self, expected: Sequence[int]) -> Broken | None:
         """Why results are wrong, where it is not arithmetic; ``expected`` are all since the last reset, as words."""
@@ -201,46 +199,101 @@ class ResultMonitor(Monitor):
             self.handshakes.write((side, arrays))
 
 
-class UnitAgent(uvm_agent):
-    """Drivers and monitors of a unit.
+class OperandAgent(uvm_agent):
+    """The side of operands.
 
-    ConfigDB: ``interface``, ``unit``, ``seed`` where it is active, and ``is_active``.
+    ConfigDB: ``interface``, ``is_active``, and ``seed`` where it is active.
 
     Members
     -------
-    operands : OperandMonitor
-    results : ResultMonitor
+    monitor : OperandMonitor
     sequencer, driver
-        Of an active one: where operations come from and go to.
-    pacer, throttle
-        Of an active one: the same for `Grants`.
+        Of an active one: where operations come from, and what drives them.
     """
 
     def build_phase(self) -> None:
-        """Build monitors, and drivers where the agent is active."""
+        """Build the monitor, and the driver where the agent is active."""
         super().build_phase()
-        self.operands = OperandMonitor.create("operands", self)
-        self.results = ResultMonitor.create("results", self)
+        self.monitor = OperandMonitor.create("monitor", self)
         if self.active():
             self.sequencer = uvm_sequencer.create("sequencer", self)
             self.driver = Driver.create("driver", self)
-            self.pacer = uvm_sequencer.create("pacer", self)
+
+    def connect_phase(self) -> None:
+        """Connect the driver."""
+        super().connect_phase()
+        if self.active():
+            self.driver.seq_item_port.connect(self.sequencer.seq_item_export)
+
+
+class ResultAgent(uvm_agent):
+    """The side of results.
+
+    ConfigDB: ``interface`` and ``is_active``.
+
+    Members
+    -------
+    monitor : ResultMonitor
+    sequencer, throttle
+        Of an active one: where `Grants` come from, and what follows them.
+    """
+
+    def build_phase(self) -> None:
+        """Build the monitor, and the throttle where the agent is active."""
+        super().build_phase()
+        self.monitor = ResultMonitor.create("monitor", self)
+        if self.active():
+            self.sequencer = uvm_sequencer.create("sequencer", self)
             self.throttle = Throttle.create("throttle", self)
 
+    def connect_phase(self) -> None:
+        """Connect the throttle."""
+        super().connect_phase()
+        if self.active():
+            self.throttle.seq_item_port.connect(self.sequencer.seq_item_export)
+
+
+class UnitAgent(uvm_agent):
+    """Both sides of a unit.
+
+    ConfigDB: what the two sides take.
+
+    Members
+    -------
+    source : OperandAgent
+    sink : ResultAgent
+    """
+
+    def build_phase(self) -> None:
+        """Build both sides."""
+        super().build_phase()
+        self.source = OperandAgent.create("source", self)
+        self.sink = ResultAgent.create("sink", self)
+
+    def connect_phase(self) -> None:
+        """Tell sequences of operations where the pace of results is set."""
+        super().connect_phase()
+        if self.active():
+            self.cdb_set("pacer", self.sink.sequencer)
+
     @property
-    def interface(self) -> Interface:
-        """What is driven and watched."""
-        return self.results.interface
+    def operands(self) -> OperandMonitor:
+        """What watches the operands."""
+        monitor: OperandMonitor = self.source.monitor
+        return monitor
+
+    @property
+    def results(self) -> ResultMonitor:
+        """What watches the results."""
+        monitor: ResultMonitor = self.sink.monitor
+        return monitor
+
+    @property
+    def sequencer(self) -> uvm_sequencer:
+        """Where operations are sent."""
+        return self.source.sequencer
 
     @property
     def under_way(self) -> int:
         """Operations since the last reset that were taken and have given no result yet."""
         return self.operands.published - self.results.published
-
-    def connect_phase(self) -> None:
-        """Connect drivers to their sequencers."""
-        super().connect_phase()
-        if self.active():
-            self.driver.seq_item_port.connect(self.sequencer.seq_item_export)
-            self.throttle.seq_item_port.connect(self.pacer.seq_item_export)
-

@@ -1,10 +1,11 @@
 """Environments: a unit with its agent, reference model, scoreboard and coverage, and the harness that has two of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pyuvm import uvm_env
 
-from .agent import UnitAgent
+from .agent import ResultMonitor, UnitAgent
 from .reference import Reference
 from .scoreboard import Scoreboard
 
@@ -13,6 +14,15 @@ QUIET = 2000
 
 AFTER = 16
 """Clock cycles after the last result that show whether there are more than there should be."""
+
+
+async def drain(results: ResultMonitor, done: Callable[[], bool]) -> None:
+    """Wait until there have been all results and then no more, or none for so long that no more will come."""
+    quiet, before = 0, -1
+    while quiet < (AFTER if done() else QUIET):
+        await results.interface.cycle()
+        quiet = quiet + 1 if results.published == before else 0
+        before = results.published
 
 
 class UnitEnv(uvm_env):
@@ -39,11 +49,7 @@ class UnitEnv(uvm_env):
 
     async def drain(self) -> None:
         """Wait until nothing is under way any more."""
-        quiet, before = 0, -1
-        while quiet < (AFTER if self.agent.under_way == 0 else QUIET):
-            await self.agent.interface.cycle()
-            quiet = quiet + 1 if self.scoreboard.given == before else 0
-            before = self.scoreboard.given
+        await drain(self.agent.results, lambda: self.agent.under_way == 0)
 
 
 class HarnessEnv(uvm_env):

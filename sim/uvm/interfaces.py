@@ -21,7 +21,9 @@ Handshakes = dict[str, dict[str, bool]]
 
 
 class Word(Protocol):
-    """Something that holds a packed word."""
+    """Something that holds a packed word, which is that of some ports."""
+
+    ports: Ports
 
     def read(self) -> int:
         """The word."""
@@ -37,10 +39,11 @@ class Packed:
     ----------
     handle
         Of the signal.
+    ports : Ports
     """
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, handle: Any, ports: Ports) -> None:
+        self.handle, self.ports = handle, ports
 
     def read(self) -> int:
         """The word."""
@@ -57,7 +60,7 @@ class Wires:
     Parameters
     ----------
     handles : mapping
-        By names of ports. What reads only may have less than all that are written.
+        By names of ports.
     ports : Ports
     """
 
@@ -75,17 +78,30 @@ class Wires:
 
 
 class Interface:
-    """One way into a unit, and the way out.
+    """One way into a unit, or the way out, or both.
 
     Parameters
     ----------
     clk, rst
         Handles; without a reset there is none.
-    inputs, outputs : Word
+    inputs, outputs : Word, optional
     """
 
-    def __init__(self, *, clk: Any, rst: Any = None, inputs: Word, outputs: Word) -> None:
-        self.clk, self.rst, self.inputs, self.outputs = clk, rst, inputs, outputs
+    def __init__(self, *, clk: Any, rst: Any = None, inputs: Word | None = None, outputs: Word | None = None) -> None:
+        self.clk, self.rst = clk, rst
+        self._inputs, self._outputs = inputs, outputs
+
+    @property
+    def inputs(self) -> Word:
+        """Where operands are."""
+        assert self._inputs is not None, "this interface has results only"
+        return self._inputs
+
+    @property
+    def outputs(self) -> Word:
+        """Where results are."""
+        assert self._outputs is not None, "this interface has operands only"
+        return self._outputs
 
     async def edge(self) -> None:
         """The moment at which pins are driven."""
@@ -247,56 +263,113 @@ class _Beside:
         return None
 
 
-class Streams(Interface):
-    """A stream of operands and one of results.
+class Source(Interface):
+    """A stream of operands.
 
     Parameters
     ----------
-    i_valid, i_ready, o_valid, o_ready
+    valid, ready
         Handles.
-    clk, rst, inputs, outputs
+    side : str
+        What its handshake is called.
+    clk, rst, inputs
         As `Interface` takes them.
     """
 
-    def __init__(self, *, i_valid: Any, i_ready: Any, o_valid: Any, o_ready: Any, **known: Any) -> None:
+    def __init__(self, *, valid: Any, ready: Any, side: str = "input", **known: Any) -> None:
         super().__init__(**known)
-        self.i_valid, self.i_ready, self.o_valid, self.o_ready = i_valid, i_ready, o_valid, o_ready
+        self.valid, self.ready, self.side = valid, ready, side
 
     def offer(self, word: int | None, noise: int = 0) -> None:
         """Drive operands, or none."""
-        self.i_valid.value = int(word is not None)
+        self.valid.value = int(word is not None)
         self.inputs.write(noise if word is None else word)
-
-    def grant(self, granted: bool) -> None:
-        """Be ready for a result, or not."""
-        self.o_ready.value = int(granted)
 
     @property
     def taken(self) -> bool:
         """Whether the coming edge takes operands."""
-        return bool(int(self.i_valid.value)) and bool(int(self.i_ready.value)) and not self.resetting
+        return bool(int(self.valid.value)) and bool(int(self.ready.value)) and not self.resetting
+
+    def handshakes(self) -> Handshakes:
+        """What the signals of the handshake are in this cycle."""
+        return {self.side: {"valid": bool(int(self.valid.value)), "ready": bool(int(self.ready.value))}}
+
+
+class Sink(Interface):
+    """A stream of results.
+
+    Parameters
+    ----------
+    valid, ready
+        Handles.
+    side : str
+        What its handshake is called.
+    clk, rst, outputs
+        As `Interface` takes them.
+    """
+
+    def __init__(self, *, valid: Any, ready: Any, side: str = "output", **known: Any) -> None:
+        super().__init__(**known)
+        self.valid, self.ready, self.side = valid, ready, side
+
+    def grant(self, granted: bool) -> None:
+        """Be ready for a result, or not."""
+        self.ready.value = int(granted)
 
     def watch(self) -> "Watch":
         """A watch over the results, from reset."""
         return _Stream(self)
 
     def handshakes(self) -> Handshakes:
+        """What the signals of the handshake are in this cycle."""
+        return {self.side: {"valid": bool(int(self.valid.value)), "ready": bool(int(self.ready.value))}}
+
+
+class Streams(Interface):
+    """A stream of operands and one of results.
+
+    Parameters
+    ----------
+    source : Source
+    sink : Sink
+        With the same clock.
+    """
+
+    def __init__(self, source: Source, sink: Sink) -> None:
+        super().__init__(clk=source.clk, rst=source.rst, inputs=source.inputs, outputs=sink.outputs)
+        self.source, self.sink = source, sink
+
+    def offer(self, word: int | None, noise: int = 0) -> None:
+        """Drive operands, or none."""
+        self.source.offer(word, noise)
+
+    def grant(self, granted: bool) -> None:
+        """Be ready for a result, or not."""
+        self.sink.grant(granted)
+
+    @property
+    def taken(self) -> bool:
+        """Whether the coming edge takes operands."""
+        return self.source.taken
+
+    def watch(self) -> "Watch":
+        """A watch over the results, from reset."""
+        return self.sink.watch()
+
+    def handshakes(self) -> Handshakes:
         """What the signals of the handshakes are in this cycle."""
-        return {
-            "input": {"valid": bool(int(self.i_valid.value)), "ready": bool(int(self.i_ready.value))},
-            "output": {"valid": bool(int(self.o_valid.value)), "ready": bool(int(self.o_ready.value))},
-        }
+        return self.source.handshakes() | self.sink.handshakes()
 
 
 class _Stream:
     """Results that wait to be taken."""
 
-    def __init__(self, streams: Streams) -> None:
-        self.streams, self.rule = streams, Waiting()
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.rule = sink, Waiting()
 
     def see(self) -> Seen:
-        valid, ready = bool(int(self.streams.o_valid.value)), bool(int(self.streams.o_ready.value))
-        word = self.streams.outputs.read()
+        valid, ready = bool(int(self.sink.valid.value)), bool(int(self.sink.ready.value))
+        word = self.sink.outputs.read()
         broken = self.rule.see(valid, ready, word)
         return [*([broken] if broken else []), *([word] if valid and ready else [])]
 

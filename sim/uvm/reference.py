@@ -37,9 +37,7 @@ class Prediction(NamedTuple):
 
 def columns(ports: Ports, items: list[Operation]) -> dict[str, Codes]:
     """Codes of items, an array for each port."""
-    return {
-        port.name: np.array([item.operands[port.name].code for item in items], dtype=np.uint64) for port in ports
-    }
+    return {port.name: np.array([item.operands[port.name].code for item in items], dtype=np.uint64) for port in ports}
 
 
 class Reference(uvm_subscriber):

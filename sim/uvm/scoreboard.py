@@ -75,14 +75,12 @@ class Scoreboard(uvm_scoreboard):
         self._seen: dict[int, list[Operation]] = {}
         self._failures: list[Failure] = []
         self._broken = 0
-        self.given = 0
 
     def _expect(self, prediction: Prediction) -> None:
         self._due.append(prediction)
 
     def _see(self, item: Operation) -> None:
         self._seen.setdefault(item.epoch, []).append(item)
-        self.given += 1
 
     def _complain(self, broken: Broken) -> None:
         self._broken += 1

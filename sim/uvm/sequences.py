@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import cocotb
 import numpy as np
 import numpy.typing as npt
-from pyuvm import ConfigDB, uvm_sequence
+from pyuvm import uvm_sequence
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import Plan, plan, result_formats
 from halfulp.sim.directed import Directed
 from halfulp.sim.loop import Codes
 from halfulp.sim.pivot import sharpen
-from halfulp.sim.ports import Ports, is_random
+from halfulp.sim.ports import Ports
 from halfulp.sim.rules import PACED, Pace
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled
@@ -116,7 +116,7 @@ class VectorSequence(Sequence):
             item.reset = reset and number == 0
             if self.storms and number >= len(rows) // 4:
                 storm = storm or self._storm()
-                item.gap = _gap(pace)
+                item.gap = gap_of(pace)
             await self.start_item(item)
             await self.finish_item(item)
             if number % TOLD == TOLD - 1:
@@ -127,11 +127,11 @@ class VectorSequence(Sequence):
 
     def _storm(self) -> "PaceSequence":
         sequence = PaceSequence.create("pace")
-        cocotb.start_soon(sequence.start(self.sequencer.get_parent().pacer))
+        cocotb.start_soon(sequence.start(self.config("pacer")))
         return sequence
 
 
-def _gap(pace: Pace) -> int:
+def gap_of(pace: Pace) -> int:
     """Cycles until something is offered again."""
     gap = 0
     pace.step()

@@ -8,13 +8,14 @@ import cocotb
 from cocotb.task import Task
 from pyuvm import uvm_test
 
+from halfulp.sim.ports import Ports
 from halfulp.sim.protocol import start
 from halfulp.sim.report import Check
 from halfulp.sim.simulate import tell
 
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
-from .interfaces import Interface, Packed, Pins, Streams
+from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
 from .job import Job, leave_checks
 from .sequences import SEQUENCES, Sequence
 
@@ -48,26 +49,30 @@ class UnitTest(uvm_test):
     def interfaces(self, top: Any) -> dict[str, Interface]:
         """The two ways into the harness."""
         unit = self.unit
+        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         clock = {"clk": top.clk, "rst": top.rst}
         plain = Pins(
             **clock,
-            inputs=Packed(top.plain_inputs),
-            outputs=Packed(top.plain_outputs),
+            inputs=Packed(top.plain_inputs, inputs),
+            outputs=Packed(top.plain_outputs, outputs),
             latency=unit.latency,
             holds=unit.stateful,
             en=top.plain_en,
             valid=top.plain_valid,
         )
-        stream = Streams(
+        source = Source(
             **clock,
-            inputs=Packed(top.stream_inputs),
-            outputs=Packed(top.stream_outputs),
-            i_valid=top.stream_i_valid,
-            i_ready=top.stream_i_ready,
-            o_valid=top.stream_o_valid,
-            o_ready=top.stream_o_ready,
+            inputs=Packed(top.stream_inputs, inputs),
+            valid=top.stream_i_valid,
+            ready=top.stream_i_ready,
         )
-        return {"plain": plain, "stream": stream}
+        sink = Sink(
+            **clock,
+            outputs=Packed(top.stream_outputs, outputs),
+            valid=top.stream_o_valid,
+            ready=top.stream_o_ready,
+        )
+        return {"plain": plain, "stream": Streams(source, sink)}
 
     @property
     def envs(self) -> dict[str, UnitEnv]:
@@ -110,4 +115,3 @@ class UnitTest(uvm_test):
         for check in self.checks:
             assert check.checked > 0, f"{check.name}: nothing was checked"
             assert check.failed == 0, f"{check.name}: {check.failed} failures; the first: {check.failures[0].text}"
-
