@@ -38,18 +38,19 @@ def uvm(
     wave: bool,
     **options: Any,
 ) -> None:
-    """Check UNIT in FMT (e5m2 by default) in a pyuvm environment; UNIT `all` checks the catalogue, and `tile` a systolic
-    array.
+    """Check UNIT in FMT (e5m2 by default) in a pyuvm environment.
 
-    Sequences are campaign, exhaustive, directed, random, chain, storm and kept. Results are also left as JUnit XML, in
-    results/ of the build folder. Exit codes are those of `halfulp sim`.
+    UNIT `all` checks the catalogue, and `tile` a systolic array, whose operations are matrix products. Sequences are
+    campaign, exhaustive, directed, random, chain, storm and kept. Results are also left as JUnit XML, in results/ of the
+    build folder. Exit codes are those of `halfulp sim`.
     """
     from halfulp.sim.ports import Ports
     from halfulp.sim.progress import Bar
     from halfulp.sim.report import summary
-    from halfulp.sim.request import read_vector
+    from halfulp.sim.request import Request, read_vector
 
     from .run import run
+    from .tests import UnitTest
 
     with requests():
         if unit == "all" and vector is not None:
@@ -57,18 +58,28 @@ def uvm(
         arrays = {"--n": rows, "--m": columns, "--depth": depth}
         if unit != TILE and (given := [name for name, size in arrays.items() if size is not None]):
             raise ValueError(f"{given[0]} goes with the unit {TILE}, not with {unit}")
-        if unit == TILE:
-            raise ValueError("no tile yet")
-        asked: list[Any] = wanted(unit, fmt, options)
         chosen = None
-        if vector is not None:
-            chosen = read_vector(vector, Ports.of(asked[0].build().inputs))
+        if unit == TILE:
+            # Arrays need torch, which takes long to load.
+            from .tile import TileRequest, TileTest
+
+            for name, given_ in (("--vector", vector is not None), ("--wave", wave)):
+                if given_:
+                    raise ValueError(f"{name} goes with one unit, not with a {TILE}")
+            sizes = {"n": rows, "m": columns, "depth": depth}
+            mac = Request("mac", fmt, **options)
+            asked: list[Any] = [TileRequest(mac, **{name: size for name, size in sizes.items() if size is not None})]
+        else:
+            asked = wanted(unit, fmt, options)
+            if vector is not None:
+                chosen = read_vector(vector, Ports.of(asked[0].build().inputs))
+        kind: Any = tests or (TileTest if unit == TILE else UnitTest)
     passed = True
     for request in asked:
-        with Bar(request.command("uvm")) as bar, requests():
+        with Bar(f"uvm {unit} {fmt}") as bar, requests():
             result = run(
                 request,
-                **({} if tests is None else {"test": tests}),
+                test=kind,
                 seed=seed,
                 limit=vectors,
                 vector=chosen,

@@ -4,6 +4,8 @@ from typing import Any
 
 from pyuvm import ConfigDB, uvm_object
 
+from halfulp.sim.build import Design, design
+from halfulp.sim.report import describe
 from halfulp.sim.request import Request
 
 
@@ -21,3 +23,11 @@ class Dut(uvm_object):
     def make(self) -> Any:
         """The unit; override it to test one that is not in the catalogue but derived from one that is."""
         return self.request().build()
+
+    def design(self, unit: Any, kind: str) -> Design:
+        """Its Verilog, of which a model of that kind is made."""
+        return design(unit, (kind,))
+
+    def describe(self, unit: Any) -> str:
+        """What it is, in words."""
+        return describe(unit)

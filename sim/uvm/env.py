@@ -1,4 +1,4 @@
-"""Environments: a unit with its agent, reference model, scoreboard and coverage, and the harness that has two of them."""
+"""Environments: a unit with all that checks it, and the harness that has the unit twice."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
 """Where a unit is driven and watched: handles of the simulator, read and written as packed words.
 
-A driver changes pins at the falling edge of the clock, and monitors look a quarter of a period later. So what they see is
-what the rising edge takes, whether the pins are driven by us or by the registers of a design around the unit.
+A driver changes pins at the falling edge of the clock, and monitors look a quarter of a period later. So what they see
+is what the rising edge takes, whether the pins are driven by us or by the registers of a design around the unit.
 """
 
 from collections.abc import Mapping, Sequence

@@ -117,10 +117,11 @@ def _module(where: str) -> Any:
     return module
 
 
-def prepare(test: Any, request: Any) -> Any:
-    """What is tested, made by the factory with the overrides of a test, which are the only ones from then on."""
+def prepare(test: Any, request: Any) -> tuple[Any, Any]:
+    """The `Dut` that the factory makes with the overrides of a test, the only ones from then on, and its unit."""
     uvm_factory().clear_overrides()
     ConfigDB().clear()
     ConfigDB().set(None, "*", "request", request)
     test.overrides()
-    return test.DUT.create("dut").make()
+    dut = test.DUT.create("dut")
+    return dut, dut.make()

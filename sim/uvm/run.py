@@ -4,23 +4,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from halfulp.sim.build import design, models
+from halfulp.sim.build import models
 from halfulp.sim.errors import ToolError
 from halfulp.sim.paths import build_root, machine_errors, scratch
 from halfulp.sim.progress import Progress, silent
-from halfulp.sim.report import Result, describe, write_junit
+from halfulp.sim.report import Result, write_junit
 from halfulp.sim.simulate import run_module
 from halfulp.sim.wave import decode_wave
 
 from .job import Job, class_of, find_checks, name_of, prepare
-from .sequences import ITEMS, SEQUENCES
+from .sequences import ITEMS
 from .tests import UnitTest
 
 
 def run(
     request: Any,
     *,
-    test: type | str = UnitTest,
+    test: type[UnitTest] | str = UnitTest,
     seed: int = 0,
     limit: int | None = None,
     vector: Mapping[str, int] | None = None,
@@ -61,19 +61,17 @@ def run(
     """
     began = time.monotonic()
     name = test if isinstance(test, str) else name_of(test)
-    kind = class_of(name)
-    if sequence not in SEQUENCES:
-        raise ValueError(f"unknown sequence {sequence!r}; there are {', '.join(SEQUENCES)}")
-    unit = prepare(kind, request)
-    SEQUENCES[sequence].check(unit, limit)
+    kind: Any = class_of(name)
+    dut, unit = prepare(kind, request)
+    job = Job(name, request, seed, limit, sequence, vector)
+    kind.check(job, unit)
     progress.phase("building")
     model = "wave" if wave else "cocotb"
-    made = design(unit, (model,))
+    made = dut.design(unit, model)
     built = models(made, (model,))[model]
     what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
-    result = Result(unit.name, describe(unit), what)
+    result = Result(unit.name, dut.describe(unit), what)
     results = build_root() / "results" / unit.name
-    job = Job(name, request, seed, limit, sequence, vector)
     progress.total("running", 2 * (limit or ITEMS))
     with scratch(f"uvm-{unit.name}") as folder:
         trace = folder / "trace.vcd" if wave else None

@@ -65,7 +65,7 @@ class Scoreboard(uvm_scoreboard):
         """Take the unit."""
         super().build_phase()
         self.unit: Any = self.cdb_get("unit")
-        self.outputs = Ports.of(self.unit.outputs)
+        self.outputs = self.outputs_of(self.unit)
         self.predictions = export("predictions", self, self._expect)
         self.results = export("results", self, self._see)
         self.broken = export("broken", self, self._complain)
@@ -75,6 +75,18 @@ class Scoreboard(uvm_scoreboard):
         self._seen: dict[int, list[Operation]] = {}
         self._failures: list[Failure] = []
         self._broken = 0
+
+    def outputs_of(self, unit: Any) -> Ports:
+        """What a result consists of."""
+        return Ports.of(unit.outputs)
+
+    def judged(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
+        """Number of wrong results among the first of a prediction, and the first of them in full."""
+        count = len(next(iter(got.values())))
+        codes = {name: column[:count] for name, column in part.codes.items()}
+        want = {name: column[:count] for name, column in part.want.items()}
+        self.compared.write(Compared(codes, got, part.chained))
+        return judge(self.unit, codes, want, got, most, chained=part.chained)
 
     def _expect(self, prediction: Prediction) -> None:
         self._due.append(prediction)
@@ -100,7 +112,9 @@ class Scoreboard(uvm_scoreboard):
                 self._complain(("count", "a result was given before its operands were taken"))
             if found:
                 checked += len(found)
-                failed += self._judge(part, found)
+                wrong, failures = self.judged(part, columns(self.outputs, found), SHOWN - len(self._failures))
+                failed += wrong
+                self._failures += failures
             if len(found) < len(part.cycles) and part.epoch == last:
                 given = part.first + len(found)
                 text = f"{taken[last]} operations were taken and {given} results given, then nothing more"
@@ -111,15 +125,6 @@ class Scoreboard(uvm_scoreboard):
         if failed or self._broken:
             self._ask_why(last)
         self.check = Check(TOOL, self.cdb_get("channel"), checked, failed + self._broken, self._failures)
-
-    def _judge(self, part: Prediction, found: list[Operation]) -> int:
-        got = columns(self.outputs, found)
-        codes = {name: column[: len(found)] for name, column in part.codes.items()}
-        want = {name: column[: len(found)] for name, column in part.want.items()}
-        failed, failures = judge(self.unit, codes, want, got, SHOWN - len(self._failures), chained=part.chained)
-        self._failures += failures
-        self.compared.write(Compared(codes, got, part.chained))
-        return failed
 
     def _ask_why(self, epoch: int) -> None:
         """Put the cause of wrong results before them, where it is another than arithmetic."""

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import cocotb
-from cocotb.task import Task
 from pyuvm import uvm_test
 
 from halfulp.sim.ports import Ports
@@ -17,7 +16,8 @@ from .dut import Dut
 from .env import HarnessEnv, UnitEnv
 from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
 from .job import Job, leave_checks
-from .sequences import SEQUENCES, Sequence
+from .scoreboard import Scoreboard
+from .sequences import SEQUENCES
 
 
 class UnitTest(uvm_test):
@@ -30,6 +30,20 @@ class UnitTest(uvm_test):
     """
 
     DUT: ClassVar[type[Any]] = Dut
+    ENV: ClassVar[type[Any]] = HarnessEnv
+    SEQUENCES: ClassVar[dict[str, type[Any]]] = SEQUENCES
+
+    @classmethod
+    def check(cls, job: Job, unit: Any) -> None:
+        """Refuse a job that makes no sense for a unit.
+
+        Raises
+        ------
+        ValueError
+        """
+        if job.sequence not in cls.SEQUENCES:
+            raise ValueError(f"unknown sequence {job.sequence!r}; there are {', '.join(cls.SEQUENCES)}")
+        cls.SEQUENCES[job.sequence].check(unit, job.limit)
 
     @classmethod
     def overrides(cls) -> None:
@@ -43,8 +57,9 @@ class UnitTest(uvm_test):
         for label in ("seed", "limit", "vector"):
             self.cdb_set(label, getattr(self.job, label))
         self.cdb_set("told", tell)
+        self.cdb_set("channel", "tile")
         self.cdb_set("interfaces", self.interfaces(cocotb.top))
-        self.env = HarnessEnv.create("env", self)
+        self.env = self.ENV.create("env", self)
 
     def interfaces(self, top: Any) -> dict[str, Interface]:
         """The two ways into the harness."""
@@ -74,35 +89,40 @@ class UnitTest(uvm_test):
         )
         return {"plain": plain, "stream": Streams(source, sink)}
 
-    @property
-    def envs(self) -> dict[str, UnitEnv]:
-        """The environments that a sequence runs on."""
-        envs: dict[str, UnitEnv] = self.env.envs
-        return envs
-
-    def stimulus(self) -> Sequence:
+    def stimulus(self) -> Any:
         """The sequence that runs; the factory may make another one of it."""
-        kind = SEQUENCES[self.job.sequence]
-        sequence: Sequence = kind.create(kind.__name__)
-        return sequence
+        kind = self.SEQUENCES[self.job.sequence]
+        return kind.create(kind.__name__)
 
-    async def run_phase(self) -> None:
-        """Reset, run the sequence on all agents at once, and wait until nothing is under way."""
-        self.raise_objection()
-        await start(cocotb.top)
-        running: list[Task[None]] = [
-            cocotb.start_soon(self.stimulus().start(env.agent.sequencer)) for env in self.envs.values()
-        ]
+    async def begin(self, top: Any) -> None:
+        """Start the clock and reset."""
+        await start(top)
+
+    async def stimulate(self) -> None:
+        """Run the sequence on all agents at once, and wait until nothing is under way."""
+        envs: list[UnitEnv] = list(self.env.envs.values())
+        running = [cocotb.start_soon(self.stimulus().start(env.agent.sequencer)) for env in envs]
         for task in running:
             await task
-        for env in self.envs.values():
+        for env in envs:
             await env.drain()
+
+    async def run_phase(self) -> None:
+        """Begin, and run what there is to run."""
+        self.raise_objection()
+        await self.begin(cocotb.top)
+        await self.stimulate()
         self.drop_objection()
+
+    @property
+    def scoreboards(self) -> list[Scoreboard]:
+        """What checks."""
+        return [env.scoreboard for env in self.env.envs.values()]
 
     @property
     def checks(self) -> list[Check]:
         """What the scoreboards found, after the check phase."""
-        return [env.scoreboard.check for env in self.envs.values()]
+        return [scoreboard.check for scoreboard in self.scoreboards]
 
     def report_phase(self) -> None:
         """Leave what was found for the process that started the simulation."""
