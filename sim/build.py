@@ -20,9 +20,9 @@ from .toolchain import COMPILE, PREFIX, compiler, digest, include_flags, precomp
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "streams", "cocotb", "wave")
-"""What can be made of a design: the compiled loop, the same for streams, the bench's executable, and the same with a
-trace of all signals."""
+KINDS = ("loop", "streams", "cocotb", "inside", "wave")
+"""What can be made of a design: the compiled loop, the same for streams, the bench's executable, the same with the
+signals of its submodules to be seen by name, and the same with a trace of all signals."""
 
 LOOPS = {"loop": "loop.cpp", "streams": "streams.cpp"}
 """What is a library to be loaded, and the C++ that drives its model."""
@@ -228,6 +228,7 @@ FLAGS = {
     "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
     "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O0", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
+    "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
 """For each kind, what Verilator and the C++ compiler are told."""

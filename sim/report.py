@@ -123,7 +123,7 @@ def summary(result: Result, most: int = 3) -> str:
     """A short text about a run: what was checked by what, and the first failures in full."""
     lines = [result.title, f"  {result.what}", f"  vectors     {result.vectors}"]
     for check in result.checks:
-        doing = _DOING[check.tool, check.name]
+        doing = _DOING.get((check.tool, check.name), check.name)
         if check.tool == "cocotb" and check.name == "plain" and "combinational" in result.what:
             doing = "combinational"
         wrong = f", {check.failed:,} wrong" if check.failed else ""

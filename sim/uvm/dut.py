@@ -1,6 +1,6 @@
 """What is tested, made by the factory so that anyone may put something else in its place."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pyuvm import ConfigDB, uvm_object
 
@@ -13,7 +13,14 @@ class Dut(uvm_object):
     """The unit under test. An override makes another one: of other formats, or of one's own.
 
     ConfigDB: ``request``.
+
+    Attributes
+    ----------
+    INSIDE : bool
+        Whether signals of submodules are to be seen by name, as an agent inside of a design needs.
     """
+
+    INSIDE: ClassVar[bool] = False
 
     def request(self) -> Request:
         """What was asked for; override it to test the unit in another format or with other options."""

@@ -64,14 +64,17 @@ def find_checks(folder: Path) -> list[Check]:
     return [Check(**{**row, "failures": [Failure(**failure) for failure in row["failures"]]}) for row in found]
 
 
-def name_of(test: type) -> str:
-    """Text by which the simulation finds a class.
+def name_of(test: type | str) -> str:
+    """Text by which the simulation, which runs in another folder, finds a class, or one that `class_of` takes.
 
     Raises
     ------
     ValueError
         If it is not at the top of a file.
     """
+    if isinstance(test, str):
+        where, colon, name = test.rpartition(":")
+        return f"{Path(where).resolve()}{colon}{name}" if where.endswith(".py") else test
     if "<locals>" in test.__qualname__:
         raise ValueError(f"{test.__qualname__} is defined in a function, where the simulation does not find it")
     own = test.__module__.startswith("halfulp.")

@@ -60,13 +60,15 @@ def run(
         If a tool fails, or the environment does.
     """
     began = time.monotonic()
-    name = test if isinstance(test, str) else name_of(test)
+    name = name_of(test)
     kind: Any = class_of(name)
     dut, unit = prepare(kind, request)
     job = Job(name, request, seed, limit, sequence, vector)
     kind.check(job, unit)
     progress.phase("building")
-    model = "wave" if wave else "cocotb"
+    if wave and dut.INSIDE:
+        raise ValueError(f"{unit.name} is watched inside, of which there is no waveform")
+    model = "wave" if wave else "inside" if dut.INSIDE else "cocotb"
     made = dut.design(unit, model)
     built = models(made, (model,))[model]
     what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")

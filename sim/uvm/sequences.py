@@ -306,7 +306,7 @@ class PlannedSequence(VectorSequence):
 
 
 class Campaign(Sequence):
-    """What a run has unless told otherwise: kept vectors, then chosen ones, then chained ones of a unit with a state."""
+    """What runs unless told otherwise: kept vectors, then chosen ones, then chained ones of a unit with a state."""
 
     async def body(self) -> None:
         """Run one sequence after the other."""
