@@ -92,14 +92,15 @@ def class_of(text: str) -> type:
     where, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise ValueError(f"{text!r} names no test; one is written like my_tests.py:MyTest or package.module:MyTest")
-    module = _module(where)
+    module = module_of(where)
     found = getattr(module, name, None)
     if not isinstance(found, type) or not issubclass(found, uvm_test):
         raise ValueError(f"{where} has no test {name}")
     return found
 
 
-def _module(where: str) -> Any:
+def module_of(where: str) -> Any:
+    """A module, or a file as one; raises as `class_of` does."""
     if not where.endswith(".py"):
         try:
             return importlib.import_module(where)

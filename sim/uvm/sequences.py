@@ -287,6 +287,12 @@ class KeptSequence(VectorSequence):
 
     storms = False
 
+    @classmethod
+    def check(cls, unit: Any, limit: int | None) -> None:
+        """Refuse units for which there are none."""
+        if not regressions.of(unit):
+            raise ValueError(f"nothing is kept for {unit.name}")
+
     async def body(self) -> None:
         """Send each by itself."""
         for row in regressions.of(self.unit):
