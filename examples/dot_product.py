@@ -24,6 +24,7 @@ from halfulp.sim.ports import Ports
 from halfulp.sim.protocol import PERIOD
 from halfulp.sim.report import Check, Failure
 from halfulp.sim.uvm.agent import OperandAgent, ResultAgent
+from halfulp.sim.uvm.collector import hits
 from halfulp.sim.uvm.dut import Dut
 from halfulp.sim.uvm.env import UnitEnv, drain
 from halfulp.sim.uvm.interfaces import Interface, Packed, Pins, Sink, Source, Wires
@@ -192,3 +193,7 @@ class DotProductTest(UnitTest):
     @property
     def scoreboards(self) -> list[Any]:
         return [self.env.totals, self.env.inside.scoreboard]
+
+    @property
+    def notes(self) -> list[str]:
+        return [hits([self.env.inside.collector.coverage])]

@@ -156,7 +156,7 @@ class ResultMonitor(Monitor):
     broken : uvm_analysis_port
         Kind of failure, and a sentence about it.
     handshakes : uvm_analysis_port
-        At the end the signals of the handshakes, cycle by cycle: a side's name, and an array for each signal.
+        At its end the handshakes of each epoch: a side's name, and for each signal what it was, cycle by cycle.
     """
 
     def build_phase(self) -> None:
@@ -177,6 +177,7 @@ class ResultMonitor(Monitor):
 
     def after_reset(self) -> None:
         """Watch anew."""
+        self._tell_handshakes()
         self.watch = self.interface.watch()
 
     def look(self) -> None:
@@ -192,10 +193,14 @@ class ResultMonitor(Monitor):
                 columns[name].append(level)
 
     def extract_phase(self) -> None:
-        """Publish the handshakes."""
+        """Publish the handshakes of the last epoch."""
         super().extract_phase()
-        for side, columns in self._cycles.items():
-            arrays = {name: np.array(column, dtype=np.uint8) for name, column in columns.items()}
+        self._tell_handshakes()
+
+    def _tell_handshakes(self) -> None:
+        told, self._cycles = self._cycles, {}
+        for side, signals in told.items():
+            arrays = {name: np.array(levels, dtype=np.uint8) for name, levels in signals.items()}
             self.handshakes.write((side, arrays))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from pyuvm import uvm_env
 
 from .agent import ResultMonitor, UnitAgent
+from .collector import CoverageCollector
 from .reference import Reference
 from .scoreboard import Scoreboard
 
@@ -37,6 +38,7 @@ class UnitEnv(uvm_env):
         self.agent = UnitAgent.create("agent", self)
         self.reference = Reference.create("reference", self)
         self.scoreboard = Scoreboard.create("scoreboard", self)
+        self.collector = CoverageCollector.create("collector", self)
 
     def connect_phase(self) -> None:
         """Connect monitors with what listens to them."""
@@ -46,6 +48,8 @@ class UnitEnv(uvm_env):
         self.agent.results.broken.connect(self.scoreboard.broken)
         self.reference.ap.connect(self.scoreboard.predictions)
         self.scoreboard.explain = self.agent.results.explain
+        self.scoreboard.compared.connect(self.collector.analysis_export)
+        self.agent.results.handshakes.connect(self.collector.handshakes)
 
     async def drain(self) -> None:
         """Wait until nothing is under way any more."""

@@ -53,15 +53,22 @@ class Job:
         return job
 
 
-def leave_checks(folder: Path, checks: Sequence[Check]) -> None:
+def leave_findings(folder: Path, checks: Sequence[Check], notes: Sequence[str]) -> None:
     """Write what was found, for the process that started the simulation."""
-    (folder / "checks.json").write_text(json.dumps([asdict(check) for check in checks]))
+    found = {"checks": [asdict(check) for check in checks], "notes": list(notes)}
+    (folder / "findings.json").write_text(json.dumps(found))
 
 
-def find_checks(folder: Path) -> list[Check]:
-    """Read what `leave_checks` wrote."""
-    found = json.loads((folder / "checks.json").read_text())
-    return [Check(**{**row, "failures": [Failure(**failure) for failure in row["failures"]]}) for row in found]
+def find_findings(folder: Path) -> tuple[list[Check], list[str]] | None:
+    """Read what `leave_findings` wrote, if it did."""
+    path = folder / "findings.json"
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    checks = [
+        Check(**{**row, "failures": [Failure(**failure) for failure in row["failures"]]}) for row in found["checks"]
+    ]
+    return checks, found["notes"]
 
 
 def name_of(test: type | str) -> str:

@@ -12,7 +12,7 @@ from halfulp.sim.report import Result, write_junit
 from halfulp.sim.simulate import run_module
 from halfulp.sim.wave import decode_wave
 
-from .job import Job, class_of, find_checks, name_of, prepare
+from .job import Job, class_of, find_findings, name_of, prepare
 from .sequences import ITEMS
 from .tests import UnitTest
 
@@ -82,9 +82,10 @@ def run(
         found = run_module(
             built, made.top, "halfulp.sim.uvm.entry", ["uvm"], folder, wave=trace, progress=progress.advance
         )
-        if not (folder / "checks.json").is_file():
+        findings = find_findings(folder)
+        if findings is None:
             raise ToolError(f"the environment of {unit.name} came to no result: {found['uvm']}")
-        result.checks = find_checks(folder)
+        result.checks, result.notes = findings
         if found["uvm"] and result.passed:
             raise ToolError(f"the environment of {unit.name} failed after its checks had passed: {found['uvm']}")
         if trace is not None:

@@ -12,10 +12,11 @@ from halfulp.sim.protocol import start
 from halfulp.sim.report import Check
 from halfulp.sim.simulate import tell
 
+from .collector import hits
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
 from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
-from .job import Job, leave_checks
+from .job import Job, leave_findings
 from .scoreboard import Scoreboard
 from .sequences import SEQUENCES
 
@@ -124,10 +125,15 @@ class UnitTest(uvm_test):
         """What the scoreboards found, after the check phase."""
         return [scoreboard.check for scoreboard in self.scoreboards]
 
+    @property
+    def notes(self) -> list[str]:
+        """Further lines for the reader."""
+        return [hits([env.collector.coverage for env in self.env.envs.values()])]
+
     def report_phase(self) -> None:
         """Leave what was found for the process that started the simulation."""
         super().report_phase()
-        leave_checks(Path(os.environ["HALFULP_JOB"]), self.checks)
+        leave_findings(Path(os.environ["HALFULP_JOB"]), self.checks, self.notes)
 
     def final_phase(self) -> None:
         """Fail the simulation's own test, too, where something is wrong or nothing was checked."""

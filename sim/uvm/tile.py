@@ -397,3 +397,8 @@ class TileTest(UnitTest):
     def scoreboards(self) -> list[Scoreboard]:
         """What checks."""
         return [self.env.scoreboard]
+
+    @property
+    def notes(self) -> list[str]:
+        """Bins are of units, and an array is none."""
+        return []
