@@ -101,7 +101,7 @@ PLANTED = [
     ("mul e5m2", "LateTest", {"plain": "latency", "stream": "mismatch"}),
     ("mac e5m2", "EagerTest", {"plain": "bubble", "stream": "mismatch"}),
     ("convert e6m5", "ImpatientTest", {"plain": "stall", "stream": "payload"}),
-    ("mul e5m2", "BufferedTest", {"stream": "count"}),
+    ("mul e5m2", "BufferedTest", {"stream": "payload"}),
     ("tile e5m2 --n 1 --m 2 --round sr10 --random lfsr16", "SwappedSeedsTest", {"tile": "mismatch"}),
     ("mul e5m2", "BlindTest", {}),
     ("mac e4m3fn", "WrongInsideTest", {"totals": "mismatch", "steps": "mismatch"}),
