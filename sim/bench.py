@@ -1,12 +1,8 @@
 """The bench: one unit built, driven, watched and compared."""
 
-import contextlib
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +11,10 @@ from halfulp.hdl.formats import Format
 
 from . import regressions
 from .build import design, models
-from .errors import ToolError
 from .expect import CHUNK, expected, one_thread
 from .judge import judge, spelled
 from .loop import Codes, Loop
-from .paths import build_root, machine_errors
+from .paths import build_root, kept_on_failure, machine_errors
 from .pivot import sharpen
 from .ports import Ports
 from .progress import Progress, silent
@@ -169,7 +164,7 @@ def run(
     results = build_root() / "results" / unit.name
     total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())
     progress.total("checking", total)
-    with _scratch(unit.name) as folder:
+    with kept_on_failure(unit.name) as folder:
         trace = folder / "trace.vcd" if wave else None
         interface = Interface(inputs, outputs, unit.latency, unit.clocked, unit.has_valid, unit.stateful)
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
@@ -188,24 +183,6 @@ def run(
     result.seconds = time.monotonic() - began
     write_junit(result, results / "results.xml")
     return result
-
-
-@contextlib.contextmanager
-def _scratch(name: str) -> Iterator[Path]:
-    """A folder for the run's files. It goes unless a tool failed, whose log someone may want to read."""
-    with machine_errors("the files of the run"):
-        runs = build_root() / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
-    keep = False
-    try:
-        yield folder
-    except ToolError:
-        keep = True
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _head(codes: Mapping[str, Codes], count: int) -> dict[str, Codes]:

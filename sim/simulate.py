@@ -21,6 +21,9 @@ from .paths import machine_errors
 from .ports import Ports
 from .processes import Command, failure, start, stop, uninterrupted
 
+LOG = "simulator.log"
+"""What the simulator and the tests in it say, in the folder of their files."""
+
 Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
 
 
@@ -102,9 +105,7 @@ class Simulation:
                 _leave_job(folder, interface, tests, seed, writer)
             trace = ["--trace", "--trace-file", str(wave)] if wave else []
             argv = [str(model), *trace]
-            self._command = Command(
-                "the simulator", argv, folder / "simulator.log", folder, _environment(folder, tests)
-            )
+            self._command = Command("the simulator", argv, folder / LOG, folder, _environment(folder, tests))
             with uninterrupted():
                 self._process = start(self._command, pass_fds=(writer,))
         except BaseException:
@@ -187,7 +188,7 @@ def run_module(
     command = Command(
         "the simulator",
         [str(model), *(["--trace", "--trace-file", str(wave)] if wave else [])],
-        folder / "simulator.log",
+        folder / LOG,
         folder,
         _environment(folder, tests, top=top, module=module) | {"HALFULP_PROGRESS": str(writer)},
     )

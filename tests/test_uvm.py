@@ -41,10 +41,10 @@ UNITS = [
     ("fma bf16 --pipeline 2", "fma_e8m7_e8m7_e8m7_e8m7_rn_p2"),
     ("mac e5m2 --round sr10 --random lfsr16 --product e5m2.sr4", "mac_e5m2_e5m2_e5m2_sr4_e6m5_sr10_lfsr16"),
     ("mac posit8 --acc exact --to posit16 --pipeline 3", "mac_posit8_posit8_exact_posit16_rn_p3"),
-    ("accumulate fxp4.4", "accumulate_fxp4_4_fxp8_8_rn"),
+    ("accumulate fxp4.4", "accumulate_fxp4_4_fxp28_4_rn"),
     ("convert bf16 --to e4m3fn --saturate", "convert_e8m7_e4m3fn_rn_sat"),
-    ("sru int16 --random plateau3 --lanes 4 --sharing rotated", "sru4_int16_int8_sr3_rotated_plateau3"),
-    ("sru fxp8.8 --to fxp4.2-wrap --no-increment --round sr6 --pipeline 1", "sru_fxp8_8_fxp4_2_wrap_sr6"),
+    ("sru int16 --random plateau3 --lanes 4 --sharing rotated", "sru4_int16_fxp16__8_sr3_rotated_plateau3"),
+    ("sru fxp8.8 --to fxp4.2-wrap --no-increment --round sr6 --pipeline 1", "sru1_fxp8_8_fxp4_2_wrap_sr6_carry_p1"),
     ("pwl fxp4.4 --pieces 4", "pwl_tanh"),
     ("dot e4m3fn --to bf16 --pipeline 3", "dot4_e4m3fn_e4m3fn_e8m7_rn_p3"),
     ("dot posit8 --k 3 --order sequential", "dot3_posit8_posit8_posit8_sequential_rn"),
@@ -61,6 +61,8 @@ MORE = [
     ),
     ("tile fxp4.4 --n 1 --m 3", "grid_1x3_fxp4_4_fxp4_4_fxp8_8_rn"),
     ("tile e4m3fn --depth 1 --vectors 4 --seed 9", "chain_3x2_e4m3fn"),
+    ("tile e3m2 --round sr4 --random lfsr8 --sequence storm", "grid_3x2_e3m2_e3m2_e4m5_sr4_lfsr8"),
+    ("tile e5m2 --sequence random", "grid_3x2_e5m2_e5m2_e6m5_rn"),
     *(
         (f"mac e2m1 --acc e3m1 --seed 3 --sequence {name}", "mac_e2m1_e2m1_e3m1_rn")
         for name in ("exhaustive", "directed", "random", "chain", "storm")
@@ -243,7 +245,7 @@ def test_only_some_units_have_few_enough_operands_for_all_of_them() -> None:
         ("tile e5m2 --n 0", "a tiling has n of 1 or more, not 0"),
         ("tile e5m2 --round sr4", "the multiply-accumulates of an array have sources of their own, but"),
         ("mul e2m0 --sequence kept", "nothing is kept for mul_e2m0_e2m0_e2m0_rn"),
-        ("tile e5m2 --sequence storm", "an array has no sequence storm; it has campaign"),
+        ("tile e5m2 --sequence chain", "an array has no sequence chain; it has campaign, random, storm"),
         ("mul e5m2 --test nothing", "'nothing' names no test; one is written like my_tests.py:MyTest"),
         ("mul e5m2 --test nothing.py:Test", "nothing.py with tests"),
         ("mul e5m2 --test no.such:Test", "there is no module no.such with tests"),

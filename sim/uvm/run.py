@@ -6,14 +6,13 @@ from typing import Any
 
 from halfulp.sim.build import models
 from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import build_root, machine_errors, scratch
+from halfulp.sim.paths import build_root, kept_on_failure, machine_errors
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.report import Result, write_junit
-from halfulp.sim.simulate import run_module
+from halfulp.sim.simulate import LOG, run_module
 from halfulp.sim.wave import decode_wave
 
 from .job import Job, class_of, find_findings, name_of, prepare
-from .sequences import ITEMS
 from .tests import UnitTest
 
 
@@ -74,8 +73,8 @@ def run(
     what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
     result = Result(unit.name, dut.describe(unit), what)
     results = build_root() / "results" / unit.name
-    progress.total("running", 2 * (limit or ITEMS))
-    with scratch(f"uvm-{unit.name}") as folder:
+    progress.total("running", kind.total(job))
+    with kept_on_failure(f"uvm-{unit.name}") as folder:
         trace = folder / "trace.vcd" if wave else None
         with machine_errors("the job of the simulation"):
             job.leave(folder)
@@ -84,10 +83,10 @@ def run(
         )
         findings = find_findings(folder)
         if findings is None:
-            raise ToolError(f"the environment of {unit.name} came to no result: {found['uvm']}")
+            raise ToolError(f"{_whose(unit)} came to no result: {found['uvm']} (whole log: {folder / LOG})")
         result.checks, result.notes = findings
         if found["uvm"] and result.passed:
-            raise ToolError(f"the environment of {unit.name} failed after its checks had passed: {found['uvm']}")
+            raise ToolError(f"{_whose(unit)} failed after all was right: {found['uvm']} (whole log: {folder / LOG})")
         if trace is not None:
             result.wave = results / "uvm.vcd"
             with machine_errors("the waveform"):
@@ -95,3 +94,7 @@ def run(
     result.seconds = time.monotonic() - began
     write_junit(result, results / "uvm.xml")
     return result
+
+
+def _whose(unit: Any) -> str:
+    return f"the environment of {unit.name}"

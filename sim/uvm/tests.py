@@ -18,7 +18,7 @@ from .env import HarnessEnv, UnitEnv
 from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
 from .job import Job, leave_findings
 from .scoreboard import Scoreboard
-from .sequences import SEQUENCES
+from .sequences import ITEMS, SEQUENCES
 
 
 class UnitTest(uvm_test):
@@ -45,6 +45,11 @@ class UnitTest(uvm_test):
         if job.sequence not in cls.SEQUENCES:
             raise ValueError(f"unknown sequence {job.sequence!r}; there are {', '.join(cls.SEQUENCES)}")
         cls.SEQUENCES[job.sequence].check(unit, job.limit)
+
+    @classmethod
+    def total(cls, job: Job) -> int:
+        """Operations that will be told of, or so."""
+        return 2 * (job.limit or ITEMS)
 
     @classmethod
     def overrides(cls) -> None:

@@ -124,10 +124,13 @@ class TileSequence(uvm_sequence):
     Attributes
     ----------
     calm : tuple of float
-        Shares of numbers of middling size, of which each product has one; others are anything.
+        Shares of numbers of middling size, of which each product has one; others are at the ends of ranges.
+    begins_calm : bool
+        Whether a first quarter has no gaps.
     """
 
     calm: ClassVar[tuple[float, ...]] = (1.0, 0.98, 0.9)
+    begins_calm: ClassVar[bool] = True
 
     def __init__(self, name: str = "products") -> None:
         super().__init__(name)
@@ -135,10 +138,12 @@ class TileSequence(uvm_sequence):
 
     async def body(self) -> None:
         """Make the products and send what goes through each stream."""
-        array, seed = self.env.cdb_get("unit"), self.env.cdb_get("seed")
-        rng = np.random.default_rng(seed)
-        sent: dict[str, list[int]] = {name: [] for name in STREAMS}
         count = self.env.cdb_get("limit") or PRODUCTS
+        await self.send(np.random.default_rng(self.env.cdb_get("seed")), count)
+
+    async def send(self, rng: np.random.Generator, count: int) -> None:
+        """Send so many products."""
+        array, sent = self.env.cdb_get("unit"), {name: list[int]() for name in STREAMS}
         for number in range(count):
             product = Product(array, *self.operands(rng, array), filling=number % 2)
             for name, words in product.payloads.items():
@@ -146,9 +151,10 @@ class TileSequence(uvm_sequence):
         paces = PaceSequence.create("pace")
         cocotb.start_soon(paces.start(self.env.agents["c"].sequencer))
         running = []
-        for place, name in enumerate(STREAMS):
+        for name in STREAMS:
             part = StreamSequence.create(name)
-            part.words, part.seed = sent[name], seed + place
+            part.words, part.seed = sent[name], int(rng.integers(1 << 32))
+            part.calm = len(part.words) // 4 if self.begins_calm else 0
             running.append(cocotb.start_soon(part.start(self.env.agents[name].sequencer)))
         for task in running:
             await task
@@ -169,26 +175,63 @@ class TileSequence(uvm_sequence):
         return made[0], made[1]
 
 
+class AnythingSequence(TileSequence):
+    """Matrices of any codes."""
+
+    def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two matrices of codes."""
+        n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
+        made = [
+            rng.integers(0, (1 << fmt.width) - 1, size, dtype=np.uint64, endpoint=True).astype(np.int64)
+            for fmt, size in ((array.mac.a, (n, k)), (array.mac.b, (k, m)))
+        ]
+        return torch.from_numpy(made[0]), torch.from_numpy(made[1])
+
+
+class TileStormSequence(TileSequence):
+    """A protocol storm: gaps and back-pressure from the first payload on, and resets between products.
+
+    Attributes
+    ----------
+    resets : int
+        Resets, after each of which as many products follow.
+    """
+
+    begins_calm: ClassVar[bool] = False
+    resets: ClassVar[int] = 4
+
+    async def body(self) -> None:
+        """Send the products in parts."""
+        rng = np.random.default_rng(self.env.cdb_get("seed"))
+        count = self.env.cdb_get("limit") or PRODUCTS
+        for part in np.array_split(np.arange(count), min(self.resets, count)):
+            await self.env.drain()
+            await self.env.reset()
+            await self.send(rng, len(part))
+
+
 class StreamSequence(uvm_sequence):
-    """Payloads of one stream, with gaps after the first quarter.
+    """Payloads of one stream, with gaps but for the first.
 
     Attributes
     ----------
     words : list of int
     seed : int
+    calm : int
+        Payloads before the first gap.
     """
 
     def __init__(self, name: str = "stream") -> None:
         super().__init__(name)
         self.words: list[int] = []
-        self.seed = 0
+        self.seed = self.calm = 0
 
     async def body(self) -> None:
         """Send the payloads."""
         ports, pace = self.sequencer.cdb_get("interface").inputs.ports, Pace(random.Random(self.seed))
         for number, word in enumerate(self.words):
             item = Operation.create("payload").set_word(ports, word)
-            item.gap = gap_of(pace) if number >= len(self.words) // 4 else 0
+            item.gap = gap_of(pace) if number >= self.calm else 0
             await self.start_item(item)
             await self.finish_item(item)
 
@@ -348,6 +391,12 @@ class TileEnv(uvm_env):
         self.agents["c"].monitor.broken.connect(self.scoreboard.broken)
         self.reference.ap.connect(self.scoreboard.predictions)
 
+    async def reset(self) -> None:
+        """Reset the array."""
+        interface = self.agents["c"].monitor.interface
+        await interface.edge()
+        await interface.reset()
+
     async def drain(self) -> None:
         """Wait until all vectors of all tiles have come."""
         results = self.agents["c"].monitor
@@ -359,7 +408,11 @@ class TileTest(UnitTest):
 
     DUT: ClassVar[type[Any]] = TileDut
     ENV: ClassVar[type[Any]] = TileEnv
-    SEQUENCES: ClassVar[dict[str, type[Any]]] = {"campaign": TileSequence}
+    SEQUENCES: ClassVar[dict[str, type[Any]]] = {
+        "campaign": TileSequence,
+        "random": AnythingSequence,
+        "storm": TileStormSequence,
+    }
 
     @classmethod
     def check(cls, job: Job, unit: Any) -> None:
@@ -380,11 +433,15 @@ class TileTest(UnitTest):
                 found[name] = Sink(**clock, outputs=word, valid=valid, ready=ready, side=name)
         return found
 
+    @classmethod
+    def total(cls, job: Job) -> int:
+        """Matrix products."""
+        return job.limit or PRODUCTS
+
     async def begin(self, top: Any) -> None:
         """Start the clock and reset."""
         Clock(top.clk, PERIOD, "ns").start()
-        await self.interfaces(top)["c"].edge()
-        await self.interfaces(top)["c"].reset()
+        await self.env.reset()
 
     async def stimulate(self) -> None:
         """Run the sequence, and wait until nothing is under way."""
