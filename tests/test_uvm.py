@@ -33,7 +33,7 @@ def command(*words: str) -> tuple[int, str]:
 
 # In the simulator ----------------------------------------------------------------------------------------------------
 
-TILE = "tile e3m2 --n 3 --m 2 --acc e4m3 --round sr4 --random lfsr8", "grid_3x2_e3m2_e3m2_e4m3_sr4_lfsr8"
+TILE = "tile e3m2 --n 3 --m 2 --acc e4m3 --round sr4 --random lfsr8 --vectors 8", "grid_3x2_e3m2_e3m2_e4m3_sr4_lfsr8"
 
 UNITS = [
     ("mul e5m2", "mul_e5m2_e5m2_e5m2_rn"),
