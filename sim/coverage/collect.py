@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.sim.expect import CHUNK, own_words
+from halfulp.sim.expect import one_thread, own_words
 from halfulp.sim.progress import Progress, silent
 
 from . import stalls
@@ -15,6 +15,9 @@ from .model import Model
 
 if TYPE_CHECKING:
     from .report import Report
+
+CHUNK = 1 << 15
+"""Vectors that are looked at together; what is worked out of more leaves the processor's caches."""
 
 Integers = npt.NDArray[np.integer[Any]]
 Batch = Mapping[str, Integers]
@@ -77,12 +80,13 @@ class Coverage:
         given = own_words(self.unit, length) | self._columns(inputs, self.unit.inputs, length)
         results = self._columns(outputs, self.unit.outputs, length)
         # Steps depend on those before them.
-        step = length if chained else CHUNK
-        for start in range(0, length, max(step, 1)):
-            part = slice(start, start + step)
-            columns = ({name: column[part] for name, column in side.items()} for side in (given, results))
-            for name, found in self.model.bins(*columns, chained=chained):
-                self.counts[name] += self.groups[name].count(found)
+        step = max(length if chained else CHUNK, 1)
+        with one_thread():
+            for start in range(0, length, step):
+                part = slice(start, start + step)
+                columns = ({name: column[part] for name, column in side.items()} for side in (given, results))
+                for name, found in self.model.bins(*columns, chained=chained):
+                    self.counts[name] += self.groups[name].count(found)
         self.vectors += length
 
     def stalls(self, side: str, cycles: Batch) -> None:

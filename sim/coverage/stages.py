@@ -1,5 +1,6 @@
 """What becomes of a sum of terms until it is a code: alignment, normalisation, rounding and range, as bins."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from halfulp.golden import register
 from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align
 from halfulp.golden.round import looked_at
 from halfulp.hdl.formats import RN, Float, Format, Posit, Quire, Rounding, Span
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.sim.fields import Codes, Grid
 
 from .bins import NONE, Axis, Group, Places, cross
@@ -108,7 +110,7 @@ class Stage:
         """What `bins` gives numbers for."""
         found = [self._named("what is added", self._origins)]
         if self._shifts:
-            found += [self._named("alignment", *self._alignments), self._named("normalisation", *self._normalisations)]
+            found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
         found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
         if self.rounding.bits:
             found += [self._named("random words", *self._words), self._named("random edge", self._edge)]
@@ -133,7 +135,7 @@ class Stage:
         where = cut(x, self.o, self.places)
         found = [(self._origin(raws, x),)]
         if self._shifts:
-            found += [self._alignment(raws), self._normalisation(raws, x)]
+            found += [self._alignment(raws), (self._normalisation(raws, x),)]
         found += [(self._range(x, where),), self._rounding(x, where)]
         if self.rounding.bits:
             assert word is not None
@@ -214,26 +216,26 @@ class Stage:
         return _numpy(index.flatten()), _numpy(torch.where(torch.stack(numbers), below, NONE).flatten())
 
     @cached_property
-    def _normalisations(self) -> tuple[Axis, ...]:
+    def _normalisations(self) -> Axis:
         up, most = self._carries, self._most
-        labels = (*(f"{n} up" for n in range(up, 0, -1)), *(f"{n} down" for n in range(most + 1)), f"{most + 1} or more")
-        first = Axis("first bit moves", labels)
-        return (first, self._operation) if len(self.terms) == 2 else (first,)
+        moves = (*(f"{n} up" for n in range(up, 0, -1)), "stays", *(f"{n} down" for n in range(1, most + 1)))
+        if len(self.terms) > 2:
+            return Axis("first bit", (*moves, f"{most + 1} or more down"))
+        # The sum of two of one sign loses no bit, and a difference gains none.
+        equal = tuple(f"equal signs, {move}" for move in moves[: up + 1])
+        return Axis("first bit", (*equal, *(f"opposite signs, {move}" for move in moves[up:]), f"{most + 1} or more down"))
 
     @cached_property
     def _carries(self) -> int:
         """Places that the first bit of a sum may lie above that of its largest term."""
-        largest = [_largest_significand(term.span) for term in self.terms]
-        return int(math.log2(sum(largest)))
+        return int(math.log2(sum(_largest_significand(term.span) for term in self.terms)))
 
-    def _normalisation(self, raws: Sequence[Raw], x: Raw) -> tuple[Places, ...]:
-        numbers = [_is_number(raw) for raw in raws]
+    def _normalisation(self, raws: Sequence[Raw], x: Raw) -> Places:
         moved = (_exponents(raws).amax(0) - (x.exponent - x.leading_zeros)).clamp(max=self._most + 1) + self._carries
-        several = torch.stack(numbers).sum(0) > 1
-        first = _numpy(torch.where(several & ~(x.nan | x.inf | x.zero), moved, NONE))
         if len(raws) == 2:
-            return first, _numpy((raws[0].sign ^ raws[1].sign).to(torch.int64))
-        return (first,)
+            moved = torch.where(raws[0].sign ^ raws[1].sign, moved + 1, moved)
+        several = torch.stack([_is_number(raw) for raw in raws]).sum(0) > 1
+        return _numpy(torch.where(several & ~(x.nan | x.inf | x.zero), moved, NONE))
 
     # Range -----------------------------------------------------------------------------------------------------
 
@@ -277,26 +279,61 @@ class Stage:
 
         return Axis("exact result at", tuple(label(*key) for key in self._range_places))
 
+    @cached_property
+    def _range_table(self) -> tuple[Tensor, Tensor]:
+        """Edges in ascending order, and places by sign, by twice the number of edges below and whether it is one
+        itself, and by rest."""
+        codes = sorted({code for _, code, _ in self._edges})
+        table = torch.full((2, 2 * len(codes) + 1, 4), NONE)
+        for negative, at, rest in itertools.product((0, 1), range(table.shape[1]), range(4)):
+            key = codes[at // 2] if at % 2 else "between"
+            key = key if (negative, key, rest) in self._range_places or key == "between" else "between"
+            if key == "between" and at % 2 and codes[at // 2] in edges(self.o, negative):
+                continue
+            table[negative, at, rest] = self._range_places.get((negative, key, rest), NONE)
+        return torch.tensor([_signed64(code) for code in codes]), table
+
     def _range(self, x: Raw, where: Cut) -> Places:
-        negative, rest, code = x.sign.to(torch.int64), where.rest, where.code
+        negative, code = x.sign.to(torch.int64), where.code
         if not (isinstance(self.o, Float) and self.o.has_negative_zero):
             negative = torch.where(x.zero, 0, negative)
-        place = torch.full_like(code, NONE)
+        codes, table = self._range_table
+        code = torch.where(x.zero, 0, code)
+        below = torch.bucketize(code, codes)
+        at = 2 * below + (codes[below.clamp(max=len(codes) - 1)] == code)
+        place = table[negative, at, torch.where(x.zero, 0, where.rest)]
         for sign in (0, 1):
-            here = negative == sign
-            if (first := self._range_places.get((sign, "between", 0))) is not None:
-                place = torch.where(here & ~x.zero, first + rest, place)
-            for edge in edges(self.o, sign):
-                known = [self._range_places.get((sign, edge, number), NONE) for number in range(4)]
-                at = here & (code == _signed64(edge)) & ~x.zero
-                place = torch.where(at, torch.tensor(known)[rest], place)
-            place = torch.where(here & where.beyond & ~x.zero, self._range_places[sign, "beyond", 0], place)
+            here = (negative == sign) & ~x.zero
+            place = torch.where(here & where.beyond, self._range_places[sign, "beyond", 0], place)
             if (sign, "flushed", 0) in self._range_places:
                 assert isinstance(self.o, Float)
-                low = here & (code < (1 << self.o.man) - 1) & ~x.zero
+                low = here & (code < (1 << self.o.man) - 1)
                 place = torch.where(low, self._range_places[sign, "flushed", 0], place)
-            place = torch.where(here & x.zero, self._range_places.get((sign, 0, 0), NONE), place)
         return _numpy(torch.where(x.nan | x.inf, NONE, place))
+
+    def lies(self, group: str, index: int) -> "Lies":
+        """Between which exponents of the exact result a bin of a group lies, and how far down its first bit moves."""
+        axes = {self._named("range", self._ranges).name: self._lies_in_range}
+        if self._shifts:
+            axes[self._named("normalisation", self._normalisations).name] = self._lies_down
+        named = self._named(f"rounding {self.rounding}", *self._roundings)
+        if group == named.name and self._has_subnormals and named.label(index).endswith("subnormal"):
+            assert isinstance(self.o, Float)
+            return Lies(until=self.o.emin)
+        return axes[group](index) if group in axes else Lies()
+
+    def _lies_in_range(self, index: int) -> "Lies":
+        _, edge, rest = next(key for key, place in self._range_places.items() if place == index)
+        # A sum of any terms may be zero, whose exponent is none.
+        return _lies_at(self.o, edge) if edge or rest else Lies()
+
+    def _lies_down(self, index: int) -> "Lies":
+        """Two of one sign have the first places, and all others are differences."""
+        equal = self._carries + 1 if len(self.terms) == 2 else 0
+        down = index - equal - (self._carries if not equal else 0)
+        if index < equal:
+            return Lies(least=index - self._carries, most=index - self._carries)
+        return Lies(least=down, most=math.inf if index == len(self._normalisations.labels) - 1 else down)
 
     # Rounding --------------------------------------------------------------------------------------------------
 
@@ -376,6 +413,33 @@ def edges(o: Format, negative: int) -> dict[int, str]:
                 named = {0: "zero"}
     # Of a tiny format some are the same; what comes first has the name.
     return {code: next(text for other, text in named.items() if other == code) for code in sorted(named) if code >= 0}
+
+
+@dataclass(frozen=True)
+class Lies:
+    """Where the sums lie that a bin may have.
+
+    Attributes
+    ----------
+    since, until : float
+        Least and largest exponent of them.
+    least, most : float
+        How far their first bit lies below that of the largest term.
+    """
+
+    since: float = -math.inf
+    until: float = math.inf
+    least: float = -math.inf
+    most: float = math.inf
+
+
+def _lies_at(o: Format, edge: int | str) -> Lies:
+    """Exponents of what is cut off to a magnitude code."""
+    if isinstance(edge, str):
+        return Lies(since=floor_log2(o.largest)) if edge == "beyond" else Lies()
+    grid = Grid.of(o)
+    low = floor_log2(grid.value(edge)) if edge else -math.inf
+    return Lies(low, math.inf if edge >= grid.max_code else floor_log2(grid.value(edge + 1)))
 
 
 def _largest_significand(span: Span) -> float:
