@@ -1,23 +1,31 @@
 """The pyuvm environment: it passes for right units, and catches what is planted in wrong ones."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pyuvm import ConfigDB, uvm_root, uvm_sequencer
 
-from halfulp.hdl.formats import E4M3FN, E5M2
+from halfulp.hdl.formats import E4M3FN, E5M2, E6M5
 from halfulp.sim.ports import Port, Ports
 from halfulp.sim.rules import Entry, Pace, Registered, Waiting
 from halfulp.sim.uvm.cli import uvm
+from halfulp.sim.uvm.collector import CoverageCollector, hits
 from halfulp.sim.uvm.interfaces import Packed, Pins, Sink, Wires
 from halfulp.sim.uvm.items import Operand, Operation
 from halfulp.sim.uvm.job import class_of, module_of, name_of
-from halfulp.sim.uvm.sequences import ExhaustiveSequence, gap_of
+from halfulp.sim.uvm.reference import Prediction, Reference
+from halfulp.sim.uvm.scoreboard import Compared, Scoreboard, export
+from halfulp.sim.uvm.sequences import ExhaustiveSequence, RandomSequence, gap_of
 from halfulp.sim.uvm.tests import UnitTest
+from halfulp.sim.uvm.tile import TileReference, TileScoreboard, ports_of
 from halfulp.units.catalogue import CATALOGUE, build
+from halfulp.units.systolic import Grid
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
@@ -273,3 +281,192 @@ def test_a_test_is_found_by_its_text() -> None:
 
     with pytest.raises(ValueError, match="is defined in a function, where the simulation does not find it"):
         name_of(Local)
+
+
+# The environment's parts, without a simulator ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., Any]]:
+    """Makes components of a class for a unit, built and ready."""
+    uvm_root().clear_children()
+    ConfigDB().clear()
+
+    def make(kind: type[Any], unit: Any, **known: Any) -> Any:
+        for label, value in ({"unit": unit, "channel": "plain", "seed": 1, "limit": None} | known).items():
+            ConfigDB().set(None, "*", label, value)
+        component = kind(kind.__name__, None)
+        component.build_phase()
+        return component
+
+    yield make
+    uvm_root().clear_children()
+    ConfigDB().clear()
+
+
+def operation(ports: Ports, *codes: int, epoch: int = 0, cycle: int = 0) -> Operation:
+    """One that was observed."""
+    item = Operation("observed").set(ports, dict(zip(ports.names, codes, strict=True)))
+    item.epoch, item.cycle = epoch, cycle
+    return item
+
+
+class Heard:
+    """Listens to an analysis port."""
+
+    def __init__(self, port: Any) -> None:
+        self.found: list[Any] = []
+        port.connect(export("heard", port.parent, self.found.append))
+
+
+def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
+    """Three products of e5m2: 1, 2 and 4."""
+    codes = {"a": np.array([0x3C, 0x40, 0x40], dtype=np.uint64), "b": np.array([0x3C, 0x3C, 0x40], dtype=np.uint64)}
+    return Prediction(epoch, 0, codes, {"o": np.array([0x3C, 0x40, 0x44], dtype=np.uint64)}, [cycle] * 3, False)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "results", "cycle", "checked", "found"),
+    [
+        ([0], {0: [0x3C, 0x40, 0x44]}, 1, 3, []),
+        ([0], {0: [0x3C, 0x41, 0x44]}, 1, 3, ["mismatch"]),
+        ([0], {0: [0x3C, 0x40]}, 1, 2, ["count: 3 operations were taken and 2 results given, then nothing more"]),
+        ([0], {0: [0x3C, 0x40, 0x44, 0]}, 1, 3, ["count: there are more results than operations were taken"]),
+        ([0], {0: [0x3C, 0x40, 0x44], 1: [0]}, 1, 3, ["count: there are more results than operations were taken"]),
+        ([0], {0: [0x3C, 0x40, 0x44]}, 0, 3, ["count: a result was given before its operands were taken"]),
+        # A reset takes away what is under way, and nothing else.
+        ([0, 1], {0: [0x3C], 1: [0x3C, 0x40, 0x44]}, 1, 4, []),
+        ([0, 1], {0: [0x40], 1: [0x3C, 0x40, 0x44]}, 1, 4, ["mismatch"]),
+    ],
+)
+def test_the_scoreboard_counts_and_compares(
+    made: Callable[..., Any],
+    epochs: list[int],
+    results: dict[int, list[int]],
+    cycle: int,
+    checked: int,
+    found: list[str],
+) -> None:
+    unit = build("mul", "e5m2")
+    board = made(Scoreboard, unit)
+    compared = Heard(board.compared)
+    for epoch in epochs:
+        board.predictions.write(prediction(unit, epoch=epoch))
+    for epoch, codes in results.items():
+        for code in codes:
+            board.results.write(operation(Ports.of(unit.outputs), code, epoch=epoch, cycle=cycle))
+    board.check_phase()
+    assert board.check.checked == checked
+    assert board.check.failed == len(found)
+    told = [f"{failure.kind}: {failure.text}" for failure in board.check.failures]
+    assert [text[: len(wanted)] for text, wanted in zip(told, found, strict=True)] == found
+    assert sum(len(batch.got["o"]) for batch in compared.found) == checked
+
+
+def test_a_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
+    board = made(Scoreboard, build("mul", "e5m2"))
+    for _ in range(20):
+        board.broken.write(("stall", "it moved"))
+    board.check_phase()
+    assert board.check.failed == 20
+    assert [failure.kind for failure in board.check.failures] == ["stall"] * 8
+
+
+def test_the_reference_model_starts_anew_with_a_reset(made: Callable[..., Any]) -> None:
+    """1 * 1 three times, and after a reset once: the golden model's sums are those since the reset."""
+    unit = build("mac", "e5m2")
+    reference = made(Reference, unit)
+    heard = Heard(reference.ap)
+    for epoch in (1, 1, 1, 3):
+        reference.write(operation(Ports.of(unit.inputs), 0x3C, 0x3C, 0, 0, 0, epoch=epoch, cycle=epoch))
+    reference.extract_phase()
+    assert [(part.epoch, part.first, part.cycles, part.chained) for part in heard.found] == [
+        (1, 0, [1, 1, 1], True),
+        (3, 0, [3], True),
+    ]
+    assert [[E6M5.decode(code) for code in part.want["o"].tolist()] for part in heard.found] == [[1, 2, 3], [1]]
+
+
+def test_the_reference_model_asks_in_pieces_where_it_may(
+    made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfulp.sim.uvm.reference.CHUNK", 2)
+    unit = build("mul", "e5m2")
+    reference = made(Reference, unit)
+    heard = Heard(reference.ap)
+    for code in (0x3C, 0x40, 0x44):
+        reference.write(operation(Ports.of(unit.inputs), code, 0x3C))
+    reference.extract_phase()
+    assert [(part.first, part.want["o"].tolist()) for part in heard.found] == [(0, [0x3C, 0x40]), (2, [0x44])]
+
+
+def test_a_tile_is_predicted_from_what_its_streams_took(made: Callable[..., Any]) -> None:
+    """Two tiles of 2 by 1, of which the second has a term less than it needs."""
+    array = Grid(mac="int3*int3+int9.rn", n=2, m=1)
+    array._MustUse__used = True
+    reference = made(TileReference, array)
+    heard = Heard(reference.ap)
+    sent = {"tile": [(2,), (1,)], "a": [(1, 2), (3, 7), (1, 1)], "b": [(1,), (2,)]}
+    for name, payloads in sent.items():
+        for payload in payloads:
+            reference.exports[name].write(operation(ports_of(array, name), *payload))
+    reference.extract_phase()
+    (part,) = heard.found
+    # 1 * 1 + 3 * 2, and 2 * 1 - 1 * 2.
+    assert part.want["c0"].tolist() == [7, 0]
+    assert reference.due(0) == 4
+    board = made(TileScoreboard, array)
+    board.predictions.write(part)
+    for code in (7, 1):
+        board.results.write(operation(ports_of(array, "c"), code))
+    board.check_phase()
+    assert (board.check.checked, board.check.failed) == (2, 1)
+    text = board.check.failures[0].text
+    assert text.startswith("row 1, column 0 of a tile of 2 terms, 1 vectors after reset")
+    assert "keep:  halfulp keep mac int3 --acc int9 --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
+
+
+def test_the_collector_counts_what_was_compared(made: Callable[..., Any]) -> None:
+    unit = build("mul", "e5m2")
+    collector = made(CoverageCollector, unit)
+    part = prediction(unit)
+    assert hits([collector.coverage]).startswith("coverage    0 of ")
+    collector.write(Compared(part.codes, part.want, False))
+    # Nothing ever waits for a unit without registers, so there are no bins for it.
+    collector.handshakes.write(("plain", {"en": np.ones(3, dtype=np.uint8), "valid": np.ones(3, dtype=np.uint8)}))
+    collector.handshakes.write(("input", {"valid": np.array([1, 1, 0]), "ready": np.array([0, 1, 1])}))
+    assert (collector.coverage.vectors, collector.coverage.cycles) == (3, 3)
+    assert not hits([collector.coverage]).startswith("coverage    0 of ")
+
+
+def test_random_operations_meet_their_constraint(made: Callable[..., Any]) -> None:
+    """Those of `AroundOne`, and none where nothing meets it."""
+    sequencer = made(uvm_sequencer, build("mul", "fp16"))
+    overrides = module_of(str(OVERRIDES))
+    sequence = overrides.AroundOne("sequence")
+    sequence.sequencer = sequencer
+    codes = sequence.vectors()
+    assert len(codes["a"]) == len(codes["b"]) == 300
+    assert (codes["a"] & codes["b"] & np.uint64(1)).all()
+    ConfigDB().set(None, "*", "limit", 16)
+    impossible = RandomSequence("sequence")
+    impossible.sequencer = sequencer
+    impossible.constraint = lambda codes: np.zeros(len(codes["a"]), dtype=bool)  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="of 1024 vectors only 0 meet the constraint of RandomSequence, and 16 are wanted"):
+        impossible.vectors()
+
+
+def test_biased_pairs_interact(made: Callable[..., Any]) -> None:
+    """Exponents of biased pairs are near each other more often than those of any two codes."""
+    sequencer = made(uvm_sequencer, build("add", "bf16"))
+
+    def near(bias: float) -> float:
+        sequence = RandomSequence("sequence")
+        sequence.sequencer = sequencer
+        sequence.bias = bias  # type: ignore[misc]
+        codes = sequence.vectors()
+        a, b = ((codes[name] >> np.uint64(7) & np.uint64(0xFF)).astype(np.int64) for name in "ab")
+        return float(np.mean(np.abs(a - b) < 12))
+
+    assert near(0.0) < 0.15
+    assert near(1.0) > 0.4
