@@ -289,7 +289,7 @@ def test_counts_add_up() -> None:
     assert all((halves[0].counts[name] == counts).all() for name, counts in whole.counts.items())
     with pytest.raises(ValueError, match=r"coverage of add_e3m1_.* does not merge into that of add_e2m1_"):
         whole.merge(Coverage.of(made("add", "e3m1")))
-    with pytest.raises(ValueError, match=r"^b of add_e2m1_e2m1_e2m1_rn has no codes"):
+    with pytest.raises(ValueError, match="b, subtract of add_e2m1_e2m1_e2m1_rn has no codes"):
         whole.sample({"a": codes["a"]}, {"o": codes["a"]})
 
 
@@ -329,11 +329,10 @@ def test_the_command_closes_on_the_default_run_of_a_unit(own: Path, tmp_path: Pa
     }
 
 
-@pytest.mark.skipif(not EXHAUSTIVE, reason="all formats and units")
-@pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize("name", UNITS)
-def test_default_runs_close(name: str, fmt: str, tmp_path: Path) -> None:
-    if name == "sru" and fmt != "fxp4.4":
-        pytest.skip("the SRU takes fixed point")
-    answer = CliRunner().invoke(command, [name, fmt, "-o", str(tmp_path)])
-    assert answer.exit_code == 0, answer.output
+if EXHAUSTIVE:
+    CASES = [(name, fmt) for name in UNITS for fmt in FORMATS if name != "sru" or isinstance(parse(fmt), Fixed)]
+
+    @pytest.mark.parametrize(("name", "fmt"), CASES)
+    def test_default_runs_close(name: str, fmt: str, tmp_path: Path) -> None:
+        answer = CliRunner().invoke(command, [name, fmt, "-o", str(tmp_path)])
+        assert answer.exit_code == 0, answer.output

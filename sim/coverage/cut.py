@@ -81,7 +81,7 @@ def cut(x: Raw, o: Format, places: int) -> Cut:
 
 
 def _dropped(bits: Wide, drop: Tensor, places: int) -> tuple[Wide, Tensor, Tensor]:
-    """Without the lowest ``drop`` bits, ``places`` or more: what is left, the first dropped, and whether any is below."""
+    """Without the lowest ``drop`` bits, ``places`` or more: what is left, the first dropped, whether any is below."""
     shifted, lost = bits.shift_right(drop - places)
     return shifted.truncated(places), shifted.bits(0, places), lost
 

@@ -265,20 +265,14 @@ def _pairs(
         for start in range(0, found[0].count, CHUNK):
             _mark(stage, [_taken(found[0].raw, torch.arange(start, min(start + CHUNK, found[0].count)))], known)
         return f"all {found[0].count:,} different numbers that are rounded{words}"
-    blocks = _blocks(stage, *found, waiting)
+    blocks = _blocks(stage, found[0], found[1], waiting)
     total = sum(len(first) * len(second) for first, second in blocks)
     if total > PAIRS:
         return ""
     progress.total(f"proving {stage.name or 'sums'}", total)
-    for first, second in blocks:
-        for start in range(0, len(first) * len(second), CHUNK):
-            index = torch.arange(start, min(start + CHUNK, len(first) * len(second)))
-            raws = [
-                _taken(found[0].raw, first[index // len(second)]),
-                _taken(found[1].raw, second[index % len(second)]),
-            ]
-            _mark(stage, raws, known)
-            progress.advance(len(index))
+    for first, second in _batches(blocks):
+        _mark(stage, [_taken(found[0].raw, first), _taken(found[1].raw, second)], known)
+        progress.advance(len(first))
         if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
             break
     count = found[0].count * found[1].count
@@ -317,6 +311,25 @@ def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags])
                 blocks.append((x, y))
         blocks += [(x[:1], y) for key, y in above if e == max(f for f, s in first if f <= key[0] - far and s == sign)]
     return blocks
+
+
+def _batches(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Pairs of indices, of many small blocks together, and of large ones in parts."""
+    held: list[Block] = []
+    for first, second in blocks:
+        rows = max(CHUNK // max(len(second), 1), 1)
+        for start in range(0, len(first), rows):
+            some = first[start : start + rows]
+            held.append((some.repeat_interleave(len(second)), second.repeat(len(some))))
+            if sum(len(one) for one, _ in held) >= CHUNK:
+                yield _concatenated(held)
+                held = []
+    if held:
+        yield _concatenated(held)
+
+
+def _concatenated(held: Sequence[Block]) -> Block:
+    return torch.cat([one for one, _ in held]), torch.cat([other for _, other in held])
 
 
 def _wanted(stage: Stage, waiting: dict[str, Flags]) -> set[Lies]:
@@ -370,7 +383,7 @@ def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags])
     sums = functools.reduce(_sumset, sets)
     width = int(np.abs(sums).max()).bit_length() + 1
     fmt = Fixed(width + quantum, -quantum)
-    one = replace(stage, terms=(Term({}, lambda codes: codes["sum"], spans[0], True),), quire=None)
+    one = replace(stage, terms=(Term({}, lambda codes: unpack(codes["sum"], fmt), spans[0], True),), quire=None)
     names = {group.name: np.zeros(group.size, dtype=bool) for group in one.groups}
     for start in range(0, len(sums), CHUNK):
         codes = torch.from_numpy(sums[start : start + CHUNK]) & mask(width)

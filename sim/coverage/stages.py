@@ -83,7 +83,8 @@ class Stage:
             return self._in_register(raws, self.quire)
         if len(raws) == 1:
             return raws[0]
-        return add(align(*raws, self._window), self.rounding)
+        x, y = raws
+        return add(align(x, y, self._window), self.rounding)
 
     def _in_register(self, raws: Sequence[Raw], quire: Quire) -> Raw:
         held = register.place(raws[0], quire.quantum, quire.width)
@@ -133,7 +134,7 @@ class Stage:
         """
         x = self.total(raws)
         where = cut(x, self.o, self.places)
-        found = [(self._origin(raws, x),)]
+        found: list[tuple[Places, ...]] = [(self._origin(raws, x),)]
         if self._shifts:
             found += [self._alignment(raws), (self._normalisation(raws, x),)]
         found += [(self._range(x, where),), self._rounding(x, where)]

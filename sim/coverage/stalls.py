@@ -76,13 +76,13 @@ def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
         return _plain_bins(unit, first, second)
     state = 2 * first + second
     pairs, labels = _pairs(side), _stream_groups(side)[0].axes[0].labels
-    known = np.full((len(_STREAM), len(_STREAM)), NONE)
+    table = np.full((len(_STREAM), len(_STREAM)), NONE)
     for pair, label in pairs.items():
-        known[pair] = labels.index(label)
+        table[pair] = labels.index(label)
     taken = np.flatnonzero(state == _TAKEN)
     gaps = (np.diff(taken) - 1) - _waits_before(state, taken[1:])
     return [
-        known[state[:-1], state[1:]],
+        table[state[:-1], state[1:]],
         _run_lengths(state == _WAITS),
         np.minimum(gaps, len(LENGTHS)).astype(np.int64),
     ]
