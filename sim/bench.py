@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,6 +37,16 @@ LOOP_CHAIN = 1 << 16
 
 KEPT = 8
 """Mismatches of one check that are reported in full."""
+
+
+class Watch(Protocol):
+    """Someone who is shown what a run drives, and what hardware answers."""
+
+    def sample(self, inputs: Mapping[str, Codes], outputs: Mapping[str, Codes], *, chained: bool = False) -> None:
+        """A batch of vectors; ``chained``, from reset."""
+
+    def stalls(self, side: str, cycles: Mapping[str, Any]) -> None:
+        """Signals of the handshake of a side, in every clock cycle of a test."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,7 @@ def run(
     limit: int | None = None,
     vector: Mapping[str, int] | None = None,
     wave: bool = False,
+    watch: Watch | None = None,
     progress: Progress = silent,
 ) -> Result:
     """Check one unit against the golden model.
@@ -132,6 +143,8 @@ def run(
         Codes of the one vector to run.
     wave : bool
         Whether to leave a waveform.
+    watch : Watch, optional
+        Shown all vectors and clock cycles; what is kept is not, for it is no part of the choice.
     progress : Progress
         Told how far the run is.
 
@@ -171,10 +184,12 @@ def run(
             # The simulator works meanwhile: it has one processor, and the loop another.
             with one_thread(), Loop(built["loop"], inputs, outputs, unit.latency) as loop:
                 bulk = [regressions.replay(unit, loop, kept)] if kept else []
-                bulk.append(_bulk(unit, loop, chosen.vectors, progress))
+                bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
                 if chosen.chain is not None:
-                    bulk.append(_loop_chain(unit, loop, chosen.chain))
+                    bulk.append(_loop_chain(unit, loop, chosen.chain, watch))
             outcomes = simulation.finish(progress.advance)
+        if watch is not None:
+            _show_cycles(watch, outcomes)
         result.checks = [*(_check(unit, outcome, *tests[outcome.test]) for outcome in outcomes), *bulk]
         if trace is not None:
             result.wave = results / "wave.vcd"
@@ -189,7 +204,14 @@ def _head(codes: Mapping[str, Codes], count: int) -> dict[str, Codes]:
     return {name: column[:count] for name, column in codes.items()}
 
 
-def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress) -> Check:
+def _show_cycles(watch: Watch, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        for side, cycles in outcome.cycles.items():
+            names = ("en", "valid") if side == "plain" else ("valid", "ready")
+            watch.stalls(side, dict(zip(names, cycles.T, strict=True)))
+
+
+def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
     """All independent vectors through the compiled loop."""
     failures: list[Failure] = []
     failed = 0
@@ -197,26 +219,34 @@ def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress) -> Check:
     for start in range(0, vectors.count, CHUNK):
         codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
         count = min(CHUNK, vectors.count - start)
-        more, found = compare(unit, loop, codes, count, KEPT - len(failures))
+        more, found = compare(unit, loop, codes, count, KEPT - len(failures), watch)
         failed += more
         failures += found
         progress.advance(count)
     return Check("compiled loop", "plain", vectors.count, failed, failures)
 
 
-def compare(unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int) -> tuple[int, list[Failure]]:
+def compare(
+    unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int, watch: Watch | None = None
+) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
     if unit.sources:
         loop.reset()
-    return judge(unit, codes, expected(unit, codes), loop.run(codes, count), most)
+    want, got = expected(unit, codes), loop.run(codes, count)
+    if watch is not None:
+        watch.sample(codes, got)
+    return judge(unit, codes, want, got, most)
 
 
-def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes]) -> Check:
+def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Chained steps, from reset, through the compiled loop. One wrong step spoils those after it, so the first says
     most."""
     count, want = len(steps["a"]), expected(unit, steps, chained=True)
     loop.reset()
-    failed, failures = judge(unit, steps, want, loop.run(steps, count), KEPT, chained=True)
+    got = loop.run(steps, count)
+    if watch is not None:
+        watch.sample(steps, got, chained=True)
+    failed, failures = judge(unit, steps, want, got, KEPT, chained=True)
     return Check("compiled loop", "chain", count, failed, failures)
 
 

@@ -8,11 +8,15 @@ import numpy as np
 from halfulp.hdl.formats import Format
 
 from . import aim
+from .classes import Classes
 from .fields import Codes, Grid, Ints, words
 
 Rows = dict[str, Codes]
 Term = tuple[str, ...]
 """Names of one operand, or of two that are multiplied."""
+
+CROSSED = 3
+"""Operands whose classes are all crossed."""
 
 CHUNKS = 8
 """Parts of a strategy's vectors, in each of which the terms of the sum change places."""
@@ -66,7 +70,7 @@ class Directed:
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
         """Weights and makers; each maker takes the number of vectors wanted."""
-        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
+        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries), (2, self.classes)]
         for terms in sums_of(list(self.grids)):
             found += [(4, self._shuffled(terms, self.lone)), (3, self._shuffled(terms, self.aimed, 1))]
             if len(terms[0]) == 2:
@@ -105,6 +109,28 @@ class Directed:
         for name, codes in marks.items():
             rows[name] = codes[index % len(codes)]
             index = index // len(codes)
+        return rows
+
+    def classes(self, n: int) -> Rows:
+        """Every class of numbers against every other, all as often; among many operands those of a term."""
+        if len(self.grids) <= CROSSED:
+            return self._crossed(list(self.grids), n)
+        terms, parts = sums_of(list(self.grids))[0], []
+        for index, term in enumerate(terms):
+            count = len(range(index, n, len(terms)))
+            parts.append(self.middling(count) | self._crossed(list(term), count))
+        return _joined(parts)
+
+    def _crossed(self, names: list[str], n: int) -> Rows:
+        """Codes of all combinations of classes, over and over."""
+        kinds = {name: Classes(self.grids[name].fmt).examples() for name in names}
+        # Where there are more combinations than rows, some.
+        index, rows = self.rng.permutation(max(n, math.prod(len(found) for found in kinds.values())))[:n], {}
+        for name, found in kinds.items():
+            codes, lengths = np.concatenate(found), np.array([len(kind) for kind in found])
+            own = index % len(found)
+            index = index // len(found)
+            rows[name] = codes[(np.cumsum(lengths) - lengths)[own] + self.rng.integers(0, lengths[own])]
         return rows
 
     # One term --------------------------------------------------------------------------------------------------

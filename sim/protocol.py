@@ -64,6 +64,7 @@ class Outcome:
         self.job, self.test = job, test
         self.checked = self.failed = 0
         self.shown: list[dict[str, Any]] = []
+        self.cycles: dict[str, list[tuple[int, int]]] = {}
         self._told = 0
 
     def passed(self) -> None:
@@ -83,6 +84,10 @@ class Outcome:
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
 
+    def cycle(self, side: str, first: int, second: int) -> None:
+        """What the two signals of a handshake are at a clock edge."""
+        self.cycles.setdefault(side, []).append((first, second))
+
     def result(self, index: int, got: int, expected: int) -> None:
         """Compare one result."""
         if got == expected:
@@ -95,6 +100,8 @@ class Outcome:
         """Leave the outcome where the parent process finds it, and fail the cocotb test if anything did."""
         self.tell()
         known = {"test": self.test, "checked": self.checked, "failed": self.failed, "failures": self.shown}
+        for side, cycles in self.cycles.items():
+            np.save(self.job.folder / f"{self.test}-{side}-cycles.npy", np.array(cycles, dtype=np.uint8))
         (self.job.folder / f"{self.test}-outcome.json").write_text(json.dumps(known))
         assert self.checked > 0, "nothing was checked"
         assert self.failed == 0, f"{self.failed} failures; the first: {self.shown[0]}"
@@ -175,6 +182,7 @@ async def beside(dut: Any, job: Job) -> None:
             enabled, valid = noise.random() < 0.75, noise.random() < 0.85
             accepted = enabled and valid
             dut.plain_en.value, dut.plain_valid.value = int(enabled), int(valid)
+            outcome.cycle("plain", int(enabled), int(valid))
             dut.plain_inputs.value = word if valid else noise.getrandbits(width)
             await middle
             if accepted:
@@ -211,6 +219,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
         stepped = not stalls or noise.random() >= STALLED
         bubble = job.bubbles and (index == count or (stalls and noise.random() < BUBBLES))
         enable.value, valid.value = int(stepped), int(not bubble)
+        outcome.cycle("plain", int(stepped), int(not bubble))
         if stepped and not bubble and index < count:
             operand.value = words[index]
             watch.edge(enabled=True, vector=index)
@@ -268,7 +277,9 @@ async def stream(dut: Any) -> None:
         dut.stream_i_valid.value, dut.stream_o_ready.value = int(offered), int(ready)
         dut.stream_inputs.value = words[sent] if offered else noise.getrandbits(width)
         await middle
-        valid, word = int(dut.stream_o_valid.value), int(dut.stream_outputs.value)
+        valid, word, taken = int(dut.stream_o_valid.value), int(dut.stream_outputs.value), int(dut.stream_i_ready.value)
+        outcome.cycle("input", int(offered), taken)
+        outcome.cycle("output", valid, int(ready))
         quiet += 1
         if broken := waiting.see(bool(valid), ready, word):
             outcome.fail(*broken, received, word)
@@ -279,7 +290,7 @@ async def stream(dut: Any) -> None:
             else:
                 outcome.fail("count", "the stream gave more results than it took operands", None, word)
             received += 1
-        if offered and int(dut.stream_i_ready.value):
+        if offered and taken:
             quiet, offered = 0, False
             sent += 1
         if received > sent:

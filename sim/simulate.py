@@ -6,12 +6,13 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import numpy.typing as npt
 from cocotb_tools import config
 
 from .errors import ToolError
@@ -39,12 +40,16 @@ class Outcome:
         Results compared, and failures of any kind.
     failures : list of dict
         The first of them: ``kind``, ``text``, ``index`` of the vector or None, ``got`` as hexadecimal text.
+    cycles : dict of str to array
+        For each side the two signals of its handshake in every clock cycle: of ``plain`` clock enable and valid, of
+        ``input`` and ``output`` valid and ready.
     """
 
     test: str
     checked: int
     failed: int
     failures: list[dict[str, Any]]
+    cycles: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -294,7 +299,10 @@ def _outcomes(folder: Path, tests: list[str], command: Command, code: int) -> li
     outcomes = []
     for test in tests:
         try:
-            outcomes.append(Outcome(**json.loads((folder / f"{test}-outcome.json").read_text())))
+            known = json.loads((folder / f"{test}-outcome.json").read_text())
+            files = {side: folder / f"{test}-{side}-cycles.npy" for side in ("plain", "input", "output")}
+            cycles = {side: np.load(file) for side, file in files.items() if file.is_file()}
+            outcomes.append(Outcome(**known, cycles=cycles))
         except (FileNotFoundError, json.JSONDecodeError) as error:
             raise ToolError(
                 f"the cocotb test {test} came to no result; {failure(command, code)} (whole log: {command.log})"

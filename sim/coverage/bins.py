@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-Places = npt.NDArray[np.int64]
-Counts = npt.NDArray[np.int64]
+from halfulp.sim.classes import NONE, Places
 
-NONE = -1
-"""Place of a vector that has no label on an axis, and so is in no bin of a group."""
+__all__ = ["NONE", "Axis", "Counts", "Group", "Places", "cross"]
+
+Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def cut(x: Raw, o: Format, places: int) -> Cut:
 
 
 def _dropped(bits: Wide, drop: Tensor, places: int) -> tuple[Wide, Tensor, Tensor]:
-    """Without the lowest ``drop`` bits, ``places`` or more: what is left, the first bits dropped, whether any is below."""
+    """Without the lowest ``drop`` bits, ``places`` or more: what is left, the first dropped, whether any is below."""
     shifted, lost = bits.shift_right(drop - places)
     return shifted.truncated(places), shifted.bits(0, places), lost
 
@@ -114,7 +114,9 @@ def _posit(scale: Tensor, significand: Wide, sticky: Tensor, o: Posit, places: i
     regime = torch.where(k >= 0, ((one << (k.clamp(min=0) + 1)) - 1) << (rest + 1), one << rest.clamp(min=0))
     code = regime + kept.low64()
     least, most = scale < -o.max_scale, scale >= o.max_scale
-    power = significand.equals(Wide.constant(1, significand.width, scale).shift_left(torch.full_like(k, fraction_width)))
+    power = significand.equals(
+        Wide.constant(1, significand.width, scale).shift_left(torch.full_like(k, fraction_width))
+    )
     sure = least | most
     code = torch.where(least, 0, torch.where(most, o.max_code, code))
     return Cut(

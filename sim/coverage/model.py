@@ -1,4 +1,4 @@
-"""Which groups of bins a unit has, and what its vectors are to them: operands by their formats, sums by their stages."""
+"""Which groups of bins a unit has, and where its vectors fall: operands by their formats, sums by their stages."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit, Span
+from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.expect import row_of
 from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import STATE, Ports
 
 from .bins import NONE, Axis, Group, Places, cross
-from .classes import Classes, Regimes
 from .stages import Stage, Term
 
 Columns = Mapping[str, Codes]
@@ -127,7 +127,7 @@ class Model:
             yield from ((group.name, found) for group, found in groups)
 
     def _unchained(self, inputs: Columns, outputs: Columns) -> tuple[dict[str, Codes], dict[str, Codes]]:
-        """The same steps as vectors that bring their state along; of a quire, whose state is no code, only the first."""
+        """The same steps as vectors that bring their state along; of a quire, whose state is no code, the first."""
         load, begins = inputs["load"] == 1, (inputs["load"] | inputs["clear"]) == 1
         before = np.concatenate([np.zeros(1, dtype=np.uint64), outputs["o"][:-1]])
         begins[0] = True
@@ -144,20 +144,20 @@ class Model:
     def _operands(self) -> Iterator[Alone | Joint]:
         for port, fmt in self.formats.items():
             classes = Classes(fmt)
-            yield Alone(cross(f"{port}", classes.signed_axis(port)), ((port,),), (classes.signed_places,))
+            yield Alone(cross(f"{port}", Axis(port, classes.signed)), ((port,),), (classes.signed_places,))
             if isinstance(fmt, Float) and fmt.subnormals and fmt.man:
                 zeros = Axis(port, tuple(f"subnormal, {count} down" for count in range(1, fmt.man + 1)))
                 yield Alone(cross(f"normalisation of {port}", zeros), ((port,),), (partial(_subnormal, Grid.of(fmt)),))
             if isinstance(fmt, Posit):
                 regimes = Regimes(fmt)
-                yield Alone(cross(f"regime of {port}", regimes.axis(port)), ((port,),), (regimes.places,))
+                yield Alone(cross(f"regime of {port}", Axis(port, regimes.signed)), ((port,),), (regimes.places,))
         for name, over in self._pairs().items():
             kinds = [Classes(self.formats[port]) for port in over[0]]
-            axes = [kind.signed_axis(port) for kind, port in zip(kinds, over[0], strict=True)]
+            axes = [Axis(port, kind.signed) for kind, port in zip(kinds, over[0], strict=True)]
             yield Alone(cross(name, *axes), over, tuple(kind.signed_places for kind in kinds))
         if len(self.formats) == 3:
             kinds = [Classes(fmt) for fmt in self.formats.values()]
-            axes = [kind.axis(port) for kind, port in zip(kinds, self.formats, strict=True)]
+            axes = [Axis(port, kind.kinds) for kind, port in zip(kinds, self.formats, strict=True)]
             yield Alone(
                 cross(" x ".join(self.formats), *axes), (tuple(self.formats),), tuple(kind.places for kind in kinds)
             )
@@ -201,7 +201,7 @@ class Model:
         yield Joint(cross("order", relations), (("a", "b"),), _relation)
         for port in ("minimum", "maximum"):
             classes = Classes(self.unit.parameters["o"])
-            yield Joint(cross(port, classes.signed_axis(port)), (("a", "b"),), partial(_output, classes, port))
+            yield Joint(cross(port, Axis(port, classes.signed)), (("a", "b"),), partial(_output, classes, port))
 
     # What is computed ------------------------------------------------------------------------------------------
 
@@ -260,7 +260,9 @@ class Model:
             case "pwl":
                 return [Stage("", (self._function(),), given["table"].out, **how)]
             case "accumulate":
-                return [Stage("", (self._operand("a"), self._operand("c")), self._spec.o, quire=self._spec.quire, **how)]
+                return [
+                    Stage("", (self._operand("a"), self._operand("c")), self._spec.o, quire=self._spec.quire, **how)
+                ]
             case "quire":
                 terms = self._subtracted(self._product("a", "b")), self._operand("c")
                 return [Stage("", terms, self._spec.o, quire=self._spec.quire, **how)]
@@ -287,7 +289,10 @@ class Model:
             signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
             return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
         total = Term(
-            {"total": spec.o.width}, lambda codes: unpack(codes["total"], spec.o), Span.of(spec.o), isinstance(spec.o, Fixed)
+            {"total": spec.o.width},
+            lambda codes: unpack(codes["total"], spec.o),
+            Span.of(spec.o),
+            isinstance(spec.o, Fixed),
         )
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
         return [*first, Stage("step", (products[0], total), spec.o, **how)]
@@ -296,9 +301,7 @@ class Model:
         table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
         # A rounding that looks at no bit by itself leaves those unseen that are counted here.
         seen = rounding if rounding.bits else RN
-        return Term(
-            {"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), Span.of(table.out), False
-        )
+        return Term({"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), Span.of(table.out), False)
 
     def _events(self, inputs: Columns, outputs: Columns) -> Iterator[Event]:
         if not self.stages:

@@ -5,10 +5,8 @@ too much to go through, nothing is claimed.
 """
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +16,21 @@ from torch import Tensor
 from halfulp.golden.codec import unpack
 from halfulp.golden.raw import Raw, mask
 from halfulp.golden.wide import Wide
-from halfulp.hdl.formats import Fixed, Format
+from halfulp.hdl.formats import Fixed
+from halfulp.sim.classes import ALL_BITS, some_codes
 from halfulp.sim.expect import expected, one_thread
-from halfulp.sim.fields import Codes, Grid
+from halfulp.sim.fields import Codes
 from halfulp.sim.ports import is_random
 from halfulp.sim.progress import Progress, silent
 
 from .bins import Counts, Group
 from .model import Alone, Joint, Model, result_of
-from .stages import Lies, Stage, Term
+from .stages import RESTS, Lies, Stage, Term
 
 Flags = npt.NDArray[np.bool_]
 
-PORT_BITS = 16
-"""All codes of a port of so many bits are gone through."""
-
 JOINT_BITS = 20
-"""And all of several ports that have no more bits together."""
+"""All codes of several ports that have so many bits together are gone through."""
 
 PAIRS = 1 << 28
 """Most pairs of different terms that are added up."""
@@ -71,7 +67,9 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
         How often bins were hit: no sums are gone through for those that were.
     progress : Progress
     """
-    found = {part.group.name: _alone(model, part) if isinstance(part, Alone) else _joint(model, part) for part in model.ports}
+    found = {
+        part.group.name: _alone(model, part) if isinstance(part, Alone) else _joint(model, part) for part in model.ports
+    }
     with one_thread():
         for stage in model.stages:
             waiting = {group.name: ~hits(counts, group) for group in stage.groups}
@@ -110,20 +108,10 @@ def _complete(reached: Flags, proof: str) -> Reach:
 def _codes(model: Model, port: str) -> tuple[Codes, str]:
     """All codes of a port, or of a wide one some of every kind."""
     width, fmt = model.widths[port], model.formats.get(port)
-    if width <= PORT_BITS:
+    if width <= ALL_BITS:
         return np.arange(1 << width, dtype=np.uint64), f"all 2^{width} codes of {fmt or port}"
     assert fmt is not None
-    return _some(fmt), ""
-
-
-def _some(fmt: Format) -> Codes:
-    """Codes of a wide format, every boundary among them."""
-    grid, rng = Grid.of(fmt), np.random.default_rng(0)
-    anywhere = rng.integers(0, (1 << fmt.width) - 1, CHUNK, dtype=np.uint64, endpoint=True)
-    powers = np.arange(grid.quantum, grid.emax + 1)
-    zero = np.zeros(len(powers), dtype=np.uint64)
-    signs = [grid.compose(np.full_like(powers, sign), powers, zero) for sign in (0, 1)]
-    return np.concatenate([grid.landmarks(), anywhere, *signs])
+    return some_codes(fmt), ""
 
 
 def _joint(model: Model, part: Joint) -> Reach:
@@ -139,7 +127,9 @@ def _joint(model: Model, part: Joint) -> Reach:
             numbers = part.group.bins(part.places([columns[port] for port in ports], outputs))
             flags |= part.group.count(numbers) > 0
         formats = " and ".join(str(model.formats.get(port, port)) for port in ports)
-        proofs.add(f"all 2^{bits} pairs of codes of {formats}" if len(ports) == 2 else f"all 2^{bits} codes of {formats}")
+        proofs.add(
+            f"all 2^{bits} pairs of codes of {formats}" if len(ports) == 2 else f"all 2^{bits} codes of {formats}"
+        )
     return _complete(flags, " and ".join(sorted(proofs)))
 
 
@@ -174,7 +164,8 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
     else:
         proof = _pairs(stage, terms, waiting, known, progress)
     if not proof:
-        return {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()} | _zeros(stage, waiting)
+        nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
+        return nothing | _zeros(stage, waiting) | _multiples(stage, waiting)
     return {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()}
 
 
@@ -191,7 +182,26 @@ def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     for sign, label in ((False, "+zero, exact"), (True, "-zero, exact")):
         if sign not in signs and label in group.labels():
             excluded[list(group.labels()).index(label)] = True
-    return {group.name: Reach(excluded & waiting[group.name], f"all {count + 1} numbers of negative terms in a sum that is zero")}
+    return {
+        group.name: Reach(
+            excluded & waiting[group.name], f"all {count + 1} numbers of negative terms in a sum that is zero"
+        )
+    }
+
+
+def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
+    """What fixed point drops where every term is a multiple of its last place: nothing."""
+    quantum = min(term.span.quantum for term in stage.terms)
+    if not isinstance(stage.o, Fixed) or quantum < stage.o.quantum:
+        return {}
+    found = {}
+    for group in stage.groups:
+        dropped = [any(rest in label for rest in RESTS[1:]) for label in group.labels()]
+        excluded = np.array(dropped) & waiting[group.name]
+        if excluded.any():
+            proof = f"all terms: multiples of 2^{quantum}, and so of the last place 2^{stage.o.quantum}"
+            found[group.name] = Reach(excluded, proof)
+    return found
 
 
 @dataclass(frozen=True)
@@ -236,9 +246,7 @@ def _joined(raws: Sequence[Raw]) -> Raw:
 def _taken(raw: Raw, index: Tensor) -> Raw:
     names = ("sign", "exponent", "nan", "inf", "zero")
     limbs = tuple(limb[index] for limb in raw.significand.limbs)
-    return Raw(
-        significand=Wide(limbs, raw.significand.width), **{name: getattr(raw, name)[index] for name in names}
-    )
+    return Raw(significand=Wide(limbs, raw.significand.width), **{name: getattr(raw, name)[index] for name in names})
 
 
 def _pairs(
@@ -257,20 +265,14 @@ def _pairs(
         for start in range(0, found[0].count, CHUNK):
             _mark(stage, [_taken(found[0].raw, torch.arange(start, min(start + CHUNK, found[0].count)))], known)
         return f"all {found[0].count:,} different numbers that are rounded{words}"
-    blocks = _blocks(stage, *found, waiting)
+    blocks = _blocks(stage, found[0], found[1], waiting)
     total = sum(len(first) * len(second) for first, second in blocks)
     if total > PAIRS:
         return ""
     progress.total(f"proving {stage.name or 'sums'}", total)
-    for first, second in blocks:
-        for start in range(0, len(first) * len(second), CHUNK):
-            index = torch.arange(start, min(start + CHUNK, len(first) * len(second)))
-            raws = [
-                _taken(found[0].raw, first[index // len(second)]),
-                _taken(found[1].raw, second[index % len(second)]),
-            ]
-            _mark(stage, raws, known)
-            progress.advance(len(index))
+    for first, second in _batches(blocks):
+        _mark(stage, [_taken(found[0].raw, first), _taken(found[1].raw, second)], known)
+        progress.advance(len(first))
         if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
             break
     count = found[0].count * found[1].count
@@ -284,7 +286,7 @@ Block = tuple[Tensor, Tensor]
 def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags]) -> list[Block]:
     """Pairs of terms that may reach what waits, by their exponents and signs.
 
-    Sums of terms that are further apart than the window, all of which have the larger term and a sticky bit of one sign,
+    Sums of terms further apart than the window, all of which are the larger term and a sticky bit of one sign,
     are represented by one smaller term of each sign. Sums whose exponents are not those of anything that waits are left
     out: without cancellation they are that of the larger term, one more, or one less, and in any case no less than the
     last place of a term.
@@ -309,6 +311,25 @@ def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags])
                 blocks.append((x, y))
         blocks += [(x[:1], y) for key, y in above if e == max(f for f, s in first if f <= key[0] - far and s == sign)]
     return blocks
+
+
+def _batches(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Pairs of indices, of many small blocks together, and of large ones in parts."""
+    held: list[Block] = []
+    for first, second in blocks:
+        rows = max(CHUNK // max(len(second), 1), 1)
+        for start in range(0, len(first), rows):
+            some = first[start : start + rows]
+            held.append((some.repeat_interleave(len(second)), second.repeat(len(some))))
+            if sum(len(one) for one, _ in held) >= CHUNK:
+                yield _concatenated(held)
+                held = []
+    if held:
+        yield _concatenated(held)
+
+
+def _concatenated(held: Sequence[Block]) -> Block:
+    return torch.cat([one for one, _ in held]), torch.cat([other for _, other in held])
 
 
 def _wanted(stage: Stage, waiting: dict[str, Flags]) -> set[Lies]:
@@ -362,7 +383,7 @@ def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags])
     sums = functools.reduce(_sumset, sets)
     width = int(np.abs(sums).max()).bit_length() + 1
     fmt = Fixed(width + quantum, -quantum)
-    one = replace(stage, terms=(Term({}, lambda codes: codes["sum"], spans[0], True),), quire=None)
+    one = replace(stage, terms=(Term({}, lambda codes: unpack(codes["sum"], fmt), spans[0], True),), quire=None)
     names = {group.name: np.zeros(group.size, dtype=bool) for group in one.groups}
     for start in range(0, len(sums), CHUNK):
         codes = torch.from_numpy(sums[start : start + CHUNK]) & mask(width)
@@ -382,7 +403,11 @@ def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags])
 
 def _cancel(sets: Sequence["np.ndarray"]) -> bool:
     """Whether terms that are not all zero may have the sum zero."""
-    return any((functools.reduce(_sumset, [*sets[:n], *sets[n + 1 :]]) == -value).any() for n, one in enumerate(sets) for value in one[one != 0])
+    return any(
+        (functools.reduce(_sumset, [*sets[:n], *sets[n + 1 :]]) == -value).any()
+        for n, one in enumerate(sets)
+        for value in one[one != 0]
+    )
 
 
 def _integers(raw: Raw, quantum: int) -> "np.ndarray":

@@ -15,10 +15,10 @@ from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align
 from halfulp.golden.round import looked_at
 from halfulp.hdl.formats import RN, Float, Format, Posit, Quire, Rounding, Span
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
 
 from .bins import NONE, Axis, Group, Places, cross
-from .classes import Classes, Regimes
 from .cut import Cut, cut
 
 SIGNS = ("+", "-")
@@ -83,7 +83,8 @@ class Stage:
             return self._in_register(raws, self.quire)
         if len(raws) == 1:
             return raws[0]
-        return add(align(*raws, self._window), self.rounding)
+        x, y = raws
+        return add(align(x, y, self._window), self.rounding)
 
     def _in_register(self, raws: Sequence[Raw], quire: Quire) -> Raw:
         held = register.place(raws[0], quire.quantum, quire.width)
@@ -114,9 +115,9 @@ class Stage:
         found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
         if self.rounding.bits:
             found += [self._named("random words", *self._words), self._named("random edge", self._edge)]
-        found.append(self._named("result", Classes(self.o).signed_axis("result")))
+        found.append(self._named("result", Axis("result", Classes(self.o).signed)))
         if isinstance(self.o, Posit):
-            found.append(self._named("regime of the result", Regimes(self.o).axis("result")))
+            found.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
         return tuple(found)
 
     def bins(self, raws: Sequence[Raw], word: Tensor | None, result: Codes) -> list[Places]:
@@ -133,7 +134,7 @@ class Stage:
         """
         x = self.total(raws)
         where = cut(x, self.o, self.places)
-        found = [(self._origin(raws, x),)]
+        found: list[tuple[Places, ...]] = [(self._origin(raws, x),)]
         if self._shifts:
             found += [self._alignment(raws), (self._normalisation(raws, x),)]
         found += [(self._range(x, where),), self._rounding(x, where)]
@@ -223,7 +224,9 @@ class Stage:
             return Axis("first bit", (*moves, f"{most + 1} or more down"))
         # The sum of two of one sign loses no bit, and a difference gains none.
         equal = tuple(f"equal signs, {move}" for move in moves[: up + 1])
-        return Axis("first bit", (*equal, *(f"opposite signs, {move}" for move in moves[up:]), f"{most + 1} or more down"))
+        return Axis(
+            "first bit", (*equal, *(f"opposite signs, {move}" for move in moves[up:]), f"{most + 1} or more down")
+        )
 
     @cached_property
     def _carries(self) -> int:

@@ -37,16 +37,20 @@ def _lengths(name: str, axis: str) -> Group:
     return cross(name, Axis(axis, LENGTHS))
 
 
-def _legal() -> list[tuple[int, int]]:
-    """What may follow what in a stream: what is offered and not taken stays offered."""
+def _pairs(side: str) -> dict[tuple[int, int], str]:
+    """What may follow what in a stream, where what is offered stays offered until it is taken.
+
+    Whether an input is ready while nothing is offered is the unit's own choice, and nothing hangs on it.
+    """
     states = range(len(_STREAM))
-    return [(before, after) for before in states for after in states if before != _WAITS or after in (_WAITS, _TAKEN)]
+    legal = [(before, after) for before in states for after in states if before != _WAITS or after in (_WAITS, _TAKEN)]
+    names = {state: "nothing" if side == "input" and state < _WAITS else _STREAM[state] for state in states}
+    return {(before, after): f"{names[before]}, then {names[after]}" for before, after in legal}
 
 
 def _stream_groups(side: str) -> tuple[Group, ...]:
-    pairs = tuple(f"{_STREAM[before]}, then {_STREAM[after]}" for before, after in _legal())
     return (
-        cross(f"{side} stream: cycle after cycle", Axis("cycles", pairs)),
+        cross(f"{side} stream: cycle after cycle", Axis("cycles", tuple(dict.fromkeys(_pairs(side).values())))),
         _lengths(f"{side} stream: waits", "for cycles"),
         cross(f"{side} stream: gaps", Axis("cycles between transfers", ("0", *LENGTHS))),
     )
@@ -71,11 +75,17 @@ def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
     if side == PLAIN:
         return _plain_bins(unit, first, second)
     state = 2 * first + second
-    pairs = {pair: place for place, pair in enumerate(_legal())}
-    known = np.array([[pairs.get((before, after), NONE) for after in range(4)] for before in range(4)])
+    pairs, labels = _pairs(side), _stream_groups(side)[0].axes[0].labels
+    table = np.full((len(_STREAM), len(_STREAM)), NONE)
+    for pair, label in pairs.items():
+        table[pair] = labels.index(label)
     taken = np.flatnonzero(state == _TAKEN)
     gaps = (np.diff(taken) - 1) - _waits_before(state, taken[1:])
-    return [known[state[:-1], state[1:]], _run_lengths(state == _WAITS), np.minimum(gaps, len(LENGTHS)).astype(np.int64)]
+    return [
+        table[state[:-1], state[1:]],
+        _run_lengths(state == _WAITS),
+        np.minimum(gaps, len(LENGTHS)).astype(np.int64),
+    ]
 
 
 def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Places]:

@@ -4,11 +4,22 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from halfulp.hdl.formats import Fixed, Float, Format, Posit
-from halfulp.sim.fields import Codes, Grid
 
-from .bins import NONE, Axis, Places
+from .fields import Codes, Grid
+
+Places = npt.NDArray[np.int64]
+
+NONE = -1
+"""Place of a code that is of no class."""
+
+ALL_BITS = 16
+"""Of a format of so many bits all codes are looked at."""
+
+SOME = 1 << 17
+"""Codes of a wider one that are."""
 
 KINDS = (
     *("zero", "smallest subnormal", "subnormal", "largest subnormal", "smallest normal", "smallest"),
@@ -64,22 +75,21 @@ class Classes:
         usual = tuple(f"{sign}{kind}" for kind in self.kinds if kind not in ("zero", *_UNSIGNED) for sign in signs)
         return (*zeros, *usual, *(kind for kind in self.kinds if kind in _UNSIGNED))
 
-    def axis(self, name: str) -> Axis:
-        """Classes without signs as an axis."""
-        return Axis(name, self.kinds)
-
-    def signed_axis(self, name: str) -> Axis:
-        """Classes with signs as an axis."""
-        return Axis(name, self.signed)
-
     def places(self, codes: Codes) -> Places:
-        """Where codes are on the axis without signs."""
+        """Places of codes among the classes without signs."""
         return self._own[self._of(codes)[1]]
 
     def signed_places(self, codes: Codes) -> Places:
-        """Where codes are on the axis with signs."""
+        """Places of codes among the classes with signs."""
         sign, kind = self._of(codes)
         return self._with_sign[sign, kind]
+
+    def examples(self) -> list[Codes]:
+        """Codes of each class with sign: all that a narrow format has, and some of a wide one's."""
+        codes = some_codes(self.fmt)
+        place = self.signed_places(codes)
+        found = [codes[place == own] for own in range(len(self.signed))]
+        return [kind for kind in found if len(kind)]
 
     @cached_property
     def _own(self) -> Places:
@@ -144,12 +154,25 @@ class Regimes:
         """What runs count: of zeros below, of ones from 0 up."""
         return range(-(self.fmt.width - 2), self.fmt.width - 1)
 
-    def axis(self, name: str) -> Axis:
-        """Regimes as an axis."""
-        return Axis(name, tuple(f"{sign}{k}" for sign in ("+ regime ", "- regime ") for k in self.counts))
+    @cached_property
+    def signed(self) -> tuple[str, ...]:
+        """Regimes with signs."""
+        return tuple(f"{sign} regime {k}" for sign in "+-" for k in self.counts)
 
     def places(self, codes: Codes) -> Places:
-        """Where codes are on it; zero and NaR have no regime."""
+        """Places of codes among these; zero and NaR have no regime."""
         sign, exponent, _ = Grid.of(self.fmt).parts(codes)
         place = sign * len(self.counts) + (exponent >> self.fmt.es) - self.counts[0]
         return np.where((codes == 0) | (codes == self.fmt.nan_code), NONE, place)
+
+
+def some_codes(fmt: Format) -> Codes:
+    """All codes of a narrow format; of a wide one some, every boundary and power of two among them."""
+    if fmt.width <= ALL_BITS:
+        return np.arange(1 << fmt.width, dtype=np.uint64)
+    grid, rng = Grid.of(fmt), np.random.default_rng(0)
+    anywhere = rng.integers(0, (1 << fmt.width) - 1, SOME, dtype=np.uint64, endpoint=True)
+    powers = np.arange(grid.quantum, grid.emax + 1)
+    zero = np.zeros(len(powers), dtype=np.uint64)
+    signs = [grid.compose(np.full_like(powers, sign), powers, zero) for sign in (0, 1)]
+    return np.concatenate([grid.landmarks(), anywhere, *signs])
