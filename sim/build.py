@@ -16,15 +16,28 @@ from .harness import TOP, harness, loop_ports, stream_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
-from .toolchain import COMPILE, PREFIX, compiler, digest, include_flags, precompiled, runtime, tools, verilate, version
+from .toolchain import (
+    COMPILE,
+    PREFIX,
+    compiler,
+    digest,
+    include_flags,
+    precompiled,
+    runtime,
+    tools,
+    verilate,
+    verilator_root,
+    version,
+)
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "streams", "cocotb", "wave")
-"""What can be made of a design: the compiled loop, the same for streams, the bench's executable, and the same with a
-trace of all signals."""
+KINDS = ("loop", "covered", "streams", "cocotb", "inside", "wave")
+"""What can be made of a design: the compiled loop, the same with counters for lines and toggles, the same for streams,
+the bench's executable, the same with the signals of its submodules to be seen by name, and the same with a trace of all
+signals."""
 
-LOOPS = {"loop": "loop.cpp", "streams": "streams.cpp"}
+LOOPS = {"loop": "loop.cpp", "covered": "loop.cpp", "streams": "streams.cpp"}
 """What is a library to be loaded, and the C++ that drives its model."""
 
 
@@ -77,7 +90,7 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
     unit._MustUse__used = True
     folder = _generated(unit, "verilog", partial(_plain, unit))
-    bench = _generated(unit, "bench", partial(_bench, unit, folder)) if set(kinds) - {"loop"} else None
+    bench = _generated(unit, "bench", partial(_bench, unit, folder)) if set(kinds) - {"loop", "covered"} else None
     return Design(unit.name, folder, bench)
 
 
@@ -226,8 +239,13 @@ def _own(name: str) -> str:
 
 FLAGS = {
     "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
+    "covered": (
+        ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--coverage-line", "--coverage-toggle"),
+        ("-O0", "-DVM_TRACE=0", "-UVM_COVERAGE", "-DVM_COVERAGE=1"),
+    ),
     "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O0", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
+    "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
 """For each kind, what Verilator and the C++ compiler are told."""
@@ -257,6 +275,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         for kind, scratch in scratches.items():
             main = HERE / LOOPS[kind] if kind in LOOPS else config.share_dir / "lib" / "verilator" / "verilator.cpp"
             parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
+            parts += [verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")
             # One translation unit: the headers, which cost more than the design, are read once.
             (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
         processes.run_all(compile_)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from .errors import ToolError
+from .errors import CheckError, ToolError
 from .request import OPTIONS, Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -344,6 +344,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
+    except CheckError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        code = 1
     except ToolError as error:
         click.echo(f"halfulp: {error}", err=True)
         code = 3

@@ -9,6 +9,7 @@ import numpy as np
 from halfulp.hdl.formats import Format
 
 from . import aim
+from .classes import Classes
 from .fields import Codes, Grid, Ints, words
 
 Rows = dict[str, Codes]
@@ -16,6 +17,9 @@ Term = tuple[str, ...]
 """Names of one operand, or of two that are multiplied."""
 
 NO_MARKS: Mapping[str, Codes] = MappingProxyType({})
+
+CROSSED = 3
+"""Operands whose classes are all crossed."""
 
 CHUNKS = 8
 """Parts of a strategy's vectors, in each of which the terms of the sum change places."""
@@ -76,7 +80,7 @@ class Directed:
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
         """Weights and makers; each maker takes the number of vectors wanted."""
-        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
+        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries), (2, self.classes)]
         if self.marks:
             found.append((4, self.marked))
         for terms in sums_of(list(self.grids)):
@@ -124,6 +128,28 @@ class Directed:
         rows = self.uniform(n)
         for name, codes in self.marks.items():
             rows[name] = np.resize(self.rng.permutation(codes), n)
+        return rows
+
+    def classes(self, n: int) -> Rows:
+        """Every class of numbers against every other, all as often; among many operands those of a term."""
+        if len(self.grids) <= CROSSED:
+            return self._crossed(list(self.grids), n)
+        terms, parts = sums_of(list(self.grids))[0], []
+        for index, term in enumerate(terms):
+            count = len(range(index, n, len(terms)))
+            parts.append(self.middling(count) | self._crossed(list(term), count))
+        return _joined(parts)
+
+    def _crossed(self, names: list[str], n: int) -> Rows:
+        """Codes of all combinations of classes, over and over."""
+        kinds = {name: Classes(self.grids[name].fmt).examples() for name in names}
+        # Where there are more combinations than rows, some.
+        index, rows = self.rng.permutation(max(n, math.prod(len(found) for found in kinds.values())))[:n], {}
+        for name, found in kinds.items():
+            codes, lengths = np.concatenate(found), np.array([len(kind) for kind in found])
+            own = index % len(found)
+            index = index // len(found)
+            rows[name] = codes[(np.cumsum(lengths) - lengths)[own] + self.rng.integers(0, lengths[own])]
         return rows
 
     # One term --------------------------------------------------------------------------------------------------
