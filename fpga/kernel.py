@@ -116,8 +116,10 @@ class Kernel(wiring.Component):
         return a, b, c
 
     def cycles(self, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
-        """Clock cycles of a run, as the register ``cycles`` tells them: of a chain exact where rows begin at whole
-        beats (`halfulp.fpga.kernelmodel`), else to a percent.
+        """Clock cycles of a run, as the register ``cycles`` tells them.
+
+        Of a chain they are exact where rows begin at whole beats and the requests that a port may have under way hide
+        the memory's latency (`halfulp.fpga.kernelmodel`), but for a few cycles now and then; else to a percent or two.
 
         Parameters
         ----------
