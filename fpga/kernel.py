@@ -137,7 +137,7 @@ class Kernel(wiring.Component):
 
             return Timing.of(self, Memory(read, write)).cycles(n, k, m)
         # Before the first step a chunk of every row has come, element by element.
-        chunk = array.n * min(k, self.chunk)
+        chunk = array.tiling.height * min(k, self.chunk)
         busy = array.cycles(n, k, m)
         # Elements of a come one by one, and those of b as many as a power of two is in m.
         parts = max(array.a_lanes, array.m // movers.power_below(array.m, BYTES // self.bytes[1]))
@@ -318,7 +318,7 @@ class Datapath(wiring.Component):
         m.d.comb += chunks.k.eq(self.k)
         fork, _ = self._segments(m, "a", chunks.o, self.chunk, size)
         elements = self._elements(m, "a", fork, self.chunk, size, 1)
-        m.submodules.transpose = turn = movers.Transpose(rows=array.n, chunk=self.chunk, bits=bits)
+        m.submodules.transpose = turn = movers.Transpose(rows=array.tiling.height, chunk=self.chunk, bits=bits)
         m.d.comb += turn.k.eq(self.k)
         movers.connect(m, elements, turn.i)
         m.submodules.join_a = join = movers.Regroup(bits=bits, ratio=array.a_lanes, joins=True)
@@ -346,7 +346,7 @@ class Datapath(wiring.Component):
         array, size, bits = self.array, self.sizes[2], self.array.mac.o.width
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_c", along=size, down=True, operand="c")
-        blocks = self._blocks(m, tiles, rows=Value.cast(array.n), wanted=tiles.o.payload.rows)
+        blocks = self._blocks(m, tiles, rows=Value.cast(array.tiling.height), wanted=tiles.o.payload.rows)
         fork, split = self._segments(m, "c", blocks, most, size)
         group = movers.power_below(array.m, BYTES // size)
         m.submodules.part_c = part = movers.Regroup(bits=group * bits, ratio=array.m // group, joins=False)

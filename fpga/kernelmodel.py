@@ -136,12 +136,13 @@ class Timing:
     def step(self, vectors: int) -> Time:
         """Cycles of a step of k in the middle of a tile, on average.
 
-        The vectors themselves, in as many parts as they come out of beats; the numbers of ``a``, one a cycle; the rest
+        The vectors themselves, each for all rows of an element, and the first of these for as many cycles as parts of it
+        come out of beats; the numbers of ``a``, one a cycle; the rest
         that accumulators need; and the requests for rows of ``b``, of which so many may be under way.
         """
         b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
         beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
-        own = max(vectors * b, self.tiling.n, self.spacing, beats)
+        own = max(vectors * (self.tiling.rows + b - 1), self.tiling.height, self.spacing, beats)
         window = self.memory.read + beats + REOPENED
         return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
 
@@ -155,7 +156,7 @@ class Timing:
         """
         if min(n, k, m) < 1:
             raise ValueError(f"a product of {n} x {k} x {m} has no size that can be timed; all are 1 or more")
-        rows = self.tiling.n
+        rows = self.tiling.height
         # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
         begin = ASKED + self.memory.read + UNPACKED - 1
         put: Time = begin
@@ -203,7 +204,7 @@ class Timing:
         for tile in self.tiling.tiles(n, m):
             for first in range(0, k, self.chunk):
                 columns = min(self.chunk, k - first)
-                rows = min(self.tiling.n, n - tile.row)
+                rows = min(self.tiling.height, n - tile.row)
                 found.append(Chunk(columns, first == 0, first + columns == k, tile.vectors, rows))
         return found
 
@@ -214,8 +215,8 @@ class Timing:
         cycle between rows.
         """
         vectors, parts = chunk.vectors, self.parts
-        count, room = self.tiling.n * vectors, self.distance + 2
-        asked = last + vectors + self.pipeline + 1
+        count, room = self.tiling.height * vectors, self.distance + 2
+        asked = last + vectors * self.tiling.rows + self.pipeline + 1
         first = max(asked + self.distance + 1, packed + parts + 1 if packed else 0)
 
         def taken(index: int) -> int:

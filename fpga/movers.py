@@ -63,18 +63,18 @@ class Tiles(wiring.Component):
         tiling = self.tiling
         rows_left, columns_left = Signal(SIZE_BITS), Signal(SIZE_BITS)
         row, address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        more_rows, more_columns = rows_left > tiling.n, columns_left > tiling.columns
+        more_rows, more_columns = rows_left > tiling.height, columns_left > tiling.columns
         tile = self.o.payload
         m.d.comb += [
             self.idle.eq(rows_left == 0),
             self.o.valid.eq(rows_left != 0),
             tile.address.eq(address),
-            tile.rows.eq(Mux(more_rows, tiling.n, rows_left)),
+            tile.rows.eq(Mux(more_rows, tiling.height, rows_left)),
             tile.columns.eq(Mux(more_columns, tiling.columns, columns_left)),
             tile.vectors.eq((tile.columns + (tiling.m - 1)) // tiling.m),
         ]
         below = Signal(ADDRESS_BITS)
-        m.d.comb += below.eq(row + (self.stride * tiling.n if self.down else 0))
+        m.d.comb += below.eq(row + (self.stride * tiling.height if self.down else 0))
         with m.If(self.o.valid & self.o.ready):
             with m.If(more_columns):
                 m.d.sync += [
@@ -84,7 +84,7 @@ class Tiles(wiring.Component):
             with m.Else():
                 m.d.sync += [
                     columns_left.eq(self.m),
-                    rows_left.eq(Mux(more_rows, rows_left - tiling.n, 0)),
+                    rows_left.eq(Mux(more_rows, rows_left - tiling.height, 0)),
                     row.eq(below),
                     address.eq(below),
                 ]
@@ -98,7 +98,7 @@ def tile_layout(tiling: Tiling) -> data.StructLayout:
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,
-            "rows": range(tiling.n + 1),
+            "rows": range(tiling.height + 1),
             "columns": range(tiling.columns + 1),
             "vectors": range(tiling.depth + 1),
         }
@@ -163,7 +163,7 @@ class Chunks(wiring.Component):
             left.eq(self.k - done),
             last.eq(left <= self.chunk),
             block.address.eq(self.i.payload.address + address),
-            block.rows.eq(self.tiling.n),
+            block.rows.eq(self.tiling.height),
             block.wanted.eq(self.i.payload.rows),
             block.count.eq(Mux(last, left, self.chunk)),
             block.total.eq(block.count),

@@ -69,7 +69,7 @@ class Array(wiring.Component):
 
     @property
     def n(self) -> int:
-        """Rows of a tile."""
+        """Elements, or rows of a grid."""
         return self.tiling.n
 
     @property
@@ -122,7 +122,7 @@ class Drain(wiring.Component):
         No results wait to be asked for.
     ask : Out(1)
     row, address : Out
-        The vector that is asked for: a tile's rows one after the other.
+        The vector that is asked for: its element, and the place in there. A tile's rows come one after the other.
     arrived : In(1)
     arriving : In(width)
     valid, ready, payload
@@ -139,7 +139,7 @@ class Drain(wiring.Component):
                 "free": Out(1),
                 "ask": Out(1),
                 "row": Out(index_of(tiling.n)),
-                "address": Out(index_of(tiling.depth)),
+                "address": Out(index_of(tiling.depth * tiling.rows)),
                 "arrived": In(1),
                 "arriving": In(width),
                 "o": Out(stream.Signature(width)),
@@ -163,19 +163,25 @@ class Drain(wiring.Component):
         busy, waiting = Signal(), Signal(range(self.delay + 1))
         asking = Signal()
         left = Signal.like(self.vectors)
-        last_vector, last = Signal(), Signal()
+        rows = self.tiling.rows
+        slot, vector = Signal(index_of(rows)), Signal(index_of(self.tiling.depth))
+        last_vector, last_slot, last = Signal(), Signal(), Signal()
         m.d.comb += [
             self.free.eq(~busy),
             self.ask.eq(asking & (waiting == 0) & (places != 0)),
-            last_vector.eq(self.address + 1 == left),
-            last.eq(self.ask & last_vector & (self.row == self.tiling.n - 1)),
+            self.address.eq(vector * rows + slot),
+            last_vector.eq(vector + 1 == left),
+            last_slot.eq(slot == rows - 1),
+            last.eq(self.ask & last_vector & last_slot & (self.row == self.tiling.n - 1)),
         ]
         with m.If(waiting != 0):
             m.d.sync += waiting.eq(waiting - 1)
         with m.If(self.ask):
-            m.d.sync += self.address.eq(Mux(last_vector, 0, self.address + 1))
+            m.d.sync += vector.eq(Mux(last_vector, 0, vector + 1))
             with m.If(last_vector):
-                m.d.sync += self.row.eq(Mux(last, 0, self.row + 1))
+                m.d.sync += slot.eq(Mux(last_slot, 0, slot + 1))
+                with m.If(last_slot):
+                    m.d.sync += self.row.eq(Mux(last, 0, self.row + 1))
         with m.If(last):
             m.d.sync += [busy.eq(0), asking.eq(0)]
         with m.If(self.claim):
