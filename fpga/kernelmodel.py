@@ -136,9 +136,9 @@ class Timing:
     def step(self, vectors: int) -> Time:
         """Cycles of a step of k in the middle of a tile, on average.
 
-        The vectors themselves, each for all rows of an element, and the first of these for as many cycles as parts of it
-        come out of beats; the numbers of ``a``, one a cycle; the rest
-        that accumulators need; and the requests for rows of ``b``, of which so many may be under way.
+        The vectors themselves, each for all rows of an element, of which the first takes as many cycles as parts of the
+        vector come out of beats; the numbers of ``a``, one a cycle; the rest that accumulators need; and the requests
+        for rows of ``b``, of which so many may be under way.
         """
         b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
         beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)

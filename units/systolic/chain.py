@@ -23,8 +23,8 @@ class Chain(Array):
     cycle, and memories of accumulators for ``depth`` such vectors of each of its rows. Numbers of ``a`` come down the
     chain one a cycle, and each element keeps its own until the step of k that they are for; vectors of ``b`` pass
     through all elements, once for each of an element's rows. So an accumulator rests for all others of the element
-    before it is needed again, and may take that long, with ``pipeline`` register cuts. What the last step leaves goes to a second memory, out of which it is drained down the
-    chain while the next tile is computed.
+    before it is needed again, and may take that long, with ``pipeline`` register cuts. What the last step leaves goes
+    to a second memory, out of which it is drained down the chain while the next tile is computed.
 
     Parameters
     ----------
@@ -240,9 +240,9 @@ def _link(chain: Chain) -> data.StructLayout:
     row, slot, address = index_of(chain.n), index_of(chain.rows), index_of(chain.depth * chain.rows)
     return data.StructLayout(
         {
-            # A vector of b, for the accumulators at an address, which are of one of the element's rows: whether it is the
-            # first one for which the next numbers of a are taken, and whether it belongs to the first or the last step
-            # of a tile.
+            # A vector of b, for the accumulators at an address, which are of one of the element's rows: whether it is
+            # the first one for which the next numbers of a are taken, and whether it belongs to the first or the last
+            # step of a tile.
             "valid": 1,
             "swap": 1,
             "first": 1,
