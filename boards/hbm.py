@@ -8,8 +8,8 @@ HBM_SLRS = (
 )
 """Dies of the device: the one beside the HBM, and two of those of which the VU13P of a U250 has four.
 
-The latter are a quarter of that device (DS962), and the former is what they leave of this one (DS963, DS978). No source was
-found that counts it by itself.
+The latter are a quarter of that device (DS962), and the former is what they leave of this one (DS963, DS978). No source
+was found that counts it by itself.
 """
 
 HBM_NS = 106.7
@@ -19,8 +19,8 @@ HBM_NS = 106.7
 def hbm(bank_mib: int) -> Memory:
     """32 pseudo-channels of 14.375 GB/s with a port each, all of them beside the first die.
 
-    Sizes, bandwidth and ports are from AMD, UG1393 (HBM Configuration and Use); the die is from UG1120, whose floorplan of
-    the smaller U50 has them there.
+    Sizes, bandwidth and ports are from AMD, UG1393 (HBM Configuration and Use); the die is from UG1120, whose floorplan
+    of the smaller U50 has them there.
     """
     return Memory(
         tag="HBM",

@@ -35,7 +35,7 @@ GUARD = 200
 
 KERNELS = [
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=4, depth=2, seed=9), chunk=8),
-    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, pipeline=2), chunk=4),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, rows=2, pipeline=2), chunk=4),
 ]
 MORE = [
     lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, pipeline=1), chunk=8),
