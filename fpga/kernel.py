@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.units.systolic import Array, Chain
 
-from . import kernelmap, movers
+from . import kernelmap, movers, packing, reorder
 from .axi import (
     BYTES,
     READ_CHANNELS,
@@ -296,7 +296,7 @@ class Datapath(wiring.Component):
     def _elements(self, m: Module, operand: str, fork: movers.Fork, most: int, size: int, group: int) -> Any:
         """The elements of segments, out of beats."""
         m.submodules[f"beats_{operand}"] = queue = SyncFIFO(width=DATA_BITS, depth=READ_AHEAD)
-        m.submodules[f"unpack_{operand}"] = unpack = movers.Unpack(most=most, size=size, group=group)
+        m.submodules[f"unpack_{operand}"] = unpack = packing.Unpack(most=most, size=size, group=group)
         beats = getattr(self, f"{operand}_beats")
         m.d.comb += [
             queue.w_data.eq(beats.payload),
@@ -318,10 +318,10 @@ class Datapath(wiring.Component):
         m.d.comb += chunks.k.eq(self.k)
         fork, _ = self._segments(m, "a", chunks.o, self.chunk, size)
         elements = self._elements(m, "a", fork, self.chunk, size, 1)
-        m.submodules.transpose = turn = movers.Transpose(rows=array.tiling.height, chunk=self.chunk, bits=bits)
+        m.submodules.transpose = turn = reorder.Transpose(rows=array.tiling.height, chunk=self.chunk, bits=bits)
         m.d.comb += turn.k.eq(self.k)
         movers.connect(m, elements, turn.i)
-        m.submodules.join_a = join = movers.Regroup(bits=bits, ratio=array.a_lanes, joins=True)
+        m.submodules.join_a = join = reorder.Regroup(bits=bits, ratio=array.a_lanes, joins=True)
         movers.connect(m, turn.o, join.i)
         movers.connect(m, join.o, array.a)
 
@@ -333,7 +333,7 @@ class Datapath(wiring.Component):
         fork, _ = self._segments(m, "b", self._blocks(m, tiles, rows=self.k, wanted=self.k), most, size)
         group = movers.power_below(array.m, BYTES // size)
         elements = self._elements(m, "b", fork, most, size, group)
-        m.submodules.join_b = join = movers.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
+        m.submodules.join_b = join = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
         m.d.comb += [
             join.i.payload.eq(Cat(*(elements.payload.word_select(lane, 8 * size)[:bits] for lane in range(group)))),
             join.i.valid.eq(elements.valid),
@@ -349,9 +349,9 @@ class Datapath(wiring.Component):
         blocks = self._blocks(m, tiles, rows=Value.cast(array.tiling.height), wanted=tiles.o.payload.rows)
         fork, split = self._segments(m, "c", blocks, most, size)
         group = movers.power_below(array.m, BYTES // size)
-        m.submodules.part_c = part = movers.Regroup(bits=group * bits, ratio=array.m // group, joins=False)
+        m.submodules.part_c = part = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=False)
         movers.connect(m, array.c, part.i)
-        m.submodules.pack = pack = movers.Pack(most=most, size=size, group=group)
+        m.submodules.pack = pack = packing.Pack(most=most, size=size, group=group)
         above = Const(0, 8 * size - bits)
         padded = [Cat(part.o.payload.word_select(lane, bits), above) for lane in range(group)]
         m.d.comb += [

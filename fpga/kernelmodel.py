@@ -13,7 +13,8 @@ from halfulp.hdl.formats import Tiling
 from halfulp.units.systolic import Chain
 
 from .axi import BYTES, OUTSTANDING
-from .movers import BUFFERS, power_below
+from .movers import power_below
+from .reorder import BUFFERS
 
 if TYPE_CHECKING:
     from .kernel import Kernel
