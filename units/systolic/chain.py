@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import MacSpec, Tiling
 
-from .array import K_BITS, Array, Drain, delayed, flat, index_of
+from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
 from .step import Read, Step, state_bits
 
 DEPTH = 32
@@ -153,8 +153,8 @@ class Chain(Array):
 
         The first one may go with the vector for which elements take those before, but not pass it.
         """
-        row, slot, loaded = Signal(index_of(self.n)), Signal(index_of(self.rows)), Signal()
-        last_slot = slot == self.rows - 1
+        row, loaded = Signal(index_of(self.n)), Signal()
+        slot, last_slot = turns(m, self.rows, head.load)
         last = last_slot & (row == self.n - 1)
         m.d.comb += [
             self.a.ready.eq(~loaded | (head.valid & head.swap)),
@@ -166,7 +166,7 @@ class Chain(Array):
         with m.If(head.valid & head.swap):
             m.d.sync += loaded.eq(0)
         with m.If(head.load):
-            m.d.sync += [slot.eq(Mux(last_slot, 0, slot + 1)), loaded.eq(last)]
+            m.d.sync += loaded.eq(last)
             with m.If(last_slot):
                 m.d.sync += row.eq(Mux(last, 0, row + 1))
         return loaded
@@ -175,7 +175,7 @@ class Chain(Array):
         """Send vectors of ``b``, of one tile after the other, each for all rows of the elements."""
         busy, vectors, steps_left = Signal(), Signal(range(self.depth + 1)), Signal(K_BITS)
         places = Signal(range(self.depth * self.rows + 1))
-        slot, last_slot = Signal(index_of(self.rows)), Signal()
+        slot, last_slot = turns(m, self.rows, head.valid)
         rest = Signal(range(self.spacing))
         begins, ends, last_step, may_go = Signal(), Signal(), Signal(), Signal()
         begin_of_tile = Signal()
@@ -183,7 +183,6 @@ class Chain(Array):
             begins.eq(head.address == 0),
             ends.eq(head.address + 1 == places),
             places.eq(vectors * self.rows),
-            last_slot.eq(slot == self.rows - 1),
             last_step.eq(steps_left == 1),
             may_go.eq(~begins | (loaded & (rest == 0) & (drain.free | ~last_step))),
             self.b.ready.eq(busy & may_go & last_slot),
@@ -203,7 +202,7 @@ class Chain(Array):
         with m.If(rest != 0):
             m.d.sync += rest.eq(rest - 1)
         with m.If(head.valid):
-            m.d.sync += [address.eq(Mux(ends, 0, address + 1)), slot.eq(Mux(last_slot, 0, slot + 1))]
+            m.d.sync += address.eq(Mux(ends, 0, address + 1))
             with m.If(ends):
                 # The accumulators of this step are to be written before the next one reads them.
                 short = Signal.like(rest)
