@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from cocotb_tools import config
 
 from . import processes
 from .errors import ToolError
-from .harness import TOP, harness, loop_ports, stream_ports
+from .harness import TOP, harness, loop_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
@@ -32,12 +32,12 @@ from .toolchain import (
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "covered", "streams", "cocotb", "inside", "wave")
-"""What can be made of a design: the compiled loop, the same with counters for lines and toggles, the same for streams,
-the bench's executable, the same with the signals of its submodules to be seen by name, and the same with a trace of all
-signals."""
+KINDS = ("loop", "covered", "streams", "axi", "cocotb", "inside", "wave")
+"""What can be made of a design: the compiled loop, the same with counters for lines and toggles, the same for streams
+and for ports to memory, the bench's executable, the same with the signals of its submodules to be seen by name, and the
+same with a trace of all signals."""
 
-LOOPS = {"loop": "loop.cpp", "covered": "loop.cpp", "streams": "streams.cpp"}
+LOOPS = {"loop": "loop.cpp", "covered": "loop.cpp", "streams": "streams.cpp", "axi": "axi.cpp"}
 """What is a library to be loaded, and the C++ that drives its model."""
 
 
@@ -119,14 +119,15 @@ def _write(folder: Path, name: str, texts: dict[str, str]) -> None:
             (scratch / file).write_text(text)
 
 
-def component_design(component: Any, *, streams: bool = False) -> Design:
+def component_design(component: Any, *, compiled: Callable[[Mapping[str, int]], str] | None = None) -> Design:
     """Verilog of a component that is no unit, of which ``cocotb`` or ``wave`` can be made.
 
     Parameters
     ----------
     component : wiring.Component
-    streams : bool
-        Whether its ports are streams, so that the compiled loop ``streams`` can be made of it too.
+    compiled : callable, optional
+        Gives the text of ``ports.inc`` for the module's ports and their widths, so that the compiled loop which that is
+        for can be made of it too.
 
     Raises
     ------
@@ -134,9 +135,8 @@ def component_design(component: Any, *, streams: bool = False) -> Design:
         If the Verilog cannot be written.
     """
     texts = {"unit.v": verilog(component)}
-    if streams:
-        ports = verilog_ports(texts["unit.v"], component.name)
-        texts["ports.inc"] = stream_ports(component.signature, ports)
+    if compiled is not None:
+        texts["ports.inc"] = compiled(verilog_ports(texts["unit.v"], component.name))
     folder = build_root() / "verilog" / f"{component.name}-{digest(*texts.values())}"
     if not folder.is_dir():
         _write(folder, component.name, texts)
@@ -244,6 +244,7 @@ FLAGS = {
         ("-O0", "-DVM_TRACE=0", "-UVM_COVERAGE", "-DVM_COVERAGE=1"),
     ),
     "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O0", "-DVM_TRACE=0")),
+    "axi": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O1", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
     "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
