@@ -94,7 +94,7 @@ class TileDut(Dut):
 
     def design(self, unit: Any, kind: str) -> Design:
         """Its Verilog, of which a model of that kind is made."""
-        return component_design(unit, streams=True)
+        return component_design(unit)
 
     def describe(self, unit: Any) -> str:
         """What it is, in words."""
