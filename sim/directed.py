@@ -80,7 +80,9 @@ class Directed:
 
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
         """Weights and makers; each maker takes the number of vectors wanted."""
-        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries), (2, self.classes)]
+        found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
+        if len(self.grids) > 1:
+            found.append((2, self.classes))
         if self.marks:
             found.append((4, self.marked))
         for terms in sums_of(list(self.grids)):

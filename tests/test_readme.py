@@ -99,7 +99,7 @@ def test_design():
 
 def test_training(capsys):
     """The model of the README is converted and makes a step."""
-    (source,) = (block for block in blocks("python") if "nn.convert" in block)
+    (source,) = (block for block in blocks("python") if "scaler" in block)
     names = {}
     exec(source, names)
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -136,3 +136,11 @@ def test_exact_sums():
     ]
     for name in ("exact", "tree", "chain"):
         assert f"module {names[name].name}(" in emit(names[name])
+
+
+def test_coverage_of_a_bench():
+    """The bins of the README are counted, and what nothing reaches is proved."""
+    (source,) = (block for block in blocks("python") if "Coverage" in block)
+    names = {}
+    exec(source, names)
+    assert names["coverage"].vectors == 1 << 12
