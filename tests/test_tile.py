@@ -172,6 +172,7 @@ def test_other_clocks_and_devices(monkeypatch):
         ("--board u50", "unknown board 'u50'; the boards are u55c"),
         ("--n 0", "a tiling has n of 1 or more, not 0"),
         ("--depth 0", "a tiling has depth of 1 or more, not 0"),
+        ("--rows 0", "a tiling has rows of 1 or more, not 0"),
         ("--pipeline -1", "pipeline -1 is out of range; a unit has 0 to"),
         ("--clock 900", "a clock of 900 MHz is out of range; the device has 1 to 775"),
         ("--mac e5m2", "'e5m2' is no multiply-accumulate"),
