@@ -3,6 +3,8 @@
 define HELP
 make sim     check one unit, bit for bit, against the golden model
 make sweep   check one unit on every input there is, at compiled speed
+make uvm     check one unit, or an array of them, in a pyuvm environment
+make coverage  say what the bench shows of a unit and what nothing can show
 make formal  prove claims about units for all inputs
 make mutate  make mistakes in a unit and say which of them the bench sees
 make faults  put faults into a unit and say what they do to its results
@@ -28,6 +30,9 @@ make clean   remove what was built          (.venv stays)
   make sim UNIT=pwl FN=tanh FMT=fxp4.12 PIECES=8 [TO=fxp1.15 SLOPES=pow2 STRUCTURE=address]
   make sim UNIT=all
   make sweep UNIT=mac FMT=e5m2 [RESTART=1]
+  make uvm UNIT=mac FMT=e5m2 [SEQUENCE=storm VECTORS=500 TEST=my_tests.py:MyTest WAVE=1]
+  make uvm UNIT=tile FMT=e5m2 N=3 M=2 [DEPTH=4]
+  make coverage UNIT=mac FMT=e5m2 [CODE=1 OUT=folder]
   make formal [UNIT=mul FMT=e5m2 LIMIT=60 OUT=folder]
   make mutate UNIT=mac FMT=e5m2 N=200 [STREAM=1 KEEP=1 OUT=folder]
   make faults UNIT=mac FMT=e5m2 [FLIPS=1e5 STUCK=256 OUT=folder]
@@ -53,8 +58,8 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 endef
 
 # What can be set, and the option that it becomes.
-values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:--n M:--m CORES:--cores DEPTH:--depth VECTOR:--vector WHY:--why N:--mutants FLIPS:--bit-flips STUCK:--stuck-at
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream KEEP:--keep
+values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:$(if $(filter mutate,$(MAKECMDGOALS)),--mutants,--n) M:--m CORES:--cores DEPTH:--depth ROWS:--rows VECTOR:--vector SEQUENCE:--sequence TEST:--test WHY:--why FLIPS:--bit-flips STUCK:--stuck-at
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream KEEP:--keep CODE:--code
 # What is there unless it is 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
@@ -62,7 +67,7 @@ option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 rooms := boards fpga golden hdl sim units
 
-.PHONY: help sim sweep emit synth stats report train match tile cost test bench lint clean FORCE formal mutate faults keep
+.PHONY: help sim sweep uvm emit synth stats report train match tile cost test bench lint clean FORCE formal mutate faults keep coverage
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -92,7 +97,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep emit synth stats report train match tile formal mutate faults keep: .venv/ready
+sim sweep uvm emit synth stats report train match tile formal mutate faults keep coverage: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # The records are the project's own unless named otherwise.

@@ -13,5 +13,9 @@ AWS_F1 = Board(
     memories=(ddr(),),
     platform="xilinx_aws-vu9p-f1_shell-v04261818_201920_3",
     kernel_mhz=250,
-    sources=("Amazon, AWS EC2 FPGA Hardware and Software Development Kits (github.com/aws/aws-fpga, F1)",),
+    sources=(
+        "Amazon, AWS EC2 FPGA Hardware and Software Development Kits (github.com/aws/aws-fpga, F1)",
+        "AWSteria (github.com/bluespec/AWSteria_Infra): four banks of 16 GiB",
+        "INSIDER (github.com/zainryan/INSIDER-System, issue 4): kernels have 250 MHz by default, and at most",
+    ),
 )

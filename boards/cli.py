@@ -82,6 +82,7 @@ def match(
 @click.option("--cores", default=1, metavar="N", type=int, help="arrays; 1 by default")
 @click.option("--board", "name", default="u55c", metavar="NAME", help="u55c by default; halfulp list boards")
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors of a tile's row; 32 by default")
+@click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile that an element makes; 1 by default")
 @click.option("--pipeline", default=0, metavar="N", type=int, help="register cuts; 0 by default")
 @click.option("--clock", metavar="MHZ", type=float, help="of the kernels; by default as the board has it")
 @click.option("--target", default="vu9p", metavar="DEVICE", help="for the flow of the bare array; vu9p by default")
@@ -93,6 +94,7 @@ def tile(
     cores: int,
     name: str,
     depth: int,
+    rows: int,
     pipeline: int,
     clock: float | None,
     target: str,
@@ -125,7 +127,7 @@ def tile(
         from halfulp.fpga.vivado import check
 
         bare = target_of(target)
-        design = Design(board, with_source(mac), n, m, cores, depth, pipeline, clock, bare)
+        design = Design(board, with_source(mac), n, m, cores, depth, rows, pipeline, clock, bare)
         check(bare, design.clock)
         with Bar("tile") as bar:
             cells = design.cells(bar)

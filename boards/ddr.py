@@ -7,7 +7,10 @@ DDR_NS = 73.3
 
 
 def ddr(slrs: tuple[int, ...] = ()) -> Memory:
-    """Four modules of 16 GiB and 64 bits at 2400 MT/s; a bank takes 15 ports of kernels (AMD, UG1702, platforminfo)."""
+    """Four modules of 16 GiB and 64 bits at 2400 MT/s, each of 19.2 GB/s (AMD, UG1393: 77 GB/s on such cards).
+
+    A bank takes 15 ports of kernels: "Max Masters" of what platforminfo prints (AMD, UG1702).
+    """
     return Memory(
         tag="DDR",
         kind="DDR4-2400",

@@ -13,5 +13,5 @@ U200 = Board(
     memories=(ddr((0, 1, 1, 2)),),
     platform="xilinx_u200_gen3x16_xdma_2_202110_1",
     kernel_mhz=300,
-    sources=("AMD, UG1289 (card), UG1702 (platforminfo)",),
+    sources=("AMD, UG1289 (card), UG1702 (platforminfo: banks beside SLR0, SLR1, SLR1, SLR2)",),
 )

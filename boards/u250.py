@@ -13,5 +13,8 @@ U250 = Board(
     memories=(ddr((0, 1, 2, 3)),),
     platform="xilinx_u250_gen3x16_xdma_4_1_202210_1",
     kernel_mhz=300,
-    sources=("AMD, UG1289 (card), UG1120 (platform)",),
+    sources=(
+        "AMD, UG1289 (card), UG1120 (platform)",
+        "ThunderGP (github.com/Xtra-Computing/ThunderGP, automation/devices): a bank beside each die",
+    ),
 )

@@ -19,5 +19,8 @@ U280 = Board(
     ),
     platform="xilinx_u280_gen3x16_xdma_1_202211_1",
     kernel_mhz=300,
-    sources=("AMD, UG1314 (card), UG1120 (platform), UG1393 (HBM)",),
+    sources=(
+        "AMD, UG1314 (card), UG1120 (platform), UG1393 (HBM)",
+        "AutoBridge (github.com/UCLA-VAST/AutoBridge, DeviceManager.py): DDR beside SLR0 and SLR1",
+    ),
 )

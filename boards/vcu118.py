@@ -27,7 +27,10 @@ VCU118 = Board(
         ),
     ),
     amaranth="halfulp.boards.vcu118:VCU118Platform",
-    sources=("AMD, VCU118 Evaluation Board User Guide (UG1224)",),
+    sources=(
+        "AMD, VCU118 Evaluation Board User Guide (UG1224): 80 bits",
+        "AWSteria (github.com/bluespec/AWSteria_Infra), Chipyard (VCU118DDRSize): 2 GiB on 64 of the 80 bits",
+    ),
 )
 
 

@@ -28,17 +28,19 @@ def with_source(mac: MacSpec) -> MacSpec:
 
 
 @functools.cache
-def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0) -> Any:
+def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, rows: int = 1) -> Any:
     """A chain of n elements of m multiply-accumulates."""
-    chain = Chain(mac=mac, n=n, m=m, depth=depth, pipeline=pipeline)
+    chain = Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, pipeline=pipeline)
     # Amaranth warns of a component that is never elaborated.
     chain._MustUse__used = True
     return chain
 
 
-def kernel(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None) -> Any:
+def kernel(
+    mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None, *, rows: int = 1
+) -> Any:
     """The kernel around such a chain."""
-    made = Kernel(array=array(mac, n, m, depth, pipeline), name=name)
+    made = Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
     made._MustUse__used = True
     return made
 
@@ -61,6 +63,7 @@ def cores_law(
     *,
     depth: int = DEPTH,
     pipeline: int = 0,
+    rows: int = 1,
 ) -> Law:
     """What kernels around such chains cost on a device.
 
@@ -69,4 +72,4 @@ def cores_law(
     ToolError
         If Yosys or the machine fails.
     """
-    return law(lambda n, m: kernel(mac, n, m, depth, pipeline), target, progress, farm)
+    return law(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, farm)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -115,29 +115,57 @@ class Split(wiring.Component):
         return m
 
 
-def _request(m: Module, bus: Any, channel: str, o: Any, may: Any) -> Any:
-    """Offer bursts on an address channel, and return when one is accepted. Once offered it stays."""
-    held = Signal(name=f"{channel}_offered")
-    burst = Signal(Burst, name=f"{channel}_burst")
-    valid, ready = getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready")
-    m.d.comb += [
-        valid.eq(held),
-        getattr(bus, f"{channel}addr").eq(Cat(Const(0, PLACE_BITS), burst.address)),
-        getattr(bus, f"{channel}len").eq(burst.beats - 1),
-        getattr(bus, f"{channel}size").eq(PLACE_BITS),
-        getattr(bus, f"{channel}burst").eq(1),
-        # Modifiable and bufferable, as Vivado's interconnects like it.
-        getattr(bus, f"{channel}cache").eq(0b0011),
-        o.ready.eq(may & (~held | ready)),
-    ]
-    with m.If(held & ready):
-        m.d.sync += held.eq(0)
-    with m.If(o.valid & o.ready):
-        m.d.sync += [held.eq(1), burst.eq(o.payload)]
-    return o.valid & o.ready
+class _Master(wiring.Component):
+    """What both kinds of masters do: begin bursts, of which so many at most have not ended."""
+
+    def __init__(self, channels: dict[str, dict[str, Any]], beats: Any) -> None:
+        super().__init__(
+            {
+                "bus": Out(channel_signature(channels)),
+                "request": In(stream.Signature(Burst)),
+                "beats": beats,
+                "stop": In(1),
+                "idle": Out(1),
+                "error": Out(1),
+            }
+        )
+
+    def _begin(self, m: Module, channel: str, ended: Value) -> Value:
+        """Offer bursts on an address channel, and say when one is accepted. Once offered it stays.
+
+        Parameters
+        ----------
+        ended : Value
+            Whether a burst has, in this cycle.
+        """
+        outstanding = Signal(range(OUTSTANDING + 1))
+        held, burst = Signal(name=f"{channel}_offered"), Signal(Burst, name=f"{channel}_burst")
+        request = self.request
+        signals = {
+            name: getattr(self.bus, f"{channel}{name}")
+            for name in ("valid", "ready", "addr", "len", "size", "burst", "cache")
+        }
+        begun = request.valid & request.ready
+        m.d.comb += [
+            signals["valid"].eq(held),
+            signals["addr"].eq(Cat(Const(0, PLACE_BITS), burst.address)),
+            signals["len"].eq(burst.beats - 1),
+            signals["size"].eq(PLACE_BITS),
+            signals["burst"].eq(1),
+            # Modifiable and bufferable, as Vivado's interconnects like it.
+            signals["cache"].eq(0b0011),
+            request.ready.eq(~self.stop & (outstanding != OUTSTANDING) & (~held | signals["ready"])),
+            self.idle.eq(outstanding == 0),
+        ]
+        with m.If(held & signals["ready"]):
+            m.d.sync += held.eq(0)
+        with m.If(begun):
+            m.d.sync += [held.eq(1), burst.eq(request.payload)]
+        m.d.sync += outstanding.eq(outstanding + begun - ended)
+        return begun
 
 
-class ReadMaster(wiring.Component):
+class ReadMaster(_Master):
     """Reads bursts, and delivers their beats in order.
 
     Members
@@ -154,35 +182,22 @@ class ReadMaster(wiring.Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "bus": Out(channel_signature(READ_CHANNELS)),
-                "request": In(stream.Signature(Burst)),
-                "beats": Out(stream.Signature(DATA_BITS)),
-                "stop": In(1),
-                "idle": Out(1),
-                "error": Out(1),
-            }
-        )
+        super().__init__(READ_CHANNELS, Out(stream.Signature(DATA_BITS)))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bus = self.bus
-        outstanding = Signal(range(OUTSTANDING + 1))
-        begun = _request(m, bus, "ar", self.request, ~self.stop & (outstanding != OUTSTANDING))
-        ended = bus.rvalid & bus.rready & bus.rlast
-        m.d.sync += outstanding.eq(outstanding + begun - ended)
+        self._begin(m, "ar", ended=bus.rvalid & bus.rready & bus.rlast)
         m.d.comb += [
             self.beats.valid.eq(bus.rvalid & ~self.stop),
             self.beats.payload.eq(bus.rdata),
             bus.rready.eq(self.beats.ready | self.stop),
             self.error.eq(bus.rvalid & bus.rready & bus.rresp[1]),
-            self.idle.eq(outstanding == 0),
         ]
         return m
 
 
-class WriteMaster(wiring.Component):
+class WriteMaster(_Master):
     """Writes bursts.
 
     Members
@@ -200,24 +215,12 @@ class WriteMaster(wiring.Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "bus": Out(channel_signature(WRITE_CHANNELS)),
-                "request": In(stream.Signature(Burst)),
-                "beats": In(stream.Signature(WriteBeat)),
-                "stop": In(1),
-                "idle": Out(1),
-                "error": Out(1),
-            }
-        )
+        super().__init__(WRITE_CHANNELS, In(stream.Signature(WriteBeat)))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bus = self.bus
-        outstanding = Signal(range(OUTSTANDING + 1))
-        begun = _request(m, bus, "aw", self.request, ~self.stop & (outstanding != OUTSTANDING))
-        ended = bus.bvalid & bus.bready
-        m.d.sync += outstanding.eq(outstanding + begun - ended)
+        begun = self._begin(m, "aw", ended=bus.bvalid & bus.bready)
         # How long the bursts are of which beats are still to be sent.
         m.submodules.lengths = lengths = SyncFIFO(width=len(self.request.payload.beats), depth=OUTSTANDING)
         m.d.comb += [lengths.w_data.eq(self.request.payload.beats), lengths.w_en.eq(begun)]
@@ -238,7 +241,6 @@ class WriteMaster(wiring.Component):
             bus.wlast.eq(last),
             bus.bready.eq(1),
             self.error.eq(bus.bvalid & bus.bresp[1]),
-            self.idle.eq(outstanding == 0),
         ]
         with m.If(bus.wready):
             m.d.sync += full.eq(0)

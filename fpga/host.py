@@ -54,8 +54,8 @@ class Tile:
 
     def shares(self, rows: int) -> list[slice]:
         """The rows of each core, in whole tiles but for the last, of those cores that have any."""
-        tiles = -(-rows // self.tiling.n)
-        share = -(-tiles // self.cores) * self.tiling.n
+        tiles = -(-rows // self.tiling.height)
+        share = -(-tiles // self.cores) * self.tiling.height
         return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
 
 

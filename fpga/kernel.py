@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.units.systolic import Array, Chain
 
-from . import kernelmap, movers
+from . import kernelmap, movers, packing, reorder
 from .axi import (
     BYTES,
     READ_CHANNELS,
@@ -116,8 +116,10 @@ class Kernel(wiring.Component):
         return a, b, c
 
     def cycles(self, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
-        """Clock cycles of a run, as the register ``cycles`` tells them: of a chain exact where rows begin at whole
-        beats (`halfulp.fpga.kernelmodel`), else to a percent.
+        """Clock cycles of a run, as the register ``cycles`` tells them.
+
+        Of a chain they are exact where rows begin at whole beats and the requests that a port may have under way hide
+        the memory's latency (`halfulp.fpga.kernelmodel`), but for a few cycles now and then; else to a percent or two.
 
         Parameters
         ----------
@@ -135,7 +137,7 @@ class Kernel(wiring.Component):
 
             return Timing.of(self, Memory(read, write)).cycles(n, k, m)
         # Before the first step a chunk of every row has come, element by element.
-        chunk = array.n * min(k, self.chunk)
+        chunk = array.tiling.height * min(k, self.chunk)
         busy = array.cycles(n, k, m)
         # Elements of a come one by one, and those of b as many as a power of two is in m.
         parts = max(array.a_lanes, array.m // movers.power_below(array.m, BYTES // self.bytes[1]))
@@ -294,7 +296,7 @@ class Datapath(wiring.Component):
     def _elements(self, m: Module, operand: str, fork: movers.Fork, most: int, size: int, group: int) -> Any:
         """The elements of segments, out of beats."""
         m.submodules[f"beats_{operand}"] = queue = SyncFIFO(width=DATA_BITS, depth=READ_AHEAD)
-        m.submodules[f"unpack_{operand}"] = unpack = movers.Unpack(most=most, size=size, group=group)
+        m.submodules[f"unpack_{operand}"] = unpack = packing.Unpack(most=most, size=size, group=group)
         beats = getattr(self, f"{operand}_beats")
         m.d.comb += [
             queue.w_data.eq(beats.payload),
@@ -316,10 +318,10 @@ class Datapath(wiring.Component):
         m.d.comb += chunks.k.eq(self.k)
         fork, _ = self._segments(m, "a", chunks.o, self.chunk, size)
         elements = self._elements(m, "a", fork, self.chunk, size, 1)
-        m.submodules.transpose = turn = movers.Transpose(rows=array.n, chunk=self.chunk, bits=bits)
+        m.submodules.transpose = turn = reorder.Transpose(rows=array.tiling.height, chunk=self.chunk, bits=bits)
         m.d.comb += turn.k.eq(self.k)
         movers.connect(m, elements, turn.i)
-        m.submodules.join_a = join = movers.Regroup(bits=bits, ratio=array.a_lanes, joins=True)
+        m.submodules.join_a = join = reorder.Regroup(bits=bits, ratio=array.a_lanes, joins=True)
         movers.connect(m, turn.o, join.i)
         movers.connect(m, join.o, array.a)
 
@@ -331,7 +333,7 @@ class Datapath(wiring.Component):
         fork, _ = self._segments(m, "b", self._blocks(m, tiles, rows=self.k, wanted=self.k), most, size)
         group = movers.power_below(array.m, BYTES // size)
         elements = self._elements(m, "b", fork, most, size, group)
-        m.submodules.join_b = join = movers.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
+        m.submodules.join_b = join = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
         m.d.comb += [
             join.i.payload.eq(Cat(*(elements.payload.word_select(lane, 8 * size)[:bits] for lane in range(group)))),
             join.i.valid.eq(elements.valid),
@@ -344,12 +346,12 @@ class Datapath(wiring.Component):
         array, size, bits = self.array, self.sizes[2], self.array.mac.o.width
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_c", along=size, down=True, operand="c")
-        blocks = self._blocks(m, tiles, rows=Value.cast(array.n), wanted=tiles.o.payload.rows)
+        blocks = self._blocks(m, tiles, rows=Value.cast(array.tiling.height), wanted=tiles.o.payload.rows)
         fork, split = self._segments(m, "c", blocks, most, size)
         group = movers.power_below(array.m, BYTES // size)
-        m.submodules.part_c = part = movers.Regroup(bits=group * bits, ratio=array.m // group, joins=False)
+        m.submodules.part_c = part = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=False)
         movers.connect(m, array.c, part.i)
-        m.submodules.pack = pack = movers.Pack(most=most, size=size, group=group)
+        m.submodules.pack = pack = packing.Pack(most=most, size=size, group=group)
         above = Const(0, 8 * size - bits)
         padded = [Cat(part.o.payload.word_select(lane, bits), above) for lane in range(group)]
         m.d.comb += [

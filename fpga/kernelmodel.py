@@ -6,22 +6,30 @@ written beside each law. The tests hold it against the simulated kernel.
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from halfulp.hdl.formats import Tiling
 from halfulp.units.systolic import Chain
 
 from .axi import BYTES, OUTSTANDING
-from .movers import BUFFERS, power_below
+from .movers import power_below
+from .reorder import BUFFERS
 
 if TYPE_CHECKING:
     from .kernel import Kernel
+
+Time = int | Fraction
+"""In clock cycles; between the two steps that it is an average of where it is not whole."""
 
 ASKED = 5
 """Cycles from the start to the first request: three to begin the run, one to cut the burst, one to offer it."""
 
 UNPACKED = 2
 """Cycles from a beat to its first element."""
+
+REOPENED = 1
+"""Cycles from the last beat of a burst to the request that had to wait for it, less the one for the beat."""
 
 WRITTEN = 2
 """Cycles from the last element of a burst to the beat on the port."""
@@ -126,16 +134,18 @@ class Timing:
         """Cycles that a vector of the result takes to be packed."""
         return self.tiling.m // self.group
 
-    def step(self, vectors: int) -> int:
-        """Cycles of a step of k in the middle of a tile.
+    def step(self, vectors: int) -> Time:
+        """Cycles of a step of k in the middle of a tile, on average.
 
-        The vectors themselves, in as many parts as they come out of beats; the numbers of ``a``, one a cycle; the rest
-        that accumulators need; and the requests for rows of ``b``, of which so many may be under way.
+        The vectors themselves, each for all rows of an element, of which the first takes as many cycles as parts of the
+        vector come out of beats; the numbers of ``a``, one a cycle; the rest that accumulators need; and the requests
+        for rows of ``b``, of which so many may be under way.
         """
         b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
         beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
-        waits = -(-(self.memory.read + beats + UNPACKED) // OUTSTANDING)
-        return max(vectors * b, self.tiling.n, self.spacing, beats, waits)
+        own = max(vectors * (self.tiling.rows + b - 1), self.tiling.height, self.spacing, beats)
+        window = self.memory.read + beats + REOPENED
+        return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
 
     def cycles(self, n: int, k: int, m: int) -> int:
         """Clock cycles of a product of (n, k) and (k, m), as the kernel's own register counts them.
@@ -147,20 +157,26 @@ class Timing:
         """
         if min(n, k, m) < 1:
             raise ValueError(f"a product of {n} x {k} x {m} has no size that can be timed; all are 1 or more")
-        rows = self.tiling.n
+        rows = self.tiling.height
         # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
-        put = begin = ASKED + self.memory.read + UNPACKED - 1
-        taken = [put] * BUFFERS
+        begin = ASKED + self.memory.read + UNPACKED - 1
+        put: Time = begin
+        taken: list[Time] = [begin] * BUFFERS
         asked = 0
         # The last two steps, and how far apart they have to be.
-        before, began, apart = 0, 0, 0
+        before: Time = 0
+        began: Time = 0
+        apart: Time = 0
         free = packed = written = 0
         for chunk in self._chunks(n, k, m):
             step = self.step(chunk.vectors)
             put = max(put, taken[-BUFFERS]) + rows * chunk.columns
-            # A row's burst is asked for every other cycle; what pads the tile comes behind the rows that are wanted.
+            # A row's burst is asked for every other cycle, as long as not too many are under way; what pads the tile
+            # comes behind the rows that are wanted.
             asked += chunk.rows
-            put = max(put, begin + 2 * (asked - 1) + chunk.columns * (1 + rows - chunk.rows))
+            windows, place = divmod(asked - 1, OUTSTANDING)
+            window = max(self.memory.read + self._beats_a(chunk.columns) + REOPENED, 2 * OUTSTANDING)
+            put = max(put, begin + windows * window + 2 * place + chunk.columns * (1 + rows - chunk.rows))
             # Two cycles later the first number is there, and rows of them are taken for each step, one step ahead.
             first = max(began + apart, max(put + 2, began) + rows)
             steps = [
@@ -176,16 +192,20 @@ class Timing:
             taken.append(steps[-2] + rows - 2 if rows > 1 else steps[-3])
             before, began, apart = steps[-2], steps[-1], step
             if chunk.last:
-                free, packed, written = self._drain(chunk, began, packed, m)
+                free, packed, written = self._drain(chunk, math.ceil(began), packed, m)
         answered = written + WRITTEN + self.memory.write + 1
         return max(answered, packed + self.parts) + ENDED - 1
+
+    def _beats_a(self, columns: int) -> int:
+        """Of a row of a chunk."""
+        return math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
 
     def _chunks(self, n: int, k: int, m: int) -> list[Chunk]:
         found = []
         for tile in self.tiling.tiles(n, m):
             for first in range(0, k, self.chunk):
                 columns = min(self.chunk, k - first)
-                rows = min(self.tiling.n, n - tile.row)
+                rows = min(self.tiling.height, n - tile.row)
                 found.append(Chunk(columns, first == 0, first + columns == k, tile.vectors, rows))
         return found
 
@@ -196,8 +216,8 @@ class Timing:
         cycle between rows.
         """
         vectors, parts = chunk.vectors, self.parts
-        count, room = self.tiling.n * vectors, self.distance + 2
-        asked = last + vectors + self.pipeline + 1
+        count, room = self.tiling.height * vectors, self.distance + 2
+        asked = last + vectors * self.tiling.rows + self.pipeline + 1
         first = max(asked + self.distance + 1, packed + parts + 1 if packed else 0)
 
         def taken(index: int) -> int:

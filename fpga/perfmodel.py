@@ -188,12 +188,12 @@ class Exact:
 
     def share(self, rows: int, cores: int) -> int:
         """Rows of the core that has most of them."""
-        tile = self.core.tiling.n
+        tile = self.core.tiling.height
         return min(up(rows, tile * cores) // cores, rows)
 
     def counts(self, gemm: Gemm) -> Iterable[int]:
         """The fewest cores on which none has more rows than on all: fewer rows never take longer."""
-        tiles = -(-gemm.n // self.core.tiling.n)
+        tiles = -(-gemm.n // self.core.tiling.height)
         most = -(-tiles // min(self.cores, tiles))
         return (-(-tiles // most),)
 
@@ -228,7 +228,7 @@ def cycles_of(core: Core, n: int, k: int, m: int) -> int:
         first = along((*sizes, size - more * period), periods)
         return first + more * (along((*sizes, size - (more - 1) * period), periods) - first) if more else first
 
-    return along((), (tiling.n, chunk, tiling.columns))
+    return along((), (tiling.height, chunk, tiling.columns))
 
 
 def up(size: int, multiple: int) -> int:

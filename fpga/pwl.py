@@ -1,7 +1,7 @@
 """What each line segment of a function buys: errors over every code, and what the unit costs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.segments import Segments
 from halfulp.hdl.segments.error import Errors, errors
+from halfulp.hdl.segments.fit import measure_of
 from halfulp.hdl.segments.functions import function_of
 from halfulp.hdl.segments.ladder import check_width
 from halfulp.hdl.segments.store import segments_of
@@ -25,7 +26,7 @@ from .synth import Cost, measure_modules, module_of
 from .targets import TARGETS, Target
 
 KINDS = ("free", "uniform")
-"""Breakpoints that are beside each other."""
+"""Breakpoints that are beside each other; a small unit with an error between theirs is the third."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Case:
     pieces : int
     breakpoints : str
     slopes : str
+    error : float, optional
+        The largest that there may be, where that is asked for beside the pieces.
     """
 
     fn: str
@@ -47,6 +50,7 @@ class Case:
     pieces: int
     breakpoints: str
     slopes: str
+    error: float | None = None
 
     @property
     def _fit(self) -> dict[str, Any]:
@@ -56,7 +60,14 @@ class Case:
             asked["breakpoints"] = self.breakpoints
         if self.slopes != "any":
             asked["slopes"] = self.slopes
+        if self.error is not None:
+            asked["error"] = self.error
         return asked
+
+    @property
+    def even(self) -> "Case":
+        """The same with breakpoints at equal distances."""
+        return replace(self, breakpoints="uniform", error=None)
 
     def table(self) -> Segments:
         """The segments, fitted or from disk."""
@@ -136,27 +147,44 @@ def study(
     ToolError
         If Yosys or the machine fails.
     """
-    progress.total("fits", len(wanted))
-    tables, measured = [], []
-    for case in wanted:
-        tables.append(case.table())
-        measured.append(errors(tables[-1], function_of(case.fn)))
+    progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
+    fitted: dict[Case, tuple[Segments, Errors]] = {}
+
+    def take(case: Case) -> None:
+        segments = case.table()
+        fitted[case] = segments, errors(segments, function_of(case.fn))
         progress.advance(1)
-    progress.total("synthesis", len(wanted))
-    costs = measure_modules((module_of(case.request()) for case in wanted), target, progress, farm=farm)
-    return Study(target, dict(zip(wanted, map(Measured, tables, measured, costs), strict=True)))
+
+    for case in wanted:
+        take(case)
+    for case in [case for case in wanted if case.breakpoints == "free"]:
+        take(lean(case, *(fitted[one] for one in (case, case.even))))
+    progress.total("synthesis", len(fitted))
+    costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, farm=farm)
+    measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
+    return Study(target, dict(zip(fitted, measured, strict=True)))
+
+
+def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
+    """With an error halfway between two, in the measure that fits have."""
+    measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
+    largest = [one.max_ulp if measure == "ulp" else one.max_absolute for _, one in sides]
+    return replace(case, error=max(sum(largest) / 2, largest[0]))
 
 
 def table(found: Study) -> Table:
-    """The units as rows: free breakpoints, and what uniform ones leave and cost."""
+    """The units as rows: free breakpoints, what uniform ones leave and cost, and small units in between."""
     first = next(iter(found.found))
     rows = []
-    for case, free in found.found.items():
-        if case.breakpoints == "free":
-            even = found.found[Case(case.fn, case.fmt, case.out, case.pieces, "uniform", case.slopes)]
-            rows.append({"function": case.fn, "pieces": case.pieces} | _cells(free) | _uniform(even))
-    figures = dict.fromkeys(("max ulp", "mean ulp", "uniform max ulp", "uniform mean ulp"), ".2f")
-    figures |= dict.fromkeys(("max", "mean", "uniform max", "uniform mean"), ".2e") | {"at": ".6g", "uniform at": ".6g"}
+    for case, one in found.found.items():
+        if case.error is not None:
+            free, even = found.found[replace(case, error=None)], found.found[case.even]
+            named = {"function": case.fn, "pieces": case.pieces}
+            rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "lean "))
+    kinds = ("", "uniform ", "lean ")
+    figures = {f"{kind}{name}": ".2f" for kind in kinds for name in ("max ulp", "mean ulp")}
+    figures |= {f"{kind}{name}": ".2e" for kind in kinds for name in ("max", "mean")}
+    figures |= {f"{kind}at": ".6g" for kind in kinds}
     formats = f"{first.fmt}" if first.out == first.fmt else f"{first.fmt} to {first.out}"
     return Table(
         f"Line segments in {formats}",
@@ -169,19 +197,22 @@ def table(found: Study) -> Table:
             "error in ulp is; of several, where the argument is nearest to zero.",
             "Pieces are beside lines where the function saturates. Uniform: as many breakpoints at equal distances; "
             "coefficients are the best there are for these.",
+            "Lean: at most as many pieces with an error halfway between these two or less, with the breakpoints and "
+            "coefficients that are expected to make the smallest unit.",
             f"Cost: Yosys {version('pyosys')}, {found.target.recipe}, each unit by itself, before place and route. LUT "
             "is the sum of LUT1 to LUT6; path counts cells on the longest path. The product is made of lookup tables.",
         ],
         only_csv=(
-            *("slope", "intercept", "uniform off", "uniform at", "uniform max", "uniform mean ulp", "uniform mean"),
-            *("uniform slope", "uniform intercept"),
+            *("slope", "intercept"),
+            *(f"{kind}{name}" for kind in kinds[1:] for name in ("off", "at", "max", "mean ulp", "mean")),
+            *(f"{kind}{name}" for kind in kinds[1:] for name in ("slope", "intercept")),
         ),
     )
 
 
-def _cells(one: Measured) -> dict[str, Any]:
+def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
     """A unit's figures."""
-    return {
+    cells = {
         "max ulp": one.errors.max_ulp,
         "mean ulp": one.errors.mean_ulp,
         "off": one.errors.max_off,
@@ -193,10 +224,7 @@ def _cells(one: Measured) -> dict[str, Any]:
         "LUT": one.cost.lut,
         "path": one.cost.path,
     }
-
-
-def _uniform(one: Measured) -> dict[str, Any]:
-    return {f"uniform {name}": cell for name, cell in _cells(one).items()}
+    return {f"{kind}{name}": cell for name, cell in cells.items()}
 
 
 def leave(found: Study, folder: Path, command: str) -> list[Path]:
@@ -218,7 +246,7 @@ def plot(found: Study) -> Any:
     """Each function, its approximations and their errors."""
     panels = {}
     for name in found.functions:
-        own = [(case, one) for case, one in found.found.items() if case.fn == name and case.breakpoints == "free"]
+        own = [(case, one) for case, one in found.found.items() if case.fn == name and _is_free(case)]
         first = own[0][1].errors
         near = np.flatnonzero((np.abs(first.x) <= _NEAR_ZERO) & np.isfinite(first.value))
         bins = np.arange(0, len(near), max(len(near) // _DRAWN, 1))
@@ -233,6 +261,10 @@ def plot(found: Study) -> Any:
         ]
         panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
     return approximations(panels, label="error in ulp")
+
+
+def _is_free(case: Case) -> bool:
+    return case.breakpoints == "free" and case.error is None
 
 
 _DRAWN = 512  # points of a curve, each with the largest error of as many arguments as it stands for

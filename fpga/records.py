@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from halfulp.hdl.formats import Float, MacSpec
+from halfulp.hdl.segments.functions import FUNCTIONS
 from halfulp.sim.build import verilog
 from halfulp.sim.paths import machine_errors, write_whole
 from halfulp.sim.progress import Progress, silent
@@ -15,7 +16,7 @@ from halfulp.sim.request import Request
 from halfulp.sim.toolchain import version
 from halfulp.units.catalogue import CATALOGUE
 
-from . import sru
+from . import pwl, sru
 from .arrays import array, kernel
 from .farm import Farm
 from .resources import measure_requests
@@ -68,7 +69,8 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
 
     ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
     on a device of each family, with its clock between registers where that can be had; ``tiles.csv`` has `TILES`;
-    ``sru.csv`` and ``sru-cropped.csv`` what `halfulp report sru` measures; ``tools.csv`` the versions of the tools.
+    ``sru.csv`` and ``sru-cropped.csv`` what `halfulp report sru` measures; ``pwl.csv``
+    what `halfulp report pwl` does of every function with 4, 8 and 16 pieces; ``tools.csv`` the versions of the tools.
 
     Parameters
     ----------
@@ -102,6 +104,8 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
         # Many units are so many times one.
         if stem != "sru-4096":
             yield leave(stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]])
+    pieces = pwl.cases(list(FUNCTIONS), "fxp4.12", (4, 8, 16))
+    yield leave("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, farm)).frame)
     yield leave("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from halfulp.hdl.segments.store import SUFFIX, segments_of
 from halfulp.sim.build import emitter, sources, verilog
 from halfulp.sim.errors import ToolError
 from halfulp.sim.paths import build_root, write_whole
@@ -242,6 +243,9 @@ def module_of(request: Request, tied: Mapping[str, int] | None = None, *, regist
     Its multipliers may become DSP blocks where its products are meant for them.
     """
     key = [request, sources(), emitter()]
+    if request.fn is not None and request.fn.endswith(SUFFIX):
+        # What the file says counts, and not what it is called.
+        key.append(segments_of(request.fn).text)
     if registered:
         key.append((Path(__file__).resolve().parent / "registered.py").read_text())
     path = build_root() / "synth" / f"{request.unit}-{digest(*key)}.json"

@@ -36,6 +36,8 @@ class Design:
         Kernels, each with an array.
     depth : int
         Vectors of a tile's row, at most.
+    rows : int
+        Rows of a tile that an element makes.
     pipeline : int
         Register cuts of a multiply-accumulate.
     mhz : float, optional
@@ -55,6 +57,7 @@ class Design:
     m: int
     cores: int
     depth: int
+    rows: int = 1
     pipeline: int = 0
     mhz: float | None = None
     bare: Target = TARGETS["vu9p"]
@@ -82,7 +85,7 @@ class Design:
 
     def array(self) -> object:
         """The array of each core."""
-        return array(self.mac, self.n, self.m, self.depth, self.pipeline)
+        return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
     def cells(self, progress: Progress = silent, farm: Farm | None = None) -> Cells:
         """What a core takes, by what small ones do.
@@ -92,7 +95,8 @@ class Design:
         ToolError
             If Yosys or the machine fails.
         """
-        costs = cores_law(self.mac, self.board.target, progress, farm, depth=self.depth, pipeline=self.pipeline)
+        shape = {"depth": self.depth, "pipeline": self.pipeline, "rows": self.rows}
+        costs = cores_law(self.mac, self.board.target, progress, farm, **shape)
         return costs.cells(self.n, self.m)
 
     def check(self, cells: Cells) -> None:
@@ -122,7 +126,7 @@ class Design:
         """All files, by their paths."""
         description, board = self.description, self.board
         source = f"{KERNEL}.v"
-        module = kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL)
+        module = kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
         bare = scripts(self.array(), self.bare, clock_mhz=self.clock, dsp=False)
         return {
             source: verilog(module, KERNEL),
@@ -147,7 +151,7 @@ TILE = Tile(
     kernel={KERNEL!r},
     cores={self.cores},
     mac={str(self.mac)!r},
-    tiling=Tiling({self.n}, {self.m}, {self.depth}),
+    tiling=Tiling({self.n}, {self.m}, {self.depth}, {self.rows}),
 )
 
 if __name__ == "__main__":

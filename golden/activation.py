@@ -63,10 +63,15 @@ def pwl(
     if rounding == EXACT:
         table.check_exact()
     random, x = random_of("random", random, rounding), codes_of("x", x, table.fmt.width)
+    return round_and_pack(value_of(x, table, rounding), table.out, rounding, saturate, random)
+
+
+def value_of(x: Tensor, table: Segments, rounding: Rounding) -> Raw:
+    """Raw numbers that a function has at codes, exact down to what rounding looks at."""
     number = unpack(x, table.fmt)
     finite = replace(number, nan=torch.zeros_like(number.nan), inf=torch.zeros_like(number.inf))
     value = _reduced(finite, table, rounding) if table.reduction else _folded(finite, x, table, rounding)
-    return round_and_pack(_overruled(value, number, table), table.out, rounding, saturate, random)
+    return _overruled(value, number, table)
 
 
 # Which line ----------------------------------------------------------------------------------------------------

@@ -189,13 +189,13 @@ def _tiled(
     assert spec.random is not None
     lanes = _seeds(spec.random, tiling.macs, seed, a.device)
     # As many rows of tiles at once as there is memory for, or as many tiles of one.
-    tall = tiling.n * max(WORDS // max(tiling.n * m * k, 1), 1)
-    wide = tiling.columns * max(WORDS // max(tiling.n * tiling.columns * k, 1), 1)
+    tall = tiling.height * max(WORDS // max(tiling.height * m * k, 1), 1)
+    wide = tiling.columns * max(WORDS // max(tiling.height * tiling.columns * k, 1), 1)
     for x, y, z in zip(a, b, result, strict=True):
         for row, column in itertools.product(range(0, n, tall), range(0, m, wide)):
             part = z[row : row + tall, column : column + wide]
             words = []
-            for rows in part.split(tiling.n):
+            for rows in part.split(tiling.height):
                 states = _dealt(spec, spec.random, jump(spec.random, lanes, step))
                 words.append(_tile_words(spec, states, tiling, (len(rows), k, rows.shape[1])))
                 step += tiling.steps(len(rows), k, rows.shape[1])
@@ -216,18 +216,19 @@ def _tile_words(
     count = -(-columns // tiling.m)
     vector = torch.arange(count)
     begin = vector // tiling.depth * tiling.depth
-    # In a tile a vector has its words as far apart as there are vectors.
+    # In a tile a vector of a row has its words as far apart as there are vectors of all rows of an element.
     apart = (count - begin).clamp(max=tiling.depth)
     places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
+    places = places * tiling.rows + torch.arange(tiling.rows).reshape(-1, 1, 1)
     found: list[Tensor | None] = []
     for name, state in zip(("random", "random_product"), states, strict=True):
         if state is None:
             found.append(None)
             continue
         words = of_stream(Stream(spec.random, 1), tiling.steps(rows, k, columns), spec.words[name], state)
-        # Row, lane, vector, step of k.
-        dealt = words.reshape(tiling.n, tiling.m, -1)[:rows, :, places.to(state.device)].transpose(1, 2)
-        found.append(dealt.reshape(rows, count * tiling.m, k)[:, :columns])
+        # Element, lane, row of the element, vector, step of k.
+        dealt = words.reshape(tiling.n, tiling.m, -1)[:, :, places.to(state.device)].permute(0, 2, 3, 1, 4)
+        found.append(dealt.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
     return found
 
 

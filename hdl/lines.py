@@ -21,6 +21,9 @@ from .wire import lookup, wire
 Line = tuple[Fraction, Fraction]
 """Slope and intercept."""
 
+SHORT_KEY = 7
+"""Most bits of a key whose place among thresholds is looked up: a bit of the answer is two lookup tables then."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -49,19 +52,40 @@ class Choice:
 
 
 def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value:
-    """How many of some rising thresholds a key has reached, by halves: one comparator for each bit of the answer.
+    """How many of some rising thresholds a key has reached.
 
-    What a comparator compares with is chosen by the bits before it.
+    Bits of the key below all of the thresholds are left out. A short key is looked up; a longer one is searched for by
+    halves, with one comparator for each bit of the answer: what it compares with is chosen by the bits before it.
     """
+    if not thresholds:
+        return Const(0, 0)
+    low = low_bits(len(key), thresholds)
+    key, thresholds = _upper(key, low), [threshold >> low for threshold in thresholds]
+    if len(key) <= SHORT_KEY:
+        reached = [sum(threshold <= start for threshold in thresholds) for start in _all_of(key)]
+        return wire(m, table(key[:], reached), name)
     bits = len(thresholds).bit_length()
     never = 1 << len(key)
     padded = [*thresholds, *[never] * ((1 << bits) - 1 - len(thresholds))]
     found: Value = Const(0, 0)
     for level in range(bits):
         half = 1 << (bits - level - 1)
-        against = table(found, [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)])
-        found = Cat(wire(m, key >= against, f"{name}_{level}"), found)
+        against = [padded[(2 * prefix + 1) * half - 1] for prefix in range(1 << level)]
+        low = low_bits(len(key), against)
+        reached_half = _upper(key, low) >= table(found, [threshold >> low for threshold in against])
+        found = Cat(wire(m, reached_half, f"{name}_{level}"), found)
     return wire(m, found, name)
+
+
+def _upper(key: Value, low: int) -> Value:
+    """A key, signed or not, without so many of its lowest bits."""
+    return key[low:].as_signed() if key.shape().signed else key[low:]
+
+
+def _all_of(key: Value) -> list[int]:
+    """All values that a key may have, by its code."""
+    count = 1 << len(key)
+    return [code - count if key.shape().signed and code >= count // 2 else code for code in range(count)]
 
 
 @dataclass(frozen=True)
@@ -89,11 +113,9 @@ class Blocks:
     def of(cls, key: Value, thresholds: Sequence[int]) -> "Blocks":
         """The blocks for a key, which may be signed."""
         low = low_bits(len(key), thresholds)
-        count = 1 << (len(key) - low)
-        starts = [block << low for block in range(count)]
-        if key.shape().signed:
-            starts = [start - (1 << len(key)) if start >> (len(key) - 1) else start for start in starts]
-        return cls(key[low:], low, starts, [sum(threshold <= start for threshold in thresholds) for start in starts])
+        upper = _upper(key, low)
+        starts = [start << low for start in _all_of(upper)]
+        return cls(upper[:], low, starts, [sum(threshold <= start for threshold in thresholds) for start in starts])
 
 
 def low_bits(width: int, thresholds: Sequence[int]) -> int:

@@ -1,13 +1,9 @@
 """The bench: one unit built, driven, watched and compared."""
 
-import contextlib
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,14 +11,15 @@ from halfulp.hdl.formats import Format
 
 from . import regressions
 from .build import design, models
-from .errors import ToolError
-from .expect import CHUNK, expected, one_thread, own_words
+from .expect import CHUNK, expected, one_thread
+from .judge import judge, spelled
 from .loop import Codes, Loop
-from .paths import build_root, machine_errors
+from .marks import marks
+from .paths import build_root, kept_on_failure, machine_errors
 from .pivot import sharpen
 from .ports import Ports
 from .progress import Progress, silent
-from .report import Check, Failure, Result, describe, mismatch, unexplained, write_junit
+from .report import Check, Failure, Result, describe, write_junit
 from .simulate import Interface, Outcome, Simulation
 from .vectors import DEFAULT, Vectors, chains, make
 from .wave import decode_wave
@@ -41,6 +38,16 @@ LOOP_CHAIN = 1 << 16
 
 KEPT = 8
 """Mismatches of one check that are reported in full."""
+
+
+class Watch(Protocol):
+    """Someone who is shown what a run drives, and what hardware answers."""
+
+    def sample(self, inputs: Mapping[str, Codes], outputs: Mapping[str, Codes], *, chained: bool = False) -> None:
+        """A batch of vectors; ``chained``, from reset."""
+
+    def stalls(self, side: str, cycles: Mapping[str, Any]) -> None:
+        """Signals of the handshake of a side, in every clock cycle of a test."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def plan(
     if vector is not None:
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
         return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
-    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit)
+    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit, marks=marks(unit))
     if unit.sources and vectors.exhaustive:
         vectors = _repeated(vectors, limit or DEFAULT, seed)
     if not vectors.exhaustive:
@@ -120,6 +127,7 @@ def run(
     limit: int | None = None,
     vector: Mapping[str, int] | None = None,
     wave: bool = False,
+    watch: Watch | None = None,
     progress: Progress = silent,
 ) -> Result:
     """Check one unit against the golden model.
@@ -136,6 +144,8 @@ def run(
         Codes of the one vector to run.
     wave : bool
         Whether to leave a waveform.
+    watch : Watch, optional
+        Shown all vectors and clock cycles; what is kept is not, for it is no part of the choice.
     progress : Progress
         Told how far the run is.
 
@@ -168,17 +178,19 @@ def run(
     results = build_root() / "results" / unit.name
     total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())
     progress.total("checking", total)
-    with _scratch(unit.name) as folder:
+    with kept_on_failure(unit.name) as folder:
         trace = folder / "trace.vcd" if wave else None
         interface = Interface(inputs, outputs, unit.latency, unit.clocked, unit.has_valid, unit.stateful)
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator works meanwhile: it has one processor, and the loop another.
             with one_thread(), Loop(built["loop"], inputs, outputs, unit.latency) as loop:
                 bulk = [regressions.replay(unit, loop, kept)] if kept else []
-                bulk.append(_bulk(unit, loop, chosen.vectors, progress))
+                bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
                 if chosen.chain is not None:
-                    bulk.append(_loop_chain(unit, loop, chosen.chain))
+                    bulk.append(_loop_chain(unit, loop, chosen.chain, watch))
             outcomes = simulation.finish(progress.advance)
+        if watch is not None:
+            _show_cycles(watch, outcomes)
         result.checks = [*(_check(unit, outcome, *tests[outcome.test]) for outcome in outcomes), *bulk]
         if trace is not None:
             result.wave = results / "wave.vcd"
@@ -189,29 +201,18 @@ def run(
     return result
 
 
-@contextlib.contextmanager
-def _scratch(name: str) -> Iterator[Path]:
-    """A folder for the run's files. It goes unless a tool failed, whose log someone may want to read."""
-    with machine_errors("the files of the run"):
-        runs = build_root() / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
-    keep = False
-    try:
-        yield folder
-    except ToolError:
-        keep = True
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def _head(codes: Mapping[str, Codes], count: int) -> dict[str, Codes]:
     return {name: column[:count] for name, column in codes.items()}
 
 
-def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress) -> Check:
+def _show_cycles(watch: Watch, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        for side, cycles in outcome.cycles.items():
+            names = ("en", "valid") if side == "plain" else ("valid", "ready")
+            watch.stalls(side, dict(zip(names, cycles.T, strict=True)))
+
+
+def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
     """All independent vectors through the compiled loop."""
     failures: list[Failure] = []
     failed = 0
@@ -219,58 +220,41 @@ def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress) -> Check:
     for start in range(0, vectors.count, CHUNK):
         codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
         count = min(CHUNK, vectors.count - start)
-        more, found = compare(unit, loop, codes, count, KEPT - len(failures))
+        more, found = compare(unit, loop, codes, count, KEPT - len(failures), watch)
         failed += more
         failures += found
         progress.advance(count)
     return Check("compiled loop", "plain", vectors.count, failed, failures)
 
 
-def compare(unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int) -> tuple[int, list[Failure]]:
+def compare(
+    unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int, watch: Watch | None = None
+) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
     if unit.sources:
         loop.reset()
     want, got = expected(unit, codes), loop.run(codes, count)
-    wrong = np.zeros(count, dtype=bool)
-    for name, column in got.items():
-        wrong |= column != want[name]
-    at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
-    shown = codes | own_words(unit, count) if at else codes
-    return int(wrong.sum()), [mismatch(unit, *_rows(index, shown, want, got)) for index in at]
+    if watch is not None:
+        watch.sample(codes, got)
+    return judge(unit, codes, want, got, most)
 
 
-def _rows(index: int, *tables: Mapping[str, Codes]) -> list[dict[str, int]]:
-    return [{name: int(column[index if len(column) > 1 else 0]) for name, column in table.items()} for table in tables]
-
-
-def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes]) -> Check:
-    """Chained steps, from reset, through the compiled loop."""
+def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes], watch: Watch | None) -> Check:
+    """Chained steps, from reset, through the compiled loop. One wrong step spoils those after it, so the first says
+    most."""
     count, want = len(steps["a"]), expected(unit, steps, chained=True)
     loop.reset()
     got = loop.run(steps, count)
-    at = np.flatnonzero(got["o"] != want["o"])
-    # One wrong step spoils those after it, so the first says most.
-    failures = [_step(unit, index, steps, want, int(got["o"][index])) for index in at[:KEPT].tolist()]
-    return Check("compiled loop", "chain", count, len(at), failures)
-
-
-def _step(unit: Any, index: int, steps: Mapping[str, Codes], want: Mapping[str, Codes], got: int) -> Failure:
-    """A chained step as the independent vector that it amounts to: its start value is the state before it."""
-    (codes,) = _rows(index, {**steps, **own_words(unit, index + 1)})
-    if unit.spec.quire is not None:
-        # No start value is what a quire holds, so the step stands for itself only with those before it.
-        return unexplained(unit, codes, int(want["o"][index]), got, f"step {index} of the chain")
-    if not codes["load"]:
-        before = int(want["o"][index - 1]) if index else 0
-        codes["c"] = 0 if codes["clear"] else before
-    codes |= {"load": 1, "clear": 0}
-    found = mismatch(unit, codes, {"o": int(want["o"][index])}, {"o": got})
-    return replace(found, text=f"step {index} of the chain; its start value is written as c\n{found.text}")
+    if watch is not None:
+        watch.sample(steps, got, chained=True)
+    failed, failures = judge(unit, steps, want, got, KEPT, chained=True)
+    return Check("compiled loop", "chain", count, failed, failures)
 
 
 def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mapping[str, Codes]) -> Check:
     """A cocotb outcome with its failures spelled out."""
     outputs = Ports.of(unit.outputs)
+    chained = unit.stateful and outcome.test != "plain"
     failures = []
     for row in outcome.failures:
         index = row["index"]
@@ -278,9 +262,5 @@ def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mappin
             failures.append(Failure(row["kind"], row["text"]))
             continue
         got = dict(zip(outputs.names, outputs.unpack(int(row["got"], 16)), strict=True))
-        if unit.stateful and outcome.test != "plain":
-            failures.append(_step(unit, index, codes, want, got["o"]))
-        else:
-            row_codes, row_want = _rows(index, {**codes, **own_words(unit, index + 1)}, want)
-            failures.append(mismatch(unit, row_codes, row_want, got))
+        failures += spelled(unit, [index], codes, want, [got], chained=chained)
     return Check("cocotb", outcome.test, outcome.checked, outcome.failed, failures)

@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,19 +12,32 @@ from cocotb_tools import config
 
 from . import processes
 from .errors import ToolError
-from .harness import TOP, harness, loop_ports, stream_ports
+from .harness import TOP, harness, loop_ports
 from .paths import build_root, building
 from .ports import Ports, verilog_ports
 from .processes import Command
-from .toolchain import COMPILE, PREFIX, compiler, digest, include_flags, precompiled, runtime, tools, verilate, version
+from .toolchain import (
+    COMPILE,
+    PREFIX,
+    compiler,
+    digest,
+    include_flags,
+    precompiled,
+    runtime,
+    tools,
+    verilate,
+    verilator_root,
+    version,
+)
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "streams", "cocotb", "wave")
-"""What can be made of a design: the compiled loop, the same for streams, the bench's executable, and the same with a
-trace of all signals."""
+KINDS = ("loop", "covered", "streams", "axi", "cocotb", "inside", "wave")
+"""What can be made of a design: the compiled loop, the same with counters for lines and toggles, the same for streams
+and for ports to memory, the bench's executable, the same with the signals of its submodules to be seen by name, and the
+same with a trace of all signals."""
 
-LOOPS = {"loop": "loop.cpp", "streams": "streams.cpp"}
+LOOPS = {"loop": "loop.cpp", "covered": "loop.cpp", "streams": "streams.cpp", "axi": "axi.cpp"}
 """What is a library to be loaded, and the C++ that drives its model."""
 
 
@@ -77,7 +90,7 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
     unit._MustUse__used = True
     folder = _generated(unit, "verilog", partial(_plain, unit))
-    bench = _generated(unit, "bench", partial(_bench, unit, folder)) if set(kinds) - {"loop"} else None
+    bench = _generated(unit, "bench", partial(_bench, unit, folder)) if set(kinds) - {"loop", "covered"} else None
     return Design(unit.name, folder, bench)
 
 
@@ -106,14 +119,15 @@ def _write(folder: Path, name: str, texts: dict[str, str]) -> None:
             (scratch / file).write_text(text)
 
 
-def component_design(component: Any, *, streams: bool = False) -> Design:
+def component_design(component: Any, *, compiled: Callable[[Mapping[str, int]], str] | None = None) -> Design:
     """Verilog of a component that is no unit, of which ``cocotb`` or ``wave`` can be made.
 
     Parameters
     ----------
     component : wiring.Component
-    streams : bool
-        Whether its ports are streams, so that the compiled loop ``streams`` can be made of it too.
+    compiled : callable, optional
+        Gives the text of ``ports.inc`` for the module's ports and their widths, so that the compiled loop which that is
+        for can be made of it too.
 
     Raises
     ------
@@ -121,9 +135,8 @@ def component_design(component: Any, *, streams: bool = False) -> Design:
         If the Verilog cannot be written.
     """
     texts = {"unit.v": verilog(component)}
-    if streams:
-        ports = verilog_ports(texts["unit.v"], component.name)
-        texts["ports.inc"] = stream_ports(component.signature, ports)
+    if compiled is not None:
+        texts["ports.inc"] = compiled(verilog_ports(texts["unit.v"], component.name))
     folder = build_root() / "verilog" / f"{component.name}-{digest(*texts.values())}"
     if not folder.is_dir():
         _write(folder, component.name, texts)
@@ -226,8 +239,14 @@ def _own(name: str) -> str:
 
 FLAGS = {
     "loop": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O2", "-DVM_TRACE=0")),
+    "covered": (
+        ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--coverage-line", "--coverage-toggle"),
+        ("-O0", "-DVM_TRACE=0", "-UVM_COVERAGE", "-DVM_COVERAGE=1"),
+    ),
     "streams": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O0", "-DVM_TRACE=0")),
+    "axi": (("-O3", "--x-assign", "fast", "--x-initial", "fast"), ("-O1", "-DVM_TRACE=0")),
     "cocotb": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "1"), ("-O1", "-DVM_TRACE=0")),
+    "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
 """For each kind, what Verilator and the C++ compiler are told."""
@@ -257,6 +276,7 @@ def _build(made: Design, folders: dict[str, Path], objects: Path) -> None:
         for kind, scratch in scratches.items():
             main = HERE / LOOPS[kind] if kind in LOOPS else config.share_dir / "lib" / "verilator" / "verilator.cpp"
             parts = [*sorted((scratch / "cpp").glob("*.cpp")), main]
+            parts += [verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")
             # One translation unit: the headers, which cost more than the design, are read once.
             (scratch / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in ("prefix.h", *parts)))
         processes.run_all(compile_)

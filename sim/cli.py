@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from .errors import ToolError
+from .errors import CheckError, ToolError
 from .request import OPTIONS, Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -45,7 +45,7 @@ _UNIT_OPTIONS = (
     click.option("--order", metavar="ORDER", help="exact or sequential (dot); exact by default"),
     click.option("--fn", metavar="NAME", help="function, or a file of its segments (pwl); tanh by default"),
     click.option("--pieces", metavar="N", type=int, help="line segments (pwl); 8 by default"),
-    click.option("--error", metavar="ULP", type=float, help="as many pieces as this error needs (pwl)"),
+    click.option("--error", metavar="ULP", type=float, help="largest error: few pieces, or a small unit (pwl)"),
     click.option("--breakpoints", metavar="WHERE", help="free, uniform or power (pwl); free by default"),
     click.option("--slopes", metavar="WHICH", help="any, or pow2: sums of powers of two (pwl); any by default"),
     click.option("--terms", metavar="N", type=int, help="most powers of two in a slope (pwl)"),
@@ -344,6 +344,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
+    except CheckError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        code = 1
     except ToolError as error:
         click.echo(f"halfulp: {error}", err=True)
         code = 3

@@ -1,18 +1,25 @@
 """Vectors in which operands interact: aligned, cancelling, halfway between two results, or a sticky bit beside it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from halfulp.hdl.formats import Format
 
 from . import aim
+from .classes import Classes
 from .fields import Codes, Grid, Ints, words
 
 Rows = dict[str, Codes]
 Term = tuple[str, ...]
 """Names of one operand, or of two that are multiplied."""
+
+NO_MARKS: Mapping[str, Codes] = MappingProxyType({})
+
+CROSSED = 3
+"""Operands whose classes are all crossed."""
 
 CHUNKS = 8
 """Parts of a strategy's vectors, in each of which the terms of the sum change places."""
@@ -42,14 +49,21 @@ class Directed:
     rng : numpy.random.Generator
     exact_rows : int
         Most rows of one strategy that are computed one at a time in fractions, which takes 0.1 ms each.
+    marks : mapping of str to Codes
+        Codes that some operands meet in any case: all of them where there is room.
     """
 
     def __init__(
-        self, operands: dict[str, Format], results: list[Format], rng: np.random.Generator, exact_rows: int
+        self,
+        operands: dict[str, Format],
+        results: list[Format],
+        rng: np.random.Generator,
+        exact_rows: int,
+        marks: Mapping[str, Codes] = NO_MARKS,
     ) -> None:
         self.grids = {name: Grid.of(fmt) for name, fmt in operands.items()}
         self.results = [Grid.of(fmt) for fmt in results]
-        self.rng, self.exact_rows = rng, exact_rows
+        self.rng, self.exact_rows, self.marks = rng, exact_rows, marks
 
     def rows(self, count: int) -> Rows:
         """Vectors of every strategy, in random order."""
@@ -67,6 +81,10 @@ class Directed:
     def strategies(self) -> list[tuple[int, Callable[[int], Rows]]]:
         """Weights and makers; each maker takes the number of vectors wanted."""
         found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
+        if len(self.grids) > 1:
+            found.append((2, self.classes))
+        if self.marks:
+            found.append((4, self.marked))
         for terms in sums_of(list(self.grids)):
             found += [(4, self._shuffled(terms, self.lone)), (3, self._shuffled(terms, self.aimed, 1))]
             if len(terms[0]) == 2:
@@ -105,6 +123,35 @@ class Directed:
         for name, codes in marks.items():
             rows[name] = codes[index % len(codes)]
             index = index // len(codes)
+        return rows
+
+    def marked(self, n: int) -> Rows:
+        """Codes that are to be met, each as often as the others; some of them where ``n`` has no room for all."""
+        rows = self.uniform(n)
+        for name, codes in self.marks.items():
+            rows[name] = np.resize(self.rng.permutation(codes), n)
+        return rows
+
+    def classes(self, n: int) -> Rows:
+        """Every class of numbers against every other, all as often; among many operands those of a term."""
+        if len(self.grids) <= CROSSED:
+            return self._crossed(list(self.grids), n)
+        terms, parts = sums_of(list(self.grids))[0], []
+        for index, term in enumerate(terms):
+            count = len(range(index, n, len(terms)))
+            parts.append(self.middling(count) | self._crossed(list(term), count))
+        return _joined(parts)
+
+    def _crossed(self, names: list[str], n: int) -> Rows:
+        """Codes of all combinations of classes, over and over."""
+        kinds = {name: Classes(self.grids[name].fmt).examples() for name in names}
+        # Where there are more combinations than rows, some.
+        index, rows = self.rng.permutation(max(n, math.prod(len(found) for found in kinds.values())))[:n], {}
+        for name, found in kinds.items():
+            codes, lengths = np.concatenate(found), np.array([len(kind) for kind in found])
+            own = index % len(found)
+            index = index // len(found)
+            rows[name] = codes[(np.cumsum(lengths) - lengths)[own] + self.rng.integers(0, lengths[own])]
         return rows
 
     # One term --------------------------------------------------------------------------------------------------

@@ -1,5 +1,9 @@
-"""How a run ends early when neither the unit nor the request is to blame."""
+"""How a run ends early when the request is not to blame."""
 
 
 class ToolError(Exception):
     """A tool or the machine failed: no compiler, a full disk, a simulator that crashed. Exit code 3."""
+
+
+class CheckError(Exception):
+    """What is checked is wrong, so that the run cannot go on: two models that have to agree do not. Exit code 1."""

@@ -159,9 +159,60 @@ def stream_ports(signature: Any, ports: Mapping[str, int]) -> str:
     )
 
 
-def _chosen(head: str, choices: list[str]) -> list[str]:
+def axi_ports(names: Any, ports: Mapping[str, int]) -> str:
+    """The text of ``ports.inc`` for ``axi.cpp``.
+
+    Parameters
+    ----------
+    names : axi.Ports
+        Of the core.
+    ports
+        Ports of the module and their widths.
+    """
+    request = ("valid", "ready", "addr", "len", "size", "burst")
+    read = (*(f"ar{name}" for name in request), *(f"r{name}" for name in ("valid", "ready", "data", "resp", "last")))
+    write = (
+        *(f"aw{name}" for name in request),
+        *(f"w{name}" for name in ("valid", "ready", "data", "strb", "last")),
+        *(f"b{name}" for name in ("valid", "ready", "resp")),
+    )
+    host = (
+        *("awvalid", "awready", "awaddr", "wvalid", "wready", "wdata", "wstrb", "bvalid", "bready"),
+        *("arvalid", "arready", "araddr", "rvalid", "rready", "rdata"),
+    )
+
+    def signals(prefix: str, wanted: tuple[str, ...]) -> str:
+        # Verilator has what is wider than 64 bits as an array of words.
+        found = ((f"top.{prefix}_{name}", ports[f"{prefix}_{name}"]) for name in wanted)
+        return f"{{{', '.join(f'{name}.data()' if width > 64 else f'&{name}' for name, width in found)}}}"
+
+    return "\n".join(
+        [
+            f"constexpr unsigned READS = {len(names.reads)}, WRITES = {len(names.writes)};",
+            f"constexpr unsigned BEAT = {ports[f'{names.writes[0]}_wdata'] // 8};",
+            f"inline void set_clock(Vtop& top, bool level) {{ top.{names.clock} = level; }}",
+            f"inline void set_reset(Vtop& top, bool on) {{ top.{names.reset} = !on; }}",
+            # A word of a C++ dialect, to Verilator, which gives such signals another name.
+            f"inline bool interrupt(Vtop& top) {{ return top.__SYM__{names.interrupt}; }}",
+            *_chosen(
+                "ReadPort read_port(Vtop& top, unsigned port)",
+                [f"return {signals(prefix, read)};" for prefix in names.reads],
+                of="port",
+            ),
+            *_chosen(
+                "WritePort write_port(Vtop& top, unsigned port)",
+                [f"return {signals(prefix, write)};" for prefix in names.writes],
+                of="port",
+            ),
+            f"inline HostPort host_port(Vtop& top) {{ return {signals(names.host, host)}; }}",
+            "",
+        ]
+    )
+
+
+def _chosen(head: str, choices: list[str], of: str = "stream") -> list[str]:
     cases = [f"    case {index}: {choice}" for index, choice in enumerate(choices)]
-    return [f"inline {head} {{", "    switch (stream) {", *cases, "    }", "    __builtin_unreachable();", "}"]
+    return [f"inline {head} {{", f"    switch ({of}) {{", *cases, "    }", "    __builtin_unreachable();", "}"]
 
 
 def _assigned(payload: str, width: int) -> list[str]:

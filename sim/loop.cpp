@@ -11,6 +11,9 @@
 
 #include "Vtop.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 // Verilator's runtime asks for a time; nothing here has one.
 double sc_time_stamp() { return 0; }
@@ -92,4 +95,9 @@ void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* c
     }
 #endif
 }
+
+#if VM_COVERAGE
+// Writes how often each line was executed and each bit toggled since the model was made.
+void halfulp_coverage(void* handle, const char* path) { static_cast<Model*>(handle)->context.coveragep()->write(path); }
+#endif
 }

@@ -88,3 +88,8 @@ class Loop:
         pointers = (ctypes.c_void_p * len(results))(*(result.ctypes.data for result in results.values()))
         self._library.halfulp_run(self._model, count, ctypes.byref(lanes), ctypes.byref(pointers), self.latency)
         return results
+
+    def write_coverage(self, path: Path) -> None:
+        """Leave what a model of the kind ``covered`` has counted in a file."""
+        self._library.halfulp_coverage.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+        self._library.halfulp_coverage(self._model, str(path).encode())

@@ -13,7 +13,16 @@ from halfulp.hdl.paths import build_root, replacing
 
 from .errors import ToolError
 
-__all__ = ["build_root", "building", "locked", "machine_errors", "replacing", "scratch", "write_whole"]
+__all__ = [
+    "build_root",
+    "building",
+    "kept_on_failure",
+    "locked",
+    "machine_errors",
+    "replacing",
+    "scratch",
+    "write_whole",
+]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -95,6 +104,24 @@ def _fresh(kind: str, held: contextlib.ExitStack) -> Path:
         held.callback(shutil.rmtree, folder, ignore_errors=True)
         held.enter_context(locked(folder))
     return folder
+
+
+@contextlib.contextmanager
+def kept_on_failure(name: str) -> Iterator[Path]:
+    """A folder for the files of a run. It goes unless a tool failed, whose log someone may want to read."""
+    with machine_errors("the files of the run"):
+        runs = build_root() / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
+    keep = False
+    try:
+        yield folder
+    except ToolError:
+        keep = True
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib.style
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, LogNorm, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
@@ -388,6 +393,54 @@ def harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
         axes[0].set_ylabel("median error, ulp")
         figure.supxlabel("wrong results, %")
     return figure
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Counts that are drawn as colours, in rows and columns.
+
+    Parameters
+    ----------
+    title : str
+    counts : array
+        Of two dimensions.
+    out, wrong : array of bool
+        Of the same shape: what cannot be counted, and what is missing or should not be there.
+    """
+
+    title: str
+    counts: npt.NDArray[np.int64]
+    out: npt.NDArray[np.bool_]
+    wrong: npt.NDArray[np.bool_]
+
+
+def heats(panels: Sequence[Heat]) -> Figure:
+    """Counts on one logarithmic scale of colours; what cannot be is grey, what is wrong is red."""
+    largest = max((int(panel.counts.max()) for panel in panels), default=1)
+    colours = LogNorm(1, max(largest, 2))
+    with _style():
+        columns = min(len(panels), _HEATS)
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(_TRADE_WIDTH, _HEAT * rows + 2 * _MARGIN), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes.flat[len(panels) :]:
+            axis.remove()
+        for axis, panel in zip(axes.flat, panels, strict=False):
+            picture = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
+            picture[panel.out] = to_rgba("#d0d0d0")
+            picture[panel.wrong] = to_rgba("#d55e00")
+            axis.imshow(picture, aspect="auto", interpolation="nearest")
+            axis.set(xticks=[], yticks=[])
+            axis.set_title(panel.title, fontsize=6)
+        scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)
+        scale.set_label("hits")
+        keys = [Line2D([], [], color=colour, marker="s", linestyle="") for colour in ("#d0d0d0", "#d55e00")]
+        figure.legend(keys, ["out of reach", "open"], loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    return figure
+
+
+_HEATS, _HEAT = 4, 0.95
+_SHADES = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1, 256)))
 
 
 def write(

@@ -8,12 +8,14 @@ import json
 import os
 import random
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cocotb
 import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
+
+from .rules import BUBBLE, BUBBLES, MOVED, STALLED, Broken, Entry, Pace, Registered, Waiting, wrong_latency
 
 SHOWN = 8
 """Failures of a test that are kept in full; the others are counted."""
@@ -62,6 +64,7 @@ class Outcome:
         self.job, self.test = job, test
         self.checked = self.failed = 0
         self.shown: list[dict[str, Any]] = []
+        self.cycles: dict[str, list[tuple[int, int]]] = {}
         self._told = 0
 
     def passed(self) -> None:
@@ -81,6 +84,10 @@ class Outcome:
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
 
+    def cycle(self, side: str, first: int, second: int) -> None:
+        """What the two signals of a handshake are at a clock edge."""
+        self.cycles.setdefault(side, []).append((first, second))
+
     def result(self, index: int, got: int, expected: int) -> None:
         """Compare one result."""
         if got == expected:
@@ -93,6 +100,8 @@ class Outcome:
         """Leave the outcome where the parent process finds it, and fail the cocotb test if anything did."""
         self.tell()
         known = {"test": self.test, "checked": self.checked, "failed": self.failed, "failures": self.shown}
+        for side, cycles in self.cycles.items():
+            np.save(self.job.folder / f"{self.test}-{side}-cycles.npy", np.array(cycles, dtype=np.uint8))
         (self.job.folder / f"{self.test}-outcome.json").write_text(json.dumps(known))
         assert self.checked > 0, "nothing was checked"
         assert self.failed == 0, f"{self.failed} failures; the first: {self.shown[0]}"
@@ -173,12 +182,13 @@ async def beside(dut: Any, job: Job) -> None:
             enabled, valid = noise.random() < 0.75, noise.random() < 0.85
             accepted = enabled and valid
             dut.plain_en.value, dut.plain_valid.value = int(enabled), int(valid)
+            outcome.cycle("plain", int(enabled), int(valid))
             dut.plain_inputs.value = word if valid else noise.getrandbits(width)
             await middle
             if accepted:
                 outcome.result(index, int(dut.plain_outputs.value), expected)
             elif valid and int(dut.plain_outputs.value) != expected:
-                outcome.fail("stall", "the result moved while the clock enable was low", index)
+                outcome.fail(*MOVED, index)
     outcome.finish()
 
 
@@ -188,7 +198,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
     The first quarter runs without stalls, so that a failure that only stalls provoke is told apart. While the unit is
     stalled, or its operands are marked invalid, its inputs carry noise.
     """
-    outcome = Outcome(job, test)
+    outcome, watch = Outcome(job, test), Registered(job.latency, job.holds)
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
     words, expected = job.words(test, "inputs"), job.words(test, "outputs")
     enable, valid, operand, output, clock = (
@@ -199,73 +209,49 @@ async def feed(dut: Any, job: Job, test: str) -> None:
         FallingEdge(dut.clk),
     )
     count, unstalled = len(words), len(words) // 4
-    entered: list[Entry] = []
-    seen: list[int] = []
-    index, flushed, stepped, previous, failed_unstalled = 0, 0, False, 0, 0
+    index, flushed, failed_unstalled = 0, 0, 0
     while flushed <= job.latency:
         await clock
-        word = int(output.value)
-        if stepped:
-            seen.append(word)
-            check(outcome, entered, word, expected, job.latency)
-        elif seen and word != previous:
-            outcome.fail("stall", "the result moved while the clock enable was low", max(index - 1, 0), word)
-        previous = word
+        check(outcome, watch.see(word := int(output.value)), word, expected, max(index - 1, 0))
         if index <= unstalled:
             failed_unstalled = outcome.failed
         stalls = index >= unstalled
-        stepped = not stalls or noise.random() < 0.75
-        bubble = job.bubbles and (index == count or (stalls and noise.random() < 0.15))
+        stepped = not stalls or noise.random() >= STALLED
+        bubble = job.bubbles and (index == count or (stalls and noise.random() < BUBBLES))
         enable.value, valid.value = int(stepped), int(not bubble)
+        outcome.cycle("plain", int(stepped), int(not bubble))
         if stepped and not bubble and index < count:
             operand.value = words[index]
-            entered.append(Entry(index, fresh=True))
+            watch.edge(enabled=True, vector=index)
             index += 1
             continue
         operand.value = noise.getrandbits(width)
-        if stepped:
-            # A bubble leaves the state, and so a result that is the state, as it was; nothing is known of noise.
-            entered.append(Entry(entered[-1].vector if bubble and job.holds and entered else None, fresh=False))
-            flushed += index == count
-    diagnose(outcome, entered, seen, expected, job.latency, failed_unstalled)
+        watch.edge(enabled=stepped, vector=None)
+        flushed += stepped and index == count
+    diagnose(outcome, watch, expected, failed_unstalled)
     outcome.finish()
 
 
-class Entry(NamedTuple):
-    """What an enabled clock edge took in: the vector whose result is due for it, and whether it was that vector."""
-
-    vector: int | None
-    fresh: bool
-
-
-def check(outcome: Outcome, entered: list[Entry], word: int, expected: list[int], latency: int) -> None:
-    """Compare what the output shows after an enabled edge with what is due."""
-    if len(entered) < latency:
-        return
-    index, fresh = entered[len(entered) - latency]
-    if index is None:
-        return
-    if fresh:
-        outcome.result(index, word, expected[index])
-    elif word != expected[index]:
-        outcome.fail("bubble", "the result moved although the operands were not valid", index, word)
+def check(outcome: Outcome, shown: Entry | Broken | None, word: int, expected: list[int], last: int) -> None:
+    """Compare what the output shows with what is due; ``last`` is the vector that entered last."""
+    match shown:
+        case Entry(vector=int(index), fresh=True):
+            outcome.result(index, word, expected[index])
+        case Entry(vector=int(index)):
+            if word != expected[index]:
+                outcome.fail(*BUBBLE, index, word)
+        case (kind, text):
+            outcome.fail(str(kind), str(text), last, word)
 
 
-def diagnose(
-    outcome: Outcome, entered: list[Entry], seen: list[int], expected: list[int], latency: int, failed_unstalled: int
-) -> None:
+def diagnose(outcome: Outcome, watch: Registered, expected: list[int], failed_unstalled: int) -> None:
     """Name the cause of mismatches that are not arithmetic: another latency, or a register that does not stall."""
     if not outcome.failed:
         return
-    fresh = [(edge, entry.vector) for edge, entry in enumerate(entered) if entry.fresh and entry.vector is not None]
-    for other in range(max(latency - 4, 1), latency + 5):
-        # The last results may still be inside the unit when its latency is longer than it says.
-        pairs = [(seen[edge + other - 1], expected[index]) for edge, index in fresh if edge + other - 1 < len(seen)]
-        if other != latency and len(pairs) > 8 and all(got == want for got, want in pairs):
-            text = f"results appear {other} clock cycles after their operands, but the latency is said to be {latency}"
-            outcome.shown.insert(0, {"kind": "latency", "text": text, "index": None, "got": "0x0"})
-            return
-    if not failed_unstalled and all(failure["kind"] == "mismatch" for failure in outcome.shown):
+    if (other := watch.other_latency(expected)) is not None:
+        kind, text = wrong_latency(other, watch.latency)
+        outcome.shown.insert(0, {"kind": kind, "text": text, "index": None, "got": "0x0"})
+    elif not failed_unstalled and all(failure["kind"] == "mismatch" for failure in outcome.shown):
         text = "results are right without stalls and wrong with them: a register does not hold while it is stalled"
         outcome.shown.insert(0, {"kind": "stall", "text": text, "index": None, "got": "0x0"})
 
@@ -279,29 +265,24 @@ async def stream(dut: Any) -> None:
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
     words, expected = job.words("stream", "inputs"), job.words("stream", "outputs")
     count, sent, received, quiet, offered = len(words), 0, 0, 0, False
-    held: int | None = None
-    likely_valid, likely_ready = 1.0, 1.0
-    cycle = 0
+    pace, waiting = Pace(noise), Waiting()
     clock, middle = FallingEdge(dut.clk), Timer(PERIOD // 4, "ns")
     # After the last result some more cycles show whether the wrapper makes results of nothing.
     while received < count or quiet < 16:
-        if cycle % 64 == 0:
-            likely_valid, likely_ready = noise.choice([(1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9)])
-        cycle += 1
+        pace.step()
         await clock
         # A source that has offered a payload keeps it until it is taken; without an offer the payload is noise.
-        offered = offered or (sent < count and noise.random() < likely_valid)
-        ready = noise.random() < likely_ready
+        offered = offered or (sent < count and noise.random() < pace.offers)
+        ready = noise.random() < pace.takes
         dut.stream_i_valid.value, dut.stream_o_ready.value = int(offered), int(ready)
         dut.stream_inputs.value = words[sent] if offered else noise.getrandbits(width)
         await middle
-        valid, word = int(dut.stream_o_valid.value), int(dut.stream_outputs.value)
+        valid, word, taken = int(dut.stream_o_valid.value), int(dut.stream_outputs.value), int(dut.stream_i_ready.value)
+        outcome.cycle("input", int(offered), taken)
+        outcome.cycle("output", valid, int(ready))
         quiet += 1
-        if held is not None and not valid:
-            outcome.fail("withdrawn", "valid fell before the result was taken", received)
-        elif held is not None and word != held:
-            outcome.fail("payload", "the result changed while it waited to be taken", received, word)
-        held = word if valid and not ready else None
+        if broken := waiting.see(bool(valid), ready, word):
+            outcome.fail(*broken, received, word)
         if valid and ready:
             quiet = 0
             if received < count:
@@ -309,7 +290,7 @@ async def stream(dut: Any) -> None:
             else:
                 outcome.fail("count", "the stream gave more results than it took operands", None, word)
             received += 1
-        if offered and int(dut.stream_i_ready.value):
+        if offered and taken:
             quiet, offered = 0, False
             sent += 1
         if received > sent:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .errors import CheckError
 from .expect import expected
 from .loop import Codes, Loop
 from .paths import write_whole
@@ -104,8 +105,10 @@ def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Kept:
 
     Raises
     ------
+    CheckError
+        If these two differ.
     ValueError
-        If these two differ, or the reason is no single line.
+        If the reason is no single line.
     """
     why = why.strip()
     if not why or "\n" in why:
@@ -114,7 +117,7 @@ def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Kept:
     want = expected(unit, vectors.columns(), chained=vectors.chained)
     results = tuple({name: int(codes[n]) for name, codes in want.items()} for n in range(len(steps)))
     if not vectors.chained and (exact := exact_codes(unit, steps[0])) != results[0]:
-        raise ValueError(f"the golden model is wrong here: it gives {results[0]} and exact arithmetic {exact}")
+        raise CheckError(f"the golden model is wrong here: it gives {results[0]} and exact arithmetic {exact}")
     return replace(vectors, results=results)
 
 

@@ -40,9 +40,9 @@ class Check:
     Attributes
     ----------
     tool : str
-        ``cocotb`` or ``compiled loop``.
+        ``cocotb``, ``compiled loop``, ``sweep`` or ``pyuvm``.
     name : str
-        ``plain``, ``chain`` or ``stream``; ``kept`` for vectors that were kept.
+        ``plain``, ``chain`` or ``stream``; ``kept`` for vectors that were kept; ``tile`` for an array.
     checked, failed : int
         Results compared, and failures.
     failures : list of Failure
@@ -113,6 +113,9 @@ _DOING = {
     ("compiled loop", "plain"): "one a cycle",
     ("compiled loop", "chain"): "chained",
     ("sweep", "plain"): "one a cycle",
+    ("pyuvm", "plain"): "observed on the unit, with stalls",
+    ("pyuvm", "stream"): "observed on the stream wrapper, with back-pressure",
+    ("pyuvm", "tile"): "observed on the array, with gaps and back-pressure",
 }
 
 
@@ -120,7 +123,7 @@ def summary(result: Result, most: int = 3) -> str:
     """A short text about a run: what was checked by what, and the first failures in full."""
     lines = [result.title, f"  {result.what}", f"  vectors     {result.vectors}"]
     for check in result.checks:
-        doing = _DOING[check.tool, check.name]
+        doing = _DOING.get((check.tool, check.name), check.name)
         if check.tool == "cocotb" and check.name == "plain" and "combinational" in result.what:
             doing = "combinational"
         wrong = f", {check.failed:,} wrong" if check.failed else ""

@@ -6,12 +6,13 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import numpy.typing as npt
 from cocotb_tools import config
 
 from .errors import ToolError
@@ -20,6 +21,9 @@ from .loop import Codes
 from .paths import machine_errors
 from .ports import Ports
 from .processes import Command, failure, start, stop, uninterrupted
+
+LOG = "simulator.log"
+"""What the simulator and the tests in it say, in the folder of their files."""
 
 Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
 
@@ -36,12 +40,16 @@ class Outcome:
         Results compared, and failures of any kind.
     failures : list of dict
         The first of them: ``kind``, ``text``, ``index`` of the vector or None, ``got`` as hexadecimal text.
+    cycles : dict of str to array
+        For each side the two signals of its handshake in every clock cycle: of ``plain`` clock enable and valid, of
+        ``input`` and ``output`` valid and ready.
     """
 
     test: str
     checked: int
     failed: int
     failures: list[dict[str, Any]]
+    cycles: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,9 +110,7 @@ class Simulation:
                 _leave_job(folder, interface, tests, seed, writer)
             trace = ["--trace", "--trace-file", str(wave)] if wave else []
             argv = [str(model), *trace]
-            self._command = Command(
-                "the simulator", argv, folder / "simulator.log", folder, _environment(folder, tests)
-            )
+            self._command = Command("the simulator", argv, folder / LOG, folder, _environment(folder, tests))
             with uninterrupted():
                 self._process = start(self._command, pass_fds=(writer,))
         except BaseException:
@@ -145,8 +151,17 @@ class Simulation:
         return _outcomes(self._folder, self._tests, self._command, self._process.wait())
 
 
-def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder: Path) -> dict[str, str]:
-    """Run the cocotb tests of a module on a component without a harness.
+def run_module(
+    model: Path,
+    top: str,
+    module: str,
+    tests: Sequence[str],
+    folder: Path,
+    *,
+    wave: Path | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> dict[str, str]:
+    """Run the cocotb tests of a module.
 
     Parameters
     ----------
@@ -159,6 +174,10 @@ def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder:
     tests : sequence of str
     folder : Path
         Working folder of the simulator.
+    wave : Path, optional
+        Where the waveform goes; the model must be one with a trace.
+    progress : callable
+        Called with the numbers that a test passes to `tell`.
 
     Returns
     -------
@@ -170,19 +189,27 @@ def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder:
     ToolError
         If the simulator does not start, or did not run every test.
     """
+    reader, writer = os.pipe()
     command = Command(
         "the simulator",
-        [str(model)],
-        folder / "simulator.log",
+        [str(model), *(["--trace", "--trace-file", str(wave)] if wave else [])],
+        folder / LOG,
         folder,
-        _environment(folder, tests, top=top, module=module),
+        _environment(folder, tests, top=top, module=module) | {"HALFULP_PROGRESS": str(writer)},
     )
-    with uninterrupted():
-        process = start(command)
+    process = None
     try:
+        try:
+            with uninterrupted():
+                process = start(command, pass_fds=(writer,))
+        finally:
+            os.close(writer)
+        _follow(reader, progress)
         code = process.wait()
     finally:
-        stop(process)
+        os.close(reader)
+        if process is not None:
+            stop(process)
     found: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
         for case in ElementTree.parse(folder / "cocotb.xml").iter("testcase"):
@@ -194,6 +221,11 @@ def run_module(model: Path, top: str, module: str, tests: Sequence[str], folder:
             f"{failure(command, code)} (whole log: {command.log})"
         )
     return found
+
+
+def tell(count: int) -> None:
+    """Tell the process that runs the test, from within it, that ``count`` more are through."""
+    os.write(int(os.environ["HALFULP_PROGRESS"]), b"%d\n" % count)
 
 
 def _reason(wrong: ElementTree.Element) -> str:
@@ -240,6 +272,8 @@ def _environment(
         "COCOTB_RESULTS_FILE": str(folder / "cocotb.xml"),
         "COCOTB_TRUST_INERTIAL_WRITES": "1",
         "COCOTB_ANSI_OUTPUT": "0",
+        # cocotb would have pytest compile every module anew, for asserts that tell more: ten seconds of torch alone.
+        "COCOTB_REWRITE_ASSERTION_FILES": "",
         "HALFULP_JOB": str(folder),
     }
 
@@ -265,7 +299,10 @@ def _outcomes(folder: Path, tests: list[str], command: Command, code: int) -> li
     outcomes = []
     for test in tests:
         try:
-            outcomes.append(Outcome(**json.loads((folder / f"{test}-outcome.json").read_text())))
+            known = json.loads((folder / f"{test}-outcome.json").read_text())
+            files = {side: folder / f"{test}-{side}-cycles.npy" for side in ("plain", "input", "output")}
+            cycles = {side: np.load(file) for side, file in files.items() if file.is_file()}
+            outcomes.append(Outcome(**known, cycles=cycles))
         except (FileNotFoundError, json.JSONDecodeError) as error:
             raise ToolError(
                 f"the cocotb test {test} came to no result; {failure(command, code)} (whole log: {command.log})"

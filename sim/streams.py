@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from amaranth.hdl import Value
 
 from .build import component_design, models
 from .errors import ToolError
-from .harness import streams_of
+from .harness import stream_ports, streams_of
 
 Words = npt.NDArray[np.uint32]
 Codes = npt.NDArray[np.uint64]
@@ -74,7 +75,9 @@ class Streams:
         self.inputs, self.outputs = streams_of(component.signature)
         payloads = {name: getattr(component, name).payload for name in (*self.inputs, *self.outputs)}
         self.widths = {name: len(Value.cast(payload)) for name, payload in payloads.items()}
-        path = models(component_design(component, streams=True), ["streams"])["streams"]
+        path = models(component_design(component, compiled=partial(stream_ports, component.signature)), ["streams"])[
+            "streams"
+        ]
         try:
             self._library = ctypes.CDLL(str(path))
         except OSError as error:

@@ -15,6 +15,7 @@ from .bench import KEPT, compare, result_formats
 from .build import Design, design, models
 from .expect import expected, one_thread
 from .loop import Codes, Loop
+from .marks import marks
 from .paths import build_root, write_whole
 from .ports import Ports
 from .processes import processors
@@ -116,7 +117,7 @@ class Job:
         inputs = Ports.of(self.unit.inputs)
         rng = np.random.default_rng([self.seed, chunk])
         if not self.everything:
-            return sampled(inputs, result_formats(self.unit), self.size(chunk), rng)
+            return sampled(inputs, result_formats(self.unit), self.size(chunk), rng, marks=marks(self.unit))
         codes = self.space.codes(chunk << CHUNK_BITS, self.size(chunk))
         return codes | random_words(inputs, self.size(chunk), rng)
 

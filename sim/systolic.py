@@ -38,12 +38,12 @@ class Product:
         self.shape = (n, m) = a.shape[0], b.shape[1]
         k = a.shape[1]
         self.tiles = list(array.tiling.tiles(n, m))
-        rows, columns = -n % array.n, -m % array.tiling.columns
+        rows, columns = -n % array.tiling.height, -m % array.tiling.columns
         x = np.pad(_codes(a), ((0, rows), (0, 0)), constant_values=filling)
         y = np.pad(_codes(b), ((0, 0), (0, columns)), constant_values=filling)
         sent_a, sent_b = [], []
         for tile in self.tiles:
-            sent_a.append(x[tile.row : tile.row + array.n].T.reshape(-1, array.a_lanes))
+            sent_a.append(x[tile.row : tile.row + array.tiling.height].T.reshape(-1, array.a_lanes))
             sent_b.append(y[:, tile.column : tile.column + tile.vectors * array.m].reshape(-1, array.m))
         widths = {name: field.width for name, field in array.tile.payload.shape()}
         jobs = np.array([[k, tile.vectors][: len(widths)] for tile in self.tiles], dtype=np.uint64)
@@ -52,16 +52,16 @@ class Product:
             "a": pack(np.concatenate(sent_a), [array.mac.a.width] * array.a_lanes),
             "b": pack(np.concatenate(sent_b), [array.mac.b.width] * array.m),
         }
-        self.count = sum(array.n * tile.vectors for tile in self.tiles)
+        self.count = sum(array.tiling.height * tile.vectors for tile in self.tiles)
 
     def result(self, words: Words) -> Tensor:
         """The product, from the payloads of ``c``."""
-        array, (n, m) = self.array, self.shape
+        array, (n, m), rows = self.array, self.shape, self.array.tiling.height
         codes = unpack(words, [array.mac.o.width] * array.m)
-        result = np.zeros((-(-n // array.n) * array.n, -(-m // array.m) * array.m), dtype=np.uint64)
+        result = np.zeros((-(-n // rows) * rows, -(-m // array.m) * array.m), dtype=np.uint64)
         at = 0
         for tile in self.tiles:
-            rows, columns, size = array.n, tile.vectors * array.m, array.n * tile.vectors
+            columns, size = tile.vectors * array.m, rows * tile.vectors
             part = codes[at : at + size].reshape(rows, columns)
             result[tile.row : tile.row + rows, tile.column : tile.column + columns] = part
             at += size

@@ -1,12 +1,13 @@
 """The vectors of a run: all there are if they are few, else directed and random ones."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from halfulp.hdl.formats import Format
 
-from .directed import Directed, sums_of
+from .directed import NO_MARKS, Directed, sums_of
 from .fields import Grid
 from .loop import Codes
 from .ports import STATE, Ports, is_random
@@ -52,7 +53,14 @@ class Vectors:
         return {name: column[index] for name, column in self.codes.items()}
 
 
-def make(inputs: Ports, results: list[Format], *, seed: int, limit: int | None = None) -> Vectors:
+def make(
+    inputs: Ports,
+    results: list[Format],
+    *,
+    seed: int,
+    limit: int | None = None,
+    marks: Mapping[str, Codes] = NO_MARKS,
+) -> Vectors:
     """Vectors for a unit.
 
     Parameters
@@ -65,6 +73,8 @@ def make(inputs: Ports, results: list[Format], *, seed: int, limit: int | None =
         Of everything random.
     limit : int, optional
         Largest number of vectors.
+    marks : mapping of str to Codes
+        Operands that are met in any case, by port.
     """
     space = Space.of(inputs)
     rng = np.random.default_rng(seed)
@@ -80,15 +90,20 @@ def make(inputs: Ports, results: list[Format], *, seed: int, limit: int | None =
         plural = "" if repeats == 1 else "s"
         return Vectors(codes, count, f"exhaustive, with {repeats} random word{plural} each", True)
     count = min(limit or DEFAULT, 1 << min(total, 62))
-    codes = sampled(inputs, results, count, rng, EXACT_ROWS)
+    codes = sampled(inputs, results, count, rng, EXACT_ROWS, marks)
     return Vectors(codes, count, "sampled, directed and random", False)
 
 
 def sampled(
-    inputs: Ports, results: list[Format], count: int, rng: np.random.Generator, exact_rows: int = FEW_EXACT_ROWS
+    inputs: Ports,
+    results: list[Format],
+    count: int,
+    rng: np.random.Generator,
+    exact_rows: int = FEW_EXACT_ROWS,
+    marks: Mapping[str, Codes] = NO_MARKS,
 ) -> dict[str, Codes]:
     """Directed and random vectors in random order, as many as asked for."""
-    columns = Directed(_operands(inputs), results, rng, exact_rows).rows(count)
+    columns = Directed(_operands(inputs), results, rng, exact_rows, marks).rows(count)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs

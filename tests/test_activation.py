@@ -19,11 +19,12 @@ from halfulp.hdl import lines
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
 from halfulp.hdl.segments import Piece, PowerSum, Segments
 from halfulp.hdl.segments.store import segments_of, write
-from halfulp.sim.bench import run
+from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
+from halfulp.sim.marks import marks_of
 from halfulp.sim.request import Request, request_of
 from halfulp.sim.sweep import sweep
-from halfulp.units import PiecewiseLinear
+from halfulp.units import Lookup, PiecewiseLinear
 from halfulp.units.stream import Streamed
 
 F = Fraction
@@ -192,6 +193,52 @@ def test_every_code_of_sixteen_bits_at_compiled_speed() -> None:
         assert sum(check.checked for check in result.checks) == 1 << 16
 
 
+@pytest.mark.parametrize(
+    ("shape", "fmt", "out"),
+    [
+        ("odd", "fxp8.24", "fxp2.30"),
+        ("point", "fp32", "fxp2.30"),
+        ("linear", "posit32", "fp32"),
+        ("even", "fp32", "posit32"),
+        ("none", "fxp8.24", "fp32"),
+        ("exp2", "fp32", "fp32"),
+        ("reciprocal", "fp32", "fp32"),
+        ("rsqrt", "posit32", "fp32"),
+        ("log2", "ufxp8.24", "fxp8.24"),
+    ],
+)
+def test_vectors_meet_both_sides_of_every_breakpoint(shape: str, fmt: str, out: str) -> None:
+    """A breakpoint that is a single code off, in a format of too many codes for all of them, shows in a result."""
+    table = made(shape, fmt, out)
+    # Where lines meet, one code more or less of either makes no difference; these do not.
+    apart = [replace(piece, intercept=piece.intercept + F(n, 64)) for n, piece in enumerate(table.pieces)]
+    table = replace(table, pieces=tuple(apart))
+    unit = PiecewiseLinear(fn=table)
+    codes = plan(unit, seed=0, limit=1 << 13).vectors.codes["a"].view(np.int64)
+    results = pwl(torch.from_numpy(codes), table=table)
+    step = F(1, 1 << 23) if table.reduction in ("reciprocal", "rsqrt", "log2") else F(1, 1 << 8)
+    for index, piece in enumerate(table.pieces[1:], 1):
+        code = table.fmt.encode(piece.start)
+        beside = F(table.fmt.decode(code + 1)) if table.reduction is None else piece.start + step
+        start = beside if beside > piece.start else F(table.fmt.decode(code - 1))
+        pieces = (*table.pieces[:index], replace(piece, start=start), *table.pieces[index + 1 :])
+        assert not torch.equal(pwl(torch.from_numpy(codes), table=replace(table, pieces=pieces)), results)
+
+
+def test_vectors_meet_zeros_and_ends_of_the_range() -> None:
+    # tanh as a line of slope 3/4: its results saturate from 4/3 on, and those of the other are zero at -3/2.
+    through = Segments(
+        "line", parse("fxp8.24"), parse("fxp1.30"), Fixed(2, 4), Fixed(3, 4), (Piece(F(0), F(3, 4), F(0)),), "odd"
+    )
+    met = set(marks_of(through).tolist())
+    edge = int(F(4, 3) * (1 << 24))
+    assert {edge, edge + 1, (1 << 32) - edge, (1 << 32) - edge - 1, 0, 1, (1 << 32) - 1} <= met
+    beside = replace(through, symmetry=None, out=parse("fp32"), pieces=(Piece(F(-8), F(1, 2), F(3, 4)),))
+    root = (1 << 32) - (3 << 23)
+    assert {root - 1, root, root + 1} <= set(marks_of(beside).tolist())
+    assert {root - 1, root, root + 1} <= set(plan(PiecewiseLinear(fn=beside), seed=0, limit=1 << 12).vectors.codes["a"])
+
+
 def test_registers_streams_and_random_words_change_nothing() -> None:
     unit = PiecewiseLinear(fn=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", pipeline=4)
     assert unit.latency == 4
@@ -256,6 +303,18 @@ def test_tables_that_mean_nothing_are_refused(changes: dict[str, Any], sentence:
     assert str(refusal.value) == sentence
 
 
+def test_a_lookup_is_a_table_of_all_results() -> None:
+    table = made("odd", "e4m3", "fxp2.6")
+    unit = Lookup(fn=table, rounding="rz", pipeline=1)
+    assert (unit.structure, unit.name) == ("table", PiecewiseLinear(fn=table, rounding="rz", pipeline=1).name)
+    check_in_simulation(Lookup(fn=table, rounding="rz"))
+    assert request_of(Lookup(fn="relu", fmt="fxp3.3", pieces=1)) == Request("pwl", "fxp3.3", fn="relu", pieces=1)
+    with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
+        Lookup(fn=made("odd", "fxp4.12", "fxp4.4"))
+    with pytest.raises(ValueError, match="a table holds results, and sr3 has another for each random word"):
+        Lookup(fn=table, rounding="sr3")
+
+
 def test_units_that_cannot_be_are_refused() -> None:
     table = made("odd", "fxp4.12", "fxp4.4")
     for options, sentence in (
@@ -308,15 +367,23 @@ def table_index(table: Segments, code: int) -> int:
 
 @pytest.mark.parametrize("shape", ["exp2", "reciprocal", "rsqrt", "log2", "point", "linear", "even", "none"])
 def test_slopes_are_the_differences_of_neighbouring_values(shape: str) -> None:
-    table, small = made(shape, "fp32", "fp32"), F(1, 1 << 20)
+    """Exactly: between breakpoints the function is a line, with a reduction too; that of exp2 moves in steps."""
+    table = made(shape, "fp32", "fp32")
+    # A step of exp2 is one of its argument's last place, 2^-8 of 23/16 of the number.
+    step = F(16, 23) / 256 if shape == "exp2" else F(1, 1 << 20)
     for x in (F(7, 16), F(11, 16), F(19, 16), F(29, 16), F(27, 8), F(45, 8)):
-        points = [x, -x] if shape in ("point", "linear", "even", "none", "reciprocal") else [x]
-        for point in points:
-            # The reduced argument of exp2 is floored, so that it moves in steps; these are whole steps.
-            step = F(16, 23) / 256 if shape == "exp2" else small
+        for point in [x, -x] if shape in ("point", "linear", "even", "none", "reciprocal") else [x]:
             slope = (table.value(point + step) - table.value(point)) / step
-            (found,) = slopes(torch.tensor([float(point)], dtype=torch.float64), table).tolist()
-            assert found == pytest.approx(float(slope), rel=2e-2 if shape == "exp2" else 1e-5)
+            assert slopes(torch.tensor([float(point)], dtype=torch.float64), table).tolist() == [float(slope)]
+
+
+def test_slopes_of_exp2_are_those_of_the_floored_argument() -> None:
+    """A breakpoint between two steps of the argument is passed with the second of them."""
+    table = made("exp2", "fp32", "fp32")
+    first, second, *_ = table.pieces
+    table = replace(table, pieces=(first, replace(second, start=F(3, 8) + F(1, 1 << 10))))
+    inside = torch.tensor([float((F(3, 8) + F(places, 1 << 11)) * 16 / 23) for places in (4, 9)], dtype=torch.float64)
+    assert slopes(inside, table).tolist() == [float(piece.slope * table.factor) for piece in table.pieces]
 
 
 def test_activations_of_a_model_are_swapped() -> None:

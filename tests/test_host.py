@@ -18,7 +18,7 @@ STOCHASTIC = Tile("gemm", 3, "e5m2*e5m2+e6m5.sr10@lfsr16", Tiling(2, 3, 4), seed
 OTHERS = (
     Tile("gemm", 1, "bf16*e4m3fn+fp32.rn", Tiling(8, 8, 32)),
     Tile("gemm", 2, "posit8*posit8+exact=posit16.rn", Tiling(1, 2)),
-    Tile("gemm", 10, "e5m2*e5m2+e6m5.sr3@plateau3", Tiling(3, 2, 2)),
+    Tile("gemm", 10, "e5m2*e5m2+e6m5.sr3@plateau3", Tiling(3, 2, 2, 2)),
 )
 
 

@@ -11,8 +11,9 @@ import torch
 
 from halfulp import golden
 from halfulp.fpga import kernelmap
-from halfulp.fpga.kernel import Kernel
+from halfulp.fpga.kernel import LATENCY, Kernel
 from halfulp.fpga.kernelmap import ERRORS
+from halfulp.fpga.verilated import Verilated
 from halfulp.golden.nn import functional
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import run_module
@@ -27,15 +28,12 @@ PATIENCE = 500_000 if EXHAUSTIVE else 20_000
 
 TESTS = ("runs", "registers", "again")
 
-READ, WRITE = 2, 2
-"""Latencies of cocotbext-axi's memories."""
-
 GUARD = 200
 """Bytes before and behind a matrix that are looked at."""
 
 KERNELS = [
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=4, depth=2, seed=9), chunk=8),
-    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, pipeline=2), chunk=4),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, rows=2, pipeline=2), chunk=4),
 ]
 MORE = [
     lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, pipeline=1), chunk=8),
@@ -186,7 +184,7 @@ def test_a_kernel_multiplies_matrices_in_memory(number, tmp_path):
     assert len(json.loads((tmp_path / "cycles.json").read_text())) == sum(not run["reset"] for run in jobs["runs"])
 
 
-def a_network_runs_on_the_kernel(tmp_path, monkeypatch):
+def a_network_runs_on_the_kernel(monkeypatch):
     """One image through LeNet-5, each product and its transpose: to the bit, and within 1 % as fast as `cycles` says.
 
     A bias that operands can be is a row of b, by which a column of ones is multiplied first.
@@ -204,23 +202,19 @@ def a_network_runs_on_the_kernel(tmp_path, monkeypatch):
     network = golden.nn.convert(networks.lenet5(), policy).model.eval()
     with torch.no_grad():
         network(data.mnist(None).test[0][:1])
+    assert len(products) == 5
     kernel = Kernel(array=Chain(mac=policy.forward, n=8, m=8, pipeline=2))
-    rng = np.random.default_rng(5)
-    runs = []
-    for number, (a, b, start, found) in enumerate(products):
-        a, b, found = (codes.reshape(codes.shape[-2:]) for codes in (a, b, found))
-        one, bias = policy.forward.a.encode(1), golden.decode(start, policy.forward.o)
-        row = golden.encode(bias.reshape(1, -1), policy.forward.b)
-        assert torch.equal(golden.decode(row, policy.forward.b), bias.reshape(1, -1))
-        wide = torch.cat([torch.full((len(a), 1), one), a], 1), torch.cat([row, b])
-        runs.append(written(rng, kernel, f"layer {number}", *wide, found)[0])
-        turned = (codes.mT for codes in (wide[1], wide[0], found))
-        runs.append(written(rng, kernel, f"layer {number} transposed", *turned)[0])
-    assert len(runs) == 10
-    assert simulate(kernel, {"seed": 1, "patience": PATIENCE, "runs": runs}, tmp_path, ["runs"]) == {"runs": ""}
-    for run, cycles in zip(runs, json.loads((tmp_path / "cycles.json").read_text()), strict=True):
-        expected = kernel.cycles(*(run["arguments"][size] for size in "nkm"), read=READ, write=WRITE)
-        assert abs(cycles - expected) <= 0.01 * expected, run["name"]
+    with Verilated(kernel) as verilated:
+        for a, b, start, found in products:
+            a, b, found = (codes.reshape(codes.shape[-2:]) for codes in (a, b, found))
+            one, bias = policy.forward.a.encode(1), golden.decode(start, policy.forward.o)
+            row = golden.encode(bias.reshape(1, -1), policy.forward.b)
+            assert torch.equal(golden.decode(row, policy.forward.b), bias.reshape(1, -1))
+            wide = torch.cat([torch.full((len(a), 1), one), a], 1), torch.cat([row, b])
+            for x, y, z in ((*wide, found), (wide[1].mT, wide[0].mT, found.mT)):
+                assert torch.equal(verilated.product(x, y, read=LATENCY, write=LATENCY), z)
+                expected = kernel.cycles(*x.shape, y.shape[1], read=LATENCY, write=LATENCY)
+                assert abs(verilated.cycles - expected) <= 0.01 * expected
 
 
 if EXHAUSTIVE:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from fractions import Fraction
 
 import pytest
 
@@ -85,8 +86,9 @@ def test_what_a_step_takes():
     assert step(1, 3, 4) == 12
     assert step(1, 64, 32, mac="fp32*fp32+fp32.rn") == 128
     assert step(1, 64, 30, Memory(2, 2, 0.5)) == 60
-    # Sixteen requests of one beat each, and what each takes to come.
-    assert step(1, 1, 1, Memory(125, 2)) == 8
+    # Sixteen requests of one beat each, and what each takes to come until the next one may go.
+    assert step(1, 1, 1, Memory(126, 2)) == 8
+    assert step(1, 1, 1, Memory(127, 2)) == Fraction(129, 16)
 
 
 def test_what_cannot_be_timed():

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from amaranth.sim import Simulator
+from pyuvm import uvm_factory
 
 from halfulp import golden
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
+from halfulp.sim.uvm.sequences import Campaign
 from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,7 +99,7 @@ def test_design():
 
 def test_training(capsys):
     """The model of the README is converted and makes a step."""
-    *_, source = blocks("python")
+    (source,) = (block for block in blocks("python") if "scaler" in block)
     names = {}
     exec(source, names)
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -105,6 +108,20 @@ def test_training(capsys):
         "linear2    Linear              e4m3fn*e4m3fn+e5m10.rn",
     ]
     assert names["scaler"].skipped == 0
+
+
+def test_overrides():
+    """The test of the README puts its sequence in the place of ours, and the constraint leaves subnormal operands."""
+    (source,) = (block for block in blocks("python") if "uvm_factory" in block)
+    names = {}
+    exec(source, names)
+    names["Subnormals"].overrides()
+    try:
+        made = Campaign.create("campaign")
+        assert type(made) is names["SmallOperands"]
+        assert made.constraint({"a": np.array([0, 3, 4, 0x83, 0x84])}).tolist() == [True, True, False, True, False]
+    finally:
+        uvm_factory().clear_overrides()
 
 
 def test_exact_sums():
@@ -119,3 +136,11 @@ def test_exact_sums():
     ]
     for name in ("exact", "tree", "chain"):
         assert f"module {names[name].name}(" in emit(names[name])
+
+
+def test_coverage_of_a_bench():
+    """The bins of the README are counted, and what nothing reaches is proved."""
+    (source,) = (block for block in blocks("python") if "Coverage" in block)
+    names = {}
+    exec(source, names)
+    assert names["coverage"].vectors == 1 << 12

@@ -14,6 +14,8 @@ from amaranth.sim import Simulator
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import run
+from halfulp.sim.cli import main
+from halfulp.sim.errors import CheckError
 from halfulp.sim.expect import expected
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
@@ -195,7 +197,9 @@ def test_one_command_keeps_a_vector(own: Path) -> None:
     assert refused.stderr == "halfulp: a vector of this unit has 2 codes (a, b), not 1\n"
 
 
-def test_the_reason_is_one_line_and_the_models_have_to_agree(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_is_one_line_and_the_models_have_to_agree(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     unit = build("mul", "e3m2")
     with pytest.raises(ValueError, match="a vector is kept with one line that says why"):
         kept(unit, "0x0c,0x0c", "two\nlines")
@@ -203,6 +207,14 @@ def test_the_reason_is_one_line_and_the_models_have_to_agree(own: Path, monkeypa
 
     right = golden.mul
     monkeypatch.setattr(golden, "mul", lambda *operands, **parameters: right(*operands, **parameters) ^ 1)
-    with pytest.raises(ValueError, match="the golden model is wrong here"):
+    with pytest.raises(CheckError, match="the golden model is wrong here"):
         kept(unit, "0x0c,0x0c")
+    # What is checked is wrong, and not what was asked for.
+    monkeypatch.setattr(
+        "sys.argv", ["halfulp", "keep", "mul", "e3m2", "--vector", "0x0c,0x0c", "--why", "models differ"]
+    )
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert "halfulp: the golden model is wrong here" in capsys.readouterr().err
     assert not own.exists()

@@ -1,26 +1,33 @@
 """The report on line segments: its figures are those of the units, and it is complete."""
 
 import io
+import re
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from halfulp.fpga import cli
-from halfulp.fpga.pwl import cases, leave, plot, study, table
+from halfulp.fpga import cli, records
+from halfulp.fpga.pwl import cases, lean, leave, plot, study, table
 from halfulp.fpga.synth import measure_modules, module_of
 from halfulp.fpga.targets import TARGETS
-from halfulp.hdl.formats import parse
+from halfulp.hdl.formats import Fixed, parse
+from halfulp.hdl.segments import Piece, Segments
+from halfulp.hdl.segments.error import errors
+from halfulp.hdl.segments.functions import FUNCTIONS
 from halfulp.sim.request import Request
 
-VU9P = TARGETS["vu9p"]
+VU9P, INT4 = TARGETS["vu9p"], parse("int4")
 
 
 @pytest.fixture(scope="module")
 def found():
     """Of a format that is as small as one can be that is no table."""
-    return study(cases(["tanh", "elu:0.5"], "fxp3.6", [2, 5]))
+    return study([*cases(["tanh"], "fxp3.6", [2, 5]), *cases(["elu:0.5"], "fxp3.6", [2])])
 
 
 def test_errors_are_those_of_the_unit(found):
@@ -29,12 +36,12 @@ def test_errors_are_those_of_the_unit(found):
     unit = Request("pwl", "fxp3.6", fn="tanh", pieces=5).build()
     codes = unit.table.codes(unit.rounding, False)
     numbers = np.array([float(fmt.decode(code)) for code in range(1 << fmt.width)])
-    errors = np.abs(numbers[list(codes)] - np.tanh(numbers))
+    off = np.abs(numbers[list(codes)] - np.tanh(numbers))
     (row,) = (row for _, row in table(found).frame.iterrows() if (row["function"], row["pieces"]) == ("tanh", 5))
-    assert row["max"] == pytest.approx(errors.max(), rel=1e-9)
-    assert row["mean"] == pytest.approx(errors.mean(), rel=1e-9)
-    assert row["max ulp"] == pytest.approx(errors.max() * 64, rel=1e-9)
-    assert errors[numbers == row["at"]] == pytest.approx(errors.max(), rel=1e-9)
+    assert row["max"] == pytest.approx(off.max(), rel=1e-9)
+    assert row["mean"] == pytest.approx(off.mean(), rel=1e-9)
+    assert row["max ulp"] == pytest.approx(off.max() * 64, rel=1e-9)
+    assert off[numbers == row["at"]] == pytest.approx(off.max(), rel=1e-9)
     rounded = np.array([float(fmt.decode(fmt.encode(float(x)))) for x in np.tanh(numbers)])
     assert row["off"] == np.abs(numbers[list(codes)] - rounded).max() * 64
 
@@ -51,9 +58,78 @@ def test_costs_are_those_of_the_units(found):
 def test_more_pieces_leave_less(found):
     frame = table(found).frame
     for _, rows in frame.groupby("function"):
-        assert rows["pieces"].tolist() == [2, 5]
+        assert rows["pieces"].is_monotonic_increasing
         assert rows["max ulp"].is_monotonic_decreasing
         assert (rows["max ulp"] <= rows["uniform max ulp"]).all()
+
+
+def test_small_units_are_between_the_two_and_smaller(found):
+    frame = table(found).frame
+    assert len(frame) == 3
+    assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
+    assert (frame["lean LUT"] < frame[["LUT", "uniform LUT"]].min(axis=1)).all()
+    bounds = [case for case in found.found if case.error is not None]
+    assert [case.request().build().table for case in bounds] == [found.found[case].table for case in bounds]
+
+
+def recorded():
+    return pd.read_csv(Path(records.__file__).with_name("results") / "pwl.csv")
+
+
+def test_small_units_beat_equal_distances_in_error_and_in_tables():
+    """Every function with 4, 8 and 16 pieces in fxp4.12, as recorded, but where README says."""
+    frame = recorded()
+    assert set(zip(frame["function"], frame["pieces"], strict=True)) == set(product(FUNCTIONS, (4, 8, 16)))
+    assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2 * (1 + 1e-5)).all()
+    nearer = frame["lean max ulp"] < frame["uniform max ulp"]
+    smaller = frame["lean LUT"] < frame["uniform LUT"]
+    rest = frame[~(nearer & smaller)]
+    lines = {("relu", 4), ("relu", 8), ("relu", 16), ("leaky_relu", 8), ("leaky_relu", 16)}
+    lines |= {("hard_sigmoid", 4), ("hard_sigmoid", 8), ("hard_sigmoid", 16)}
+    assert set(zip(rest["function"], rest["pieces"], strict=True)) == lines | {("log2", 16)}
+    # Of functions that are lines the error is that of rounding, and no unit is larger.
+    alike = rest[rest["function"] != "log2"]
+    assert (alike["lean max ulp"] <= alike["uniform max ulp"]).all()
+    assert (alike["lean LUT"] <= alike["uniform LUT"]).all()
+
+
+def test_what_is_recorded_is_what_there_is_now():
+    """Of one row, whose units are small."""
+    (row,) = recorded().query("function == 'hard_swish' and pieces == 4").to_dict("records")
+    both = cases(["hard_swish"], "fxp4.12", [4])
+    tables = [case.table() for case in both]
+    small = lean(both[0], *((segments, errors(segments, FUNCTIONS["hard_swish"])) for segments in tables))
+    assert (str(small.table().slope), str(small.table().intercept)) == (row["lean slope"], row["lean intercept"])
+    (cost,) = measure_modules([module_of(small.request())], VU9P)
+    assert (cost.lut, cost.path) == (row["lean LUT"], row["lean path"]), "run `make cost`, and look at what changes"
+
+
+def test_the_readme_has_what_is_recorded():
+    frame = recorded().query("pieces == 8").set_index("function")
+    text = Path(records.__file__).parents[1].joinpath("README.md").read_text()
+    table = re.findall(
+        r"^\| (\w+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \|$", text, re.MULTILINE
+    )
+    assert [name for name, *_ in table] == list(FUNCTIONS)
+    for name, *cells in table:
+        kept = frame.loc[name]
+        figures = [f"{kept[f'{kind}max ulp']:.2f}" for kind in ("", "uniform ", "lean ")]
+        tables = [str(kept[f"{kind}LUT"]) for kind in ("", "uniform ", "lean ")]
+        assert [*cells[::2], *cells[1::2]] == [*figures, *tables]
+
+
+def test_a_file_of_segments_counts_by_what_it_says(tmp_path):
+    """Of another content under the same name another unit is made."""
+    path = tmp_path / "some.segments"
+    made = []
+    for slope in (Fraction(1), Fraction(1, 2)):
+        line = Piece(Fraction(0), slope, Fraction(0))
+        path.write_text(Segments("line", INT4, INT4, Fixed(2, 1), INT4, (line,), "odd").text)
+        made.append(module_of(Request("pwl", "int4", fn=str(path))).verilog)
+    assert made[0] != made[1]
+    path.unlink()
+    with pytest.raises(ValueError, match=r"some\.segments cannot be read: No such file or directory"):
+        module_of(Request("pwl", "int4", fn=str(path)))
 
 
 def test_what_is_left(found, tmp_path):

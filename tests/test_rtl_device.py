@@ -1,20 +1,43 @@
-"""Layers whose products are made by Verilated hardware."""
+"""Layers whose products are made by a Verilated kernel."""
+
+import itertools
+import os
 
 import pytest
 import torch
 
+from halfulp import golden
+from halfulp.fpga import rtl
 from halfulp.golden import nn
 from halfulp.golden.nn import product
-from halfulp.sim import rtl
+from halfulp.hdl.formats import MacSpec
+from halfulp.sim.train import data, networks
 
-POLICY = "e5m2*e5m2+e6m5.rn, bias=e5m2.rn"
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+PLAIN = "e5m2*e5m2+e6m5.rn, bias=e5m2.rn"
+NOISY = "e5m2*e5m2+e6m5.sr10@lfsr16, bias=e5m2.rn"
 
 
-def twins(make):
-    """A layer, and the same one on hardware."""
-    layers = [make(policy) for policy in (POLICY, f"{POLICY}, device=rtl")]
-    layers[1].load_state_dict(layers[0].state_dict())
-    return layers
+def on(device, monkeypatch):
+    """What is made from now on as it is on device rtl, by ``device``; the operands of each product are kept."""
+    made = []
+
+    def recorded(*given):
+        made.append(given)
+        return device(*given)
+
+    monkeypatch.setitem(product._DEVICES, "rtl", recorded)
+    return made
+
+
+def backward(layer, x):
+    """The result, and all gradients."""
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    y = layer(x)
+    y.backward(torch.linspace(-1, 1, y.numel()).reshape(y.shape))
+    return [y.detach(), x.grad, *(parameter.grad for parameter in layer.parameters())]
 
 
 @pytest.mark.parametrize(
@@ -24,49 +47,111 @@ def twins(make):
         (lambda policy: nn.Conv2d(4, 6, 3, padding=1, groups=2, policy=policy, seed=3), (1, 4, 5, 4)),
     ],
 )
-def test_a_layer_on_hardware_gives_the_same_bits(make, shape, monkeypatch):
-    """Forward and backward, bias included; and it is hardware that made them."""
-    made = []
-    monkeypatch.setitem(product._DEVICES, "rtl", lambda *given: made.append(rtl.product(*given)) or made[-1])
+@pytest.mark.parametrize("policy", [PLAIN, NOISY])
+def test_a_layer_on_hardware_gives_the_same_bits(policy, make, shape, monkeypatch):
+    """Forward and backward, bias included; and it is hardware that made them. Twice, for words differ between uses."""
     torch.manual_seed(6)
-    found = []
     x = torch.randn(shape)
-    for layer in twins(make):
-        own = x.clone().requires_grad_()
-        y = layer(own)
-        y.backward(torch.linspace(-1, 1, y.numel()).reshape(y.shape))
-        found.append([y.detach(), own.grad, *(parameter.grad for parameter in layer.parameters())])
-    assert len(made) == 4
-    for golden, hardware in zip(*found, strict=True):
-        assert torch.equal(golden, hardware)
-        assert golden.count_nonzero() > golden.numel() / 2
+    layers = [make(f"{policy}, device=rtl") for _ in range(2)] + [make(policy)]
+    for layer in layers:
+        layer.load_state_dict(layers[0].state_dict())
+    made = on(rtl.product, monkeypatch)
+    hardware = [backward(layers[0], x) for _ in range(2)]
+    assert len(made) == 8
+    on(rtl.expected, monkeypatch)
+    twin = [backward(layers[1], x) for _ in range(2)]
+    for found, wanted in zip(itertools.chain(*hardware), itertools.chain(*twin), strict=True):
+        assert torch.equal(found, wanted)
+        assert found.count_nonzero() > found.numel() / 2
+    if policy == PLAIN:
+        assert all(torch.equal(*pair) for pair in zip(hardware[0], backward(layers[2], x), strict=True))
+    else:
+        assert not torch.equal(hardware[0][0], hardware[1][0])
+
+
+def test_words_are_those_that_the_array_deals():
+    """By the key; in a batch, and after a row that sums start from."""
+    mac = MacSpec.parse(NOISY.partition(",")[0])
+    generator = torch.Generator().manual_seed(2)
+    a = torch.randint(1, 100, (3, 5, 4), generator=generator)
+    b = torch.randint(1, 100, (4, 3), generator=generator)
+    for key in (0, 7, 7 + 2 * rtl.BEGINNINGS):
+        wanted = golden.gemm(a, b, mac, tiling=rtl.TILING, step=key % rtl.BEGINNINGS)
+        assert torch.equal(rtl.product(a, b, mac, None, key), wanted)
+    bias = torch.tensor([1.5, -0.25, 64.0])
+    row, start = golden.encode(bias, mac.b), golden.encode(bias, mac.o)
+    wide = torch.cat([torch.full((3, 5, 1), mac.a.encode(1)), a], -1), torch.cat([row.unsqueeze(0), b])
+    wanted = golden.gemm(*wide, mac, tiling=rtl.TILING, step=5)
+    assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
 
 
 def test_products_of_nothing_are_what_they_start_from():
-    layers = twins(lambda policy: nn.Linear(0, 3, policy=policy))
-    assert torch.equal(*(layer(torch.zeros(2, 0)) for layer in layers))
-    layers = twins(lambda policy: nn.Linear(3, 2, policy=policy))
-    assert torch.equal(*(layer(torch.zeros(0, 3)) for layer in layers))
+    for policy in (PLAIN, NOISY):
+        for sizes, shape in (((0, 3), (2, 0)), ((3, 2), (0, 3))):
+            layers = [nn.Linear(*sizes, policy=f"{policy}{device}", seed=1) for device in ("", ", device=rtl")]
+            layers[1].load_state_dict(layers[0].state_dict())
+            assert torch.equal(*(layer(torch.zeros(shape)) for layer in layers))
 
 
 def test_what_is_refused(monkeypatch):
     x = torch.ones(1, 3)
     with pytest.raises(ValueError, match="unknown device 'fpga'; products are made on rtl, or by golden"):
-        nn.Policy.parse(f"{POLICY}, device=fpga")
+        nn.Policy.parse(f"{PLAIN}, device=fpga")
     noisy = nn.Linear(3, 2, policy="e5m2*e5m2+e6m5.sr10, device=rtl")
-    with pytest.raises(ValueError, match=r"e5m2\*e5m2\+e6m5.sr10 rounds at random, and multiply-acc"):
+    with pytest.raises(
+        ValueError, match=r"^e5m2\*e5m2\+e6m5.sr10 rounds at random and names no source, as .*@lfsr16 d"
+    ):
         noisy(x)
+    large = nn.Linear(1 << 11, 1 << 10, bias=False, policy="e5m2*e5m2+e6m5.rn, device=rtl")
+    with pytest.raises(
+        ValueError, match=r"^1 products of 99 x 2048 x 1024 are 52,428,800 steps of an array of 2 x 2; la"
+    ):
+        large(torch.ones(99, 1 << 11))
     torch.manual_seed(1)
     fine = nn.Linear(3, 2, policy="e5m2*e5m2+e6m5.rn, device=rtl")
     with pytest.raises(ValueError, match=r"sums on device rtl start from products with 1, and not all biases are such"):
         fine(x)
     monkeypatch.delitem(product._DEVICES, "rtl")
-    with pytest.raises(ValueError, match=r"there is no device rtl yet; import halfulp.sim.rtl first"):
+    with pytest.raises(ValueError, match=r"there is no device rtl yet; import halfulp.fpga.rtl first"):
         fine(x)
 
 
 def test_a_policy_says_its_device():
-    policy = nn.Policy.parse(f"{POLICY}, device=rtl")
+    policy = nn.Policy.parse(f"{PLAIN}, device=rtl")
     assert policy.device == "rtl"
     assert nn.Policy.parse(str(policy)) == policy
-    assert str(policy) == f"{POLICY}, device=rtl"
+    assert str(policy) == f"{PLAIN}, device=rtl"
+
+
+def a_network_runs_on_hardware(policy, monkeypatch):
+    """LeNet-5, trained for a few steps in its arithmetic, and one image that it has not seen."""
+    torch.manual_seed(4)
+    images = data.mnist(None)
+    pixels, labels = (part[:64] for part in images.train)
+    network = nn.convert(networks.lenet5(), policy, seed=1).model
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(network(pixels), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
+    image = images.test[0][:1]
+    twins = [nn.convert(networks.lenet5(), f"{policy}{device}", seed=1).model for device in ("", *[", device=rtl"] * 2)]
+    for twin in twins:
+        twin.load_state_dict(network.state_dict())
+    made = on(rtl.product, monkeypatch)
+    with torch.no_grad():
+        found = twins[1](image)
+        assert len(made) == 5
+        on(rtl.expected, monkeypatch)
+        assert torch.equal(found, twins[2](image))
+        if policy == PLAIN:
+            assert torch.equal(found, twins[0](image))
+    assert len(found.unique()) > 5
+
+
+if EXHAUSTIVE:
+    test_a_network_runs_on_hardware = pytest.mark.parametrize("policy", [PLAIN, NOISY])(a_network_runs_on_hardware)

@@ -11,6 +11,7 @@ import pytest
 from mpmath import mp
 
 from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
+from halfulp.hdl.segments import Piece
 from halfulp.hdl.segments.fit import SHARE, fit
 from halfulp.hdl.segments.functions import FUNCTIONS, function_of
 from halfulp.hdl.segments.ladder import ladder_of
@@ -92,6 +93,27 @@ def test_a_value_just_beside_a_threshold_is_told_apart():
         assert ladder_of(out, RN).values[nearest_to(function, x, ladder_of(out, RN))] == 0.5 + (
             2.0**-4 if side > 0 else 0
         )
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "elu"])
+def test_values_that_no_precision_tells_from_their_limit(name):
+    """exp(-30000) beside it, and rounding directed: a bit of the result depends on which side of the limit they are."""
+    function, x = FUNCTIONS[name], Fraction(30720)
+    out = parse("fp16")
+    for x in (Fraction(30720), Fraction(-30720)):
+        limit = {"tanh": 1 if x > 0 else -1, "erf": 1 if x > 0 else -1, "sigmoid": 1, "elu": -1}.get(name, x)
+        if (name == "elu") == (x > 0) or (x < 0 and name not in ("tanh", "erf", "elu")):
+            continue
+        above = (name == "softplus") != (x < 0)
+        for mode in ("ru", "rd", "rz"):
+            rounded = out.decode(out.encode(limit + Fraction(1 if above else -1, 1 << 40), mode))
+            ladder = ladder_of(out, Rounding(mode))
+            assert ladder.values[nearest_to(function, x, ladder)] == rounded
+
+
+def test_a_format_of_one_bit_has_a_last_place():
+    found = fit("relu", "int1", pieces=1)
+    assert (found.error, found.errors.max_ulp) == (0, 0)
 
 
 # Before anything is rounded -----------------------------------------------------------------------------------------
@@ -275,6 +297,36 @@ def test_errors_are_those_of_the_exact_table(name, fmt, options):
         assert measured == found.error
 
 
+@pytest.mark.parametrize("name", ["tanh", "silu"])
+def test_a_small_unit_within_an_error(name):
+    """Halfway between the errors of free and equal breakpoints: shorter coefficients, and breakpoints of few bits."""
+    free, even = (fit(name, "fxp4.8", pieces=8, breakpoints=kind) for kind in ("free", "uniform"))
+    bound = (free.error + even.error) / 2
+    lean = fit(name, "fxp4.8", pieces=8, error=bound)
+    assert lean.pieces <= 8
+    assert free.error < lean.error <= bound < even.error
+    assert lean.errors.max_ulp == lean.error
+    bits = [one.segments.slope.width + one.segments.intercept.width for one in (lean, free, even)]
+    assert bits[0] < min(bits[1:])
+    # Seven leading bits of twelve tell its pieces apart, and not those of the others.
+    leading = [all(piece.start % Fraction(1, 8) == 0 for piece in one.segments.pieces) for one in (lean, free, even)]
+    assert leading == [True, False, False]
+
+
+def test_an_error_of_zero_is_reached_where_it_can_be():
+    found = fit("relu", "fxp4.4", pieces=8, error=0)
+    assert (found.error, found.segments.pieces) == (0, (Piece(Fraction(0), Fraction(1), Fraction(0)),))
+
+
+@pytest.mark.parametrize("name", ["tanh", "silu"])
+def test_exponents_far_out_take_no_bits_from_coefficients(name):
+    """What is approximated is near zero; that numbers go to 2^128 or to 2^16 is the same to it."""
+    near, far, flushed = (fit(name, fmt, pieces=6) for fmt in ("e5m3", "e8m3", "e8m3-ftz"))
+    assert 2.0**-6 < near.error < 2.0**-3
+    assert near.error == far.error == flushed.error
+    assert near.segments.pieces[1:] == far.segments.pieces[1:] == flushed.segments.pieces[1:]
+
+
 def test_coefficients_that_are_named_are_kept_to():
     found = fit("tanh", "fxp4.8", pieces=3, slope="fxp2.3", intercept="e5m4")
     assert (found.segments.slope, found.segments.intercept) == (Fixed(2, 3), parse("e5m4"))
@@ -318,9 +370,15 @@ def raising(x):
         ("tanh", {"pieces": 0}, ValueError, "0 pieces are out of range; there are 1 to 1024"),
         ("tanh", {"pieces": 2.0}, TypeError, "a number of pieces is an int, not float"),
         ("tanh", {"pieces": True}, TypeError, "a number of pieces is an int, not bool"),
-        ("tanh", {}, ValueError, "by a number of pieces or by an error, one of the two"),
-        ("tanh", {"pieces": 2, "error": 1}, ValueError, "by a number of pieces or by an error, one of the two"),
-        ("tanh", {"error": -1}, ValueError, "an error of -1 is out of range; it is above zero"),
+        ("tanh", {}, ValueError, "a fit is asked for by a number of pieces, by an error, or by both"),
+        (
+            "tanh",
+            {"pieces": 1, "error": 0.6},
+            ValueError,
+            "tanh cannot be fitted: an error of 0.6 is not reached with 1 p",
+        ),
+        ("tanh", {"error": -1}, ValueError, "an error of -1 is out of range; it is zero or more, and finite"),
+        ("tanh", {"error": 0}, ValueError, "tanh in fxp4.4 is never nearer than 0.49"),
         ("tanh", {"error": "1"}, TypeError, "an error is a number, not str"),
         ("tanh", {"error": 0.25}, ValueError, "tanh in fxp4.4 is never nearer than 0.49"),
         ("tan", {"pieces": 2}, ValueError, "unknown function 'tan'; there are tanh, sigmoid"),
@@ -344,6 +402,18 @@ def raising(x):
             {"pieces": 2, "slope": "fxp-2.6"},
             ValueError,
             "tanh cannot be fitted with slopes in fxp-2.6: fxp-2.6 cannot hold a slope of 0.",
+        ),
+        (
+            "tanh",
+            {"pieces": 2, "slope": "fxp4.45"},
+            ValueError,
+            "fxp4.45 has 48 significant bits; slopes of a fit have up to 45",
+        ),
+        (
+            "tanh",
+            {"pieces": 2, "intercept": "fxp4.50"},
+            ValueError,
+            "fxp4.50 has 53 significant bits; intercepts of a fit have",
         ),
         ("tanh", {"pieces": 2, "reduction": "exp2"}, ValueError, "tanh is not reduced by 'exp2'; it is by none"),
         ("exp", {"pieces": 2, "symmetry": "odd"}, ValueError, "exp is not odd"),

@@ -1,5 +1,6 @@
 """Systolic arrays in RTL against `golden.gemm`, to the bit and to the cycle."""
 
+import itertools
 import os
 import sys
 from functools import partial
@@ -39,11 +40,11 @@ MACS = [
 SOME = [
     partial(Chain, mac=MACS[0], n=3, m=1, depth=1),
     partial(Chain, mac=MACS[1], n=2, m=3, depth=3, pipeline=3, seed=77),
-    partial(Chain, mac=MACS[2], n=1, m=2),
+    partial(Chain, mac=MACS[2], n=1, m=2, depth=3, rows=2),
     partial(Chain, mac=MACS[3], n=1, m=1, depth=5, pipeline=6),
     partial(Chain, mac=MACS[4], n=3, m=3, depth=2, pipeline=1),
     partial(Chain, mac=MACS[5], n=2, m=1, depth=4, pipeline=2),
-    partial(Chain, mac=MACS[6], n=2, m=1, depth=2, pipeline=4),
+    partial(Chain, mac=MACS[6], n=2, m=1, depth=2, rows=3, pipeline=4),
     partial(Chain, mac="e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16", n=1, m=2, depth=3, pipeline=1, seed=5),
     partial(Chain, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=2, depth=3, pipeline=2),
     partial(Grid, mac=MACS[1], n=2, m=3, pipeline=2, seed=9),
@@ -256,7 +257,9 @@ def test_what_is_refused(make, error, sentence):
         "posit8*int8=e5m2.sr2+exact=posit16.sr6@lfsr8",
     ],
 )
-@pytest.mark.parametrize("tiling", [Tiling(2, 3, 2), Tiling(1, 1), Tiling(3, 2), Tiling(8, 8, 4)], ids=str)
+@pytest.mark.parametrize(
+    "tiling", [Tiling(2, 3, 2), Tiling(1, 1), Tiling(3, 2), Tiling(8, 8, 4), Tiling(2, 3, 2, 2)], ids=str
+)
 def test_a_multiply_accumulate_takes_a_word_a_step(text, tiling, monkeypatch):
     """Step by step through all tiles, padding too; in one piece or in several."""
     mac = MacSpec.parse(text)
@@ -277,13 +280,13 @@ def test_a_multiply_accumulate_takes_a_word_a_step(text, tiling, monkeypatch):
     words = {name: torch.zeros(batch, n, m, k, dtype=torch.int64) for name in mac.words}
     step = before
     for product in range(batch):
-        for row in range(0, n, tiling.n):
+        for row in range(0, n, tiling.n * tiling.rows):
             for column in range(0, m, tiling.m * tiling.depth):
                 vectors = min(-(-(m - column) // tiling.m), tiling.depth)
                 for term in range(k):
-                    for vector in range(vectors):
+                    for vector, slot in itertools.product(range(vectors), range(tiling.rows)):
                         for mac_number in range(tiling.n * tiling.m):
-                            i = row + mac_number // tiling.m
+                            i = row + mac_number // tiling.m * tiling.rows + slot
                             j = column + vector * tiling.m + mac_number % tiling.m
                             if i < n and j < m:
                                 for own, dealt in zip(words.values(), lanes[mac_number], strict=True):

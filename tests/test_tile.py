@@ -172,6 +172,7 @@ def test_other_clocks_and_devices(monkeypatch):
         ("--board u50", "unknown board 'u50'; the boards are u55c"),
         ("--n 0", "a tiling has n of 1 or more, not 0"),
         ("--depth 0", "a tiling has depth of 1 or more, not 0"),
+        ("--rows 0", "a tiling has rows of 1 or more, not 0"),
         ("--pipeline -1", "pipeline -1 is out of range; a unit has 0 to"),
         ("--clock 900", "a clock of 900 MHz is out of range; the device has 1 to 775"),
         ("--mac e5m2", "'e5m2' is no multiply-accumulate"),
@@ -227,7 +228,7 @@ def test_records_tell_what_arrays_cost():
     arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
     found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
     told = Law(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
-    assert told.lut == pytest.approx(found[-1].lut, rel=0.03)
+    assert told.lut == pytest.approx(found[-1].lut, rel=0.05)
     assert told.ff == pytest.approx(found[-1].ff, rel=0.03)
     assert recorded([arrays[1, 1].name], TARGETS["artix100t"]) is None
     assert recorded(["chain_of_nothing"], TARGETS["u55c"]) is None

@@ -1,7 +1,7 @@
 """Arithmetic units: Amaranth components with ports shaped by number formats."""
 
 from .accumulate import Accumulate
-from .activation import PiecewiseLinear
+from .activation import Lookup, PiecewiseLinear
 from .add import Add
 from .base import Unit
 from .compare import Compare
@@ -21,6 +21,7 @@ __all__ = [
     "Convert",
     "Dot",
     "Fma",
+    "Lookup",
     "Mac",
     "Mul",
     "PiecewiseLinear",

@@ -36,7 +36,7 @@ from .base import LAZY, Arithmetic
 COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """How the value is found: by comparing the argument with starts of pieces; by its first bits; as a whole."""
 
-MAX_ADDRESS, SHORT_ADDRESS = 10, 6
+MAX_ADDRESS, SHORT_ADDRESS = 10, 7
 """Most bits that may tell the pieces apart where these are found by address; and so few that this is the smaller way:
 the coefficients of such an address are a lookup table for each bit."""
 
@@ -88,7 +88,8 @@ class PiecewiseLinear(Arithmetic):
     pieces : int, optional
         Lines of a fit, 8 by default; those where the function saturates are beside them.
     error : float, optional
-        Instead of ``pieces``: the largest error in units of the last place, with as few pieces as do it.
+        The largest error, as `fit` measures it. Instead of ``pieces``: with as few as do it; beside ``pieces``: with at
+        most so many, and what is expected to make the smallest unit.
     breakpoints : str, optional
         Where pieces of a fit start: ``free``, ``uniform`` or ``power``; free by default.
     slopes : str, optional
@@ -303,9 +304,12 @@ class PiecewiseLinear(Arithmetic):
             return by_address(m, x, starts, sides)
         if not folded:
             return by_sign(m, search(m, x.integer, starts, "piece"), NEVER, sides), x
-        # That abs(x) >= start is that one's complement, abs(x) - 1, reaches start - 1: no adder is needed.
-        sign = x.integer[-1]
-        key = Cat(sign, x.integer[:-1] ^ sign.replicate(len(x.integer) - 1))
+        # That abs(x) >= start is that one's complement, abs(x) - 1, reaches start - 1: no adder is needed. Where starts
+        # are multiples of a power of two, bits below only matter where all are zero, and a carry would come from them.
+        sign, low = x.integer[-1], low_bits(len(x.integer) - 1, starts)
+        borrowed = wire(m, sign & ~x.integer[:low].any(), "borrowed") if low else sign
+        key = Cat(borrowed, x.integer[low:-1] ^ sign.replicate(len(x.integer) - 1 - low))
+        starts = [start >> low for start in starts]
         return by_sign(m, search(m, key, [2 * start - 1 for start in starts], "piece"), sign, sides), x
 
     def _choose_raw(self, m: Module, x: Raw, bits: Value) -> Choice:
@@ -387,6 +391,17 @@ class PiecewiseLinear(Arithmetic):
             return fixed.add(m, value, power_of(m, undone), RN), flags, random
         number = scale(m, value, undone)
         return replace(number, sign=number.sign ^ flags.negative), flags, random
+
+
+class Lookup(PiecewiseLinear):
+    """A function of one number as a table of all its results.
+
+    That is `PiecewiseLinear` with the structure ``table``, and takes its other parameters. Operands have up to 8 bits,
+    and rounding is not stochastic.
+    """
+
+    def __init__(self, *, fn: str | Callable[[Any], Any] | Segments, **more: Any) -> None:
+        super().__init__(fn=fn, structure=TABLE, **more)
 
 
 def overruled(m: Module, x: Number, flags: Flags) -> Number:

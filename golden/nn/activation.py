@@ -174,7 +174,8 @@ def _reduced_slopes(x: Tensor, table: Segments) -> Tensor:
     if table.reduction == "exp2":
         scaled = x * float(table.factor)
         power = scaled.floor()
-        slope = own[torch.bucketize(scaled - power, starts, right=True)]
+        grains = 1 << table.fraction
+        slope = own[torch.bucketize(((scaled - power) * grains).floor() / grains, starts, right=True)]
         return torch.where(scaled.isinf(), 0.0, slope * float(table.factor) * torch.exp2(power))
     mantissa, exponent = torch.frexp(x.abs())
     mantissa, exponent = 2 * mantissa, exponent - 1

@@ -46,8 +46,9 @@ class Policy:
     master : bool
         Whether the optimiser steps a copy of the parameters that is not rounded so.
     device : str, optional
-        ``rtl``: products are made by the Verilated hardware of an array, to the same bits; for small ones that do not
-        round at random, once `halfulp.sim.rtl` has been imported.
+        ``rtl``: products are made by a Verilated kernel around an array, to the same bits; for small ones, once
+        `halfulp.fpga.rtl` has been imported. Where they round at random the array's multiply-accumulates have sources
+        of their own, whose words are not those of the golden layer (`halfulp.fpga.rtl.expected` has them).
 
     Raises
     ------

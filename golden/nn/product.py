@@ -10,8 +10,8 @@ from halfulp.hdl.formats import MacSpec
 
 from .draw import states
 
-Device = Callable[[Tensor, Tensor, MacSpec, Tensor | None], Tensor]
-"""What makes a product in place of the golden model, of operands, a description, and what sums start from."""
+Device = Callable[[Tensor, Tensor, MacSpec, Tensor | None, int], Tensor]
+"""What makes a product in place of the golden model, of operands, a description, what sums start from, and a key."""
 
 _DEVICES: dict[str, Device] = {}
 
@@ -23,7 +23,8 @@ def register(name: str, device: Device) -> None:
     ----------
     name : str
     device : callable
-        Gives the bits of `golden.gemm`, or refuses with a ValueError.
+        Gives the bits of `golden.gemm`, with whatever random words the key stands for there, or refuses with a
+        ValueError.
     """
     _DEVICES[name] = device
 
@@ -58,8 +59,8 @@ def product(
     """
     if device is not None:
         if device not in _DEVICES:
-            raise ValueError(f"there is no device {device} yet; import halfulp.sim.{device} first")
-        return _DEVICES[device](a, b, mac, start)
+            raise ValueError(f"there is no device {device} yet; import halfulp.fpga.{device} first")
+        return _DEVICES[device](a, b, mac, start, key)
     given: dict[str, Any] = {}
     if mac.random is not None:
         given = {"seed": states(key, mac.random, (*a.shape[:-1], b.shape[-1]), a.device)}

@@ -14,7 +14,8 @@ from .error import Errors, errors
 from .functions import ALL, Function, function_of
 from .grid import Grid, fixed_for, grid_of
 from .ladder import check_width, numbers_of
-from .points import MEASURES, REFERENCES, Folding, Points, points_of, power_factor
+from .lean import Key, fewest_places, leanest
+from .points import BEHIND, MEASURES, REFERENCES, Folding, Points, points_of, power_factor
 from .segmentation import BREAKPOINTS, Found, Parts, Tails, Task
 from .table import SYMMETRIES, Piece, PowerSum, Segments, check_holds
 
@@ -23,6 +24,7 @@ MOST_PIECES = 1024
 SHARE = 1 / 16
 """How much more the error may be where formats of coefficients are chosen; the slope's share is half of it."""
 
+_EXACT = 52  # bits of integers, and one for their sign, that double precision holds
 _MOST_PLACES, _MORE_PLACES = 32, 8
 _STEEPEST = 1.5  # the steepest of the functions on the intervals that arguments are reduced to
 
@@ -38,7 +40,8 @@ class Fit:
     pieces : int
         Lines that are not saturation.
     error : float
-        The largest, as it was measured for the fit; no other breakpoints and coefficients of these formats leave less.
+        The largest, as it was measured for the fit. Where this was to be as small as can be, no other breakpoints and
+        coefficients of these formats leave less.
     measure, against : str
     rounding : Rounding
     folding : Folding
@@ -89,7 +92,8 @@ def fit(
     pieces : int, optional
         Lines; those of saturation, where the function goes along a line, are beside them.
     error : float or Fraction, optional
-        Instead of ``pieces``: the largest error that there may be, with as few pieces as do it.
+        The largest that there may be. Instead of ``pieces``: with as few as do it. Beside ``pieces``, which then are
+        the most: with the coefficients and breakpoints that are expected to make the smallest unit.
     breakpoints : str
         ``free``; ``uniform``: at equal distances; ``power``: where leading bits of the argument change.
     slopes : str
@@ -135,9 +139,13 @@ def fit(
     if breakpoints == "uniform" and pieces is None:
         raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
     folding = _folding(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
-    sizes_alike = isinstance(asked.out, Fixed) or folding.reduction or asked.function.scales
-    chosen = measure or ("ulp" if sizes_alike else "absolute")
+    chosen = measure or measure_of(asked.function, asked.out, folding.reduction)
     return asked.fit(folding, _one_of("measure", chosen, MEASURES))
+
+
+def measure_of(function: Function, out: Format, reduction: str | None) -> str:
+    """What errors of a fit are measured in unless told otherwise."""
+    return "ulp" if isinstance(out, Fixed) or reduction or function.scales else "absolute"
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,17 @@ class _Asked:
     against: str
     rounding: Rounding
 
+    def _check_widths(self, folding: Folding) -> None:
+        """Raise ValueError if lines of named coefficients have more bits than double precision is exact in."""
+        argument = max(self.fmt.precision, folding.fraction)
+        for held, what, most in ((self.slope, "slopes", _EXACT - argument), (self.intercept, "intercepts", _EXACT)):
+            if held is not None and held.precision > most:
+                raise ValueError(
+                    f"{held} has {held.precision} significant bits; {what} of a fit have up to {most} here"
+                )
+
     def fit(self, folding: Folding, measure: str) -> Fit:
+        self._check_widths(folding)
         points = points_of(
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
@@ -169,8 +187,8 @@ class _Asked:
                 f"and {self.error:g} was asked for"
             )
         tails = self._tails(points, folding)
-        found, slope, intercept = self._best(points, folding, measure, tails)
-        segments = self._segments(points, folding, found.parts, slope, intercept)
+        cut, found, slope, intercept = self._best(points, folding, measure, tails)
+        segments = self._segments(cut, folding, found.parts, slope, intercept)
         return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
 
     def _tails(self, points: Points, folding: Folding) -> Tails:
@@ -183,7 +201,7 @@ class _Asked:
             if folding.interval is None and asymptote is not None:
                 slopes[side].add(float(asymptote))
             # A value at the end of the range of the output, or outside of the interval.
-            if len(points) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
+            if len(points.cuts) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
                 saturates = points.nearest[first] in (0, len(points.ladder.values) - 1)
                 if folding.interval is not None or saturates:
                     slopes[side].add(0.0)
@@ -198,15 +216,15 @@ class _Asked:
 
     def _best(
         self, points: Points, folding: Folding, measure: str, tails: Tails
-    ) -> tuple[Found, Format | PowerSum, Format]:
-        """The best pieces, and formats of their coefficients."""
+    ) -> tuple[Points, Found, Format | PowerSum, Format]:
+        """The best pieces, the points at which these may begin, and formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
         finest = _finest(points, folding, self.fmt, self.out, measure)
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
         task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
         try:
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
-            task = self._narrowed(task, [name for name, held in chosen.items() if held is None])
+            task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key(folding))
             found = task.best() if self.error is None else task.reached(self.error)
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
@@ -216,7 +234,15 @@ class _Asked:
         found = task.polished(found)
         slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
-        return found, slope, intercept
+        return task.points, found, slope, intercept
+
+    def _key(self, folding: Folding) -> Key | None:
+        """What integers arguments are of which a unit takes the leading bits off."""
+        if folding.reduction == "exp2":
+            return Key(folding.fraction, folding.fraction)
+        if folding.reduction is not None:
+            return Key(BEHIND + (2 if folding.reduction == "rsqrt" else 1), BEHIND)
+        return Key(self.fmt.width, self.fmt.frac_bits) if isinstance(self.fmt, Fixed) else None
 
     def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
         """Raise ValueError if a format that was named has no coefficients as large as the best ones of any format."""
@@ -234,8 +260,11 @@ class _Asked:
                 if not inner[0] <= line[place] <= inner[1]:
                     raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
 
-    def _narrowed(self, task: Task, names: list[str]) -> Task:
+    def _narrowed(self, task: Task, names: list[str], key: Key | None) -> Task:
         """With as few fraction bits of these coefficients as come near the error of many."""
+        if self.error is not None and self.pieces is not None:
+            task.reached(self.error)
+            return leanest(task, self.error, names, key)
         if not names:
             return task
         if self.error is None:
@@ -245,7 +274,7 @@ class _Asked:
             bounds = dict.fromkeys(names, self.error)
             task = replace(task, pieces=task.reached(self.error).inner)
         for name in names:
-            task = _fewest_places(task, name, bounds[name])
+            task = fewest_places(task, name, bounds[name])
         return task
 
     # The table -------------------------------------------------------------------------------------------------
@@ -310,10 +339,12 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
     steepest, rise = _STEEPEST, 2.0
     if folding.reduction is None:
         value, t = points.value[points.cuts], points.t[points.cuts]
-        with np.errstate(invalid="ignore"):
-            slopes = np.abs(np.diff(value) / np.diff(t))
-        steepest = float(np.max(slopes[np.isfinite(slopes)], initial=1.0))
-        rise = float(np.max(np.abs(value[np.isfinite(value)]), initial=1.0)) + steepest * float(np.max(np.abs(t)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            slopes = np.diff(value) / np.diff(t)
+            intercepts = np.abs(value[1:] - slopes * t[1:])
+        steepest = float(np.max(np.abs(slopes[np.isfinite(slopes)]), initial=1.0))
+        # The best line is parallel to the function somewhere, and no farther from it there than its error.
+        rise = 2 * float(np.max(intercepts[np.isfinite(intercepts)], initial=1.0))
     grids = {}
     for name, largest, precision in (
         ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
@@ -321,22 +352,9 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
     ):
         bits = int(np.ceil(np.log2(largest))) + 1
         # A product with an argument is exact in double precision.
-        kept = min(max(places, 0) + _MORE_PLACES, 52 - precision - bits, _MOST_PLACES)
+        kept = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
         grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-kept)
     return grids
-
-
-def _fewest_places(task: Task, name: str, bound: float) -> Task:
-    """With the fewest fraction bits of one coefficient for which the error is within a bound."""
-    grid = getattr(task, name)
-    low, high = -1, round(-np.log2(grid.step))
-    while high - low > 1:
-        places = (low + high) // 2
-        if replace(task, **{name: replace(grid, step=2.0**-places)}).within(bound) is None:
-            low = places
-        else:
-            high = places
-    return replace(task, **{name: replace(grid, step=2.0**-high)})
 
 
 def _narrowest(numbers: list[float], step: float) -> Fixed:
@@ -365,8 +383,8 @@ def _one_of(what: str, given: Any, known: tuple[str, ...]) -> str:
 
 
 def _pieces(pieces: int | None, error: Any) -> int | None:
-    if (pieces is None) == (error is None):
-        raise ValueError("a fit is asked for by a number of pieces or by an error, one of the two")
+    if pieces is None and error is None:
+        raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
     if pieces is None:
         return None
     if not isinstance(pieces, int) or isinstance(pieces, bool):
@@ -381,8 +399,8 @@ def _target(error: Any) -> float | None:
         return None
     if not isinstance(error, int | float | Fraction) or isinstance(error, bool):
         raise TypeError(f"an error is a number, not {type(error).__name__}")
-    if not 0 < error < np.inf:
-        raise ValueError(f"an error of {error} is out of range; it is above zero")
+    if not 0 <= error < np.inf:
+        raise ValueError(f"an error of {error} is out of range; it is zero or more, and finite")
     return float(error)
 
 

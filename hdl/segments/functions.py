@@ -53,6 +53,9 @@ class Function:
         Between these it is convex, or concave. None: not known.
     scales : bool
         Whether f(c x) = c f(x) for c above zero.
+    beyond : bool
+        Whether it is farther from zero than the lines it approaches; others are nearer, wherever they have no value of
+        `exact`.
     nan, inf, minus_inf, zero, minus_zero, negative : Fraction or str, optional
         Specials, as `Segments` has them.
     """
@@ -67,6 +70,7 @@ class Function:
     right: Fraction | None = None
     bends: tuple[float, ...] | None = ()
     scales: bool = False
+    beyond: bool = False
     nan: Special = "nan"
     inf: Special | None = None
     minus_inf: Special | None = None
@@ -77,6 +81,17 @@ class Function:
     def defined(self, x: Fraction) -> bool:
         """Whether it has a value at a number."""
         return self.domain == ALL or x > 0 or (self.domain == NONZERO and x != 0)
+
+    def limit(self, x: Fraction) -> tuple[Fraction, int] | None:
+        """The value of the line that it approaches on this side, and 1 where it is above that, -1 where it is below.
+
+        None where there is no such line, or that is zero, to which a value is near in no relative measure.
+        """
+        slope, special = (self.right, self.inf) if x > 0 else (self.left, self.minus_inf)
+        if slope is None or (slope == 0 and not isinstance(special, Fraction)):
+            return None
+        line = slope * x + (special if isinstance(special, Fraction) else 0)
+        return (line, 1 if (line > 0) == self.beyond else -1) if line else None
 
     def at(self, x: Fraction, bits: int = 80) -> Any:
         """Value at a number, as a Fraction where it is rational, else as an mpmath number of so many bits.
@@ -188,7 +203,7 @@ ROWS = (
     Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
     Function("gelu", _gelu, _at_zero(0), bends=(-math.sqrt(2), math.sqrt(2)), **_LINEAR),
     Function("silu", _silu, _at_zero(0), bends=(-2.399357280515468, 2.399357280515468), **_LINEAR),
-    Function("softplus", _softplus, **_LINEAR),
+    Function("softplus", _softplus, **_LINEAR, beyond=True),
     elu(ONE),
     Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR, scales=True),
     leaky_relu(Fraction(1, 100)),

@@ -58,7 +58,7 @@ class Ladder:
     def ulp(self, s: Numbers) -> Numbers:
         """Units of the last place at numbers: distances of the values around their magnitudes."""
         finite = self.values[np.isfinite(self.values)]
-        magnitudes = finite[finite >= 0]
+        magnitudes = np.unique(np.abs(finite))
         index = np.clip(np.searchsorted(magnitudes, np.abs(s), side="right"), 1, len(magnitudes) - 1)
         return magnitudes[index] - magnitudes[index - 1]
 

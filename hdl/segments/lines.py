@@ -14,7 +14,7 @@ from .ladder import Flags, Numbers
 Line = tuple[float, float]
 """Slope and intercept."""
 
-_TINY = 2.0**-44
+_TINY, _ROUNDED = 2.0**-44, 2.0**-51
 
 _AT_ONCE, _FEW = 1 << 20, 4  # products of slopes and arguments; slopes that are tried one by one
 
@@ -118,7 +118,8 @@ class Band:
             bottom = min(top - 1.0, 0.0)
         if np.isinf(top):
             top = max(bottom + 1.0, 0.0)
-        slack = 2.0**-48 * (abs(slope) * max(abs(float(self.t[0])), abs(float(self.t[-1]))) + abs(bottom) + abs(top))
+        # Products are exact, and differences are rounded once.
+        slack = _ROUNDED * (abs(bottom) + abs(top))
         if bottom > top + slack:
             return None
         for candidate in intercepts.near((bottom + top) / 2):
@@ -162,7 +163,7 @@ class Band:
             return slopes
         products = np.outer(slopes, self.t)
         bottom, top = np.max(self.low - products, axis=1), np.min(self.high - products, axis=1)
-        slack = 2.0**-47 * (np.max(np.abs(products), axis=1) + np.abs(bottom) + np.abs(top))
+        slack = _ROUNDED * (np.abs(bottom) + np.abs(top))
         slack = np.where(np.isfinite(slack), slack, 0.0)
         return slopes[intercepts.any_between(bottom - slack, top + slack)]
 
@@ -172,5 +173,6 @@ class Band:
         width = float(self.t[last] - self.t[first])
         if width == 0:
             return 0.0
-        rise = (self.low[last] + self.high[last] - self.low[first] - self.high[first]) / 2
+        with np.errstate(invalid="ignore"):
+            rise = (self.low[last] + self.high[last] - self.low[first] - self.high[first]) / 2
         return float(rise / width) if np.isfinite(rise) else 0.0

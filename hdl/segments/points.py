@@ -26,6 +26,9 @@ MEASURES = ("ulp", "absolute")
 REFERENCES = ("real", "rounded")
 """Errors are against the function's value, or against that value correctly rounded."""
 
+BEHIND = 20
+"""Bits behind the point of arguments from 1 on, as integers."""
+
 _SURE = 2.0**-46
 _FARTHEST = 1000  # powers of two, beyond which every result is out of range
 
@@ -110,6 +113,12 @@ class Points:
         cut = slice(first, last)
         arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
         return replace(self, **{name: getattr(self, name)[cut] for name in arrays}, cuts=np.array([0]))
+
+    def coarser(self, grain: int) -> "Points":
+        """Where a piece may begin only at multiples of 2^grain, and at the first argument."""
+        kept = self.addresses % (1 << grain) == 0
+        kept[0] = True
+        return replace(self, cuts=self.cuts[kept], addresses=self.addresses[kept])
 
     def errors(self, index: Any) -> Numbers:
         """Errors of results, given by their places in the ladder."""
@@ -206,11 +215,15 @@ def nearest_to(function: Function, x: Fraction, ladder: Ladder) -> int:
     """Place in the ladder that the function's value at a number is rounded to, on as many bits as it takes."""
     exact = function.exact(x)
     if exact is not None:
-        return _place(exact, ladder)
+        return _place(exact, ladder=ladder)
     bits = 80
     while True:
         low, high = _bounds(function.at(x, bits), bits)
-        first, last = _place(low, ladder), _place(high, ladder)
+        first, last = _place(low, ladder=ladder), _place(high, ladder=ladder)
+        limit = function.limit(x)
+        if limit is not None and low <= limit[0] <= high:
+            beside = _place(*limit, ladder=ladder)
+            first, last = (beside, last) if limit[1] > 0 else (first, beside)
         if first == last:
             return first
         bits *= 2
@@ -231,12 +244,12 @@ def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
     return middle - reach, middle + reach
 
 
-def _place(value: Fraction, ladder: Ladder) -> int:
-    """Place in the ladder of a number, exactly."""
+def _place(value: Fraction, side: int = 0, *, ladder: Ladder) -> int:
+    """Place in the ladder of a number, exactly, or of one that is next to nothing above it (1) or below (-1)."""
     near = float(value)
     rest = value - Fraction(near)
-    side = float((rest > 0) - (rest < 0)) * 2.0**-1074
-    return int(ladder.round(np.array([near]), np.array([side]))[0])
+    side = (rest > 0) - (rest < 0) or side
+    return int(ladder.round(np.array([near]), np.array([side * 2.0**-1074]))[0])
 
 
 def points_of(
@@ -271,8 +284,8 @@ def points_of(
     order = np.lexsort((x, t))
     t = t[order]
     starts = np.flatnonzero(np.concatenate([[True], t[1:] > t[:-1]]))
-    held = [place for place in starts if place == 0 or folding.reduction or _held(fmt, float(t[place]))]
-    cuts = np.array(held, dtype=np.int64)
+    held = (t[starts] >= float(fmt.lowest)) & (t[starts] <= float(fmt.largest))
+    cuts = starts[held | (starts == 0) | (folding.reduction is not None)]
     return Points(
         x[order],
         t,
@@ -298,10 +311,6 @@ def _nearest(function: Function, places: Numbers, raw: Numbers, ladder: Ladder) 
     for index in np.flatnonzero(~(gap > _SURE * np.abs(raw)) & np.isfinite(raw)):
         nearest[index] = nearest_to(function, Fraction(float(places[index])), ladder)
     return nearest
-
-
-def _held(fmt: Format, t: float) -> bool:
-    return bool(fmt.lowest <= t <= fmt.largest)
 
 
 def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
@@ -349,15 +358,13 @@ def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
         return (t * (1 << folding.fraction)).astype(np.int64)
     if folding.reduction is not None:
         # Whole powers of two begin anew.
-        return (t * (1 << 20)).astype(np.int64) - (1 << 20)
+        return (t * (1 << BEHIND)).astype(np.int64) - (1 << BEHIND)
     if isinstance(fmt, Fixed):
         low = 0.0 if folding.symmetry is not None else float(fmt.lowest)
         return ((t - low) / float(fmt.smallest)).astype(np.int64)
     assert isinstance(fmt, Float | Posit)
-    magnitudes = np.array([_magnitude(fmt, abs(float(number))) for number in t])
+    # Codes of magnitudes rise with them.
+    magnitudes = np.searchsorted(numbers_of(fmt)[: 1 << (fmt.width - 1)], np.abs(t))
     middle = 0 if folding.symmetry is not None else 1 << (fmt.width - 1)
-    return np.where(t < 0, -magnitudes, magnitudes) + middle
-
-
-def _magnitude(fmt: Float | Posit, number: float) -> int:
-    return fmt.encode(Fraction(number))
+    # As units order them: codes of floats below zero are inverted, and those of posits two's complements.
+    return np.where(t < 0, ~magnitudes if isinstance(fmt, Float) else -magnitudes, magnitudes) + middle

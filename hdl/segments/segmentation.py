@@ -7,7 +7,7 @@ found between one that is reached and one that is not, and in the end nothing le
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,8 @@ class Task:
     breakpoints : str
     pieces : int, optional
         At most so many; for equal distances just so many.
+    grain : int
+        Lowest bits of an argument, as an integer, that no breakpoint has.
     """
 
     points: Points
@@ -73,6 +75,11 @@ class Task:
     tails: Tails
     breakpoints: str
     pieces: int | None
+    grain: int = 0
+
+    def coarser(self, grain: int) -> "Task":
+        """With breakpoints at multiples of 2^grain only; those that there are have no more of these bits."""
+        return replace(self, points=self.points.coarser(grain), grain=grain)
 
     # For one error ---------------------------------------------------------------------------------------------
 
@@ -260,7 +267,8 @@ class Task:
         """
         found = self.within(error)
         if found is None:
-            raise ValueError(f"an error of {error:.6g} is not reached")
+            most = "" if self.pieces is None else f" with {self.pieces} pieces"
+            raise ValueError(f"an error of {error:.6g} is not reached{most}")
         return found
 
     def polished(self, found: Found) -> Found:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -69,7 +69,7 @@ class Array(wiring.Component):
 
     @property
     def n(self) -> int:
-        """Rows of a tile."""
+        """Elements, or rows of a grid."""
         return self.tiling.n
 
     @property
@@ -122,7 +122,7 @@ class Drain(wiring.Component):
         No results wait to be asked for.
     ask : Out(1)
     row, address : Out
-        The vector that is asked for: a tile's rows one after the other.
+        The vector that is asked for: its element, and the place in there. A tile's rows come one after the other.
     arrived : In(1)
     arriving : In(width)
     valid, ready, payload
@@ -139,7 +139,7 @@ class Drain(wiring.Component):
                 "free": Out(1),
                 "ask": Out(1),
                 "row": Out(index_of(tiling.n)),
-                "address": Out(index_of(tiling.depth)),
+                "address": Out(index_of(tiling.depth * tiling.rows)),
                 "arrived": In(1),
                 "arriving": In(width),
                 "o": Out(stream.Signature(width)),
@@ -163,18 +163,22 @@ class Drain(wiring.Component):
         busy, waiting = Signal(), Signal(range(self.delay + 1))
         asking = Signal()
         left = Signal.like(self.vectors)
+        rows = self.tiling.rows
+        vector = Signal(index_of(self.tiling.depth))
         last_vector, last = Signal(), Signal()
+        slot, last_slot = turns(m, rows, self.ask & last_vector)
         m.d.comb += [
             self.free.eq(~busy),
             self.ask.eq(asking & (waiting == 0) & (places != 0)),
-            last_vector.eq(self.address + 1 == left),
-            last.eq(self.ask & last_vector & (self.row == self.tiling.n - 1)),
+            self.address.eq(vector * rows + slot),
+            last_vector.eq(vector + 1 == left),
+            last.eq(self.ask & last_vector & last_slot & (self.row == self.tiling.n - 1)),
         ]
         with m.If(waiting != 0):
             m.d.sync += waiting.eq(waiting - 1)
         with m.If(self.ask):
-            m.d.sync += self.address.eq(Mux(last_vector, 0, self.address + 1))
-            with m.If(last_vector):
+            m.d.sync += vector.eq(Mux(last_vector, 0, vector + 1))
+            with m.If(last_vector), m.If(last_slot):
                 m.d.sync += self.row.eq(Mux(last, 0, self.row + 1))
         with m.If(last):
             m.d.sync += [busy.eq(0), asking.eq(0)]
@@ -188,6 +192,17 @@ class Drain(wiring.Component):
 def index_of(count: int) -> Any:
     """Shape of a number below ``count``; one bit where there is only one, for Verilog has no signals of none."""
     return range(max(count, 2))
+
+
+def turns(m: Module, count: int, go: Value) -> tuple[Value, Value]:
+    """Whose turn it is of so many, the next one's whenever it is to ``go`` on, and whether it is that of the last."""
+    if count == 1:
+        return Const(0, 1), Const(1, 1)
+    turn = Signal(range(count))
+    last = turn == count - 1
+    with m.If(go):
+        m.d.sync += turn.eq(Mux(last, 0, turn + 1))
+    return turn, last
 
 
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.formats import MacSpec, Tiling
 
-from .array import K_BITS, Array, Drain, delayed, flat, index_of
+from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
 from .step import Read, Step, state_bits
 
 DEPTH = 32
@@ -17,14 +17,14 @@ DEPTH = 32
 
 
 class Chain(Array):
-    """One-dimensional systolic array: a chain of elements, each of which makes one row of a tile of the result.
+    """One-dimensional systolic array: a chain of elements, each of which makes some rows of a tile of the result.
 
     An element has ``m`` multiply-accumulates, which share one number of ``a`` and take one vector of ``b`` in each
-    cycle, and memories of accumulators for ``depth`` such vectors. Numbers of ``a`` come down the chain one a cycle,
-    and each element keeps its own until the step of k that it is for; vectors of ``b`` pass through all elements. So
-    an accumulator rests for the other vectors of the row before it is needed again, and may take that long, with
-    ``pipeline`` register cuts. What the last step leaves goes to a second memory, out of which it is drained down the
-    chain while the next tile is computed.
+    cycle, and memories of accumulators for ``depth`` such vectors of each of its rows. Numbers of ``a`` come down the
+    chain one a cycle, and each element keeps its own until the step of k that they are for; vectors of ``b`` pass
+    through all elements, once for each of an element's rows. So an accumulator rests for all others of the element
+    before it is needed again, and may take that long, with ``pipeline`` register cuts. What the last step leaves goes
+    to a second memory, out of which it is drained down the chain while the next tile is computed.
 
     Parameters
     ----------
@@ -32,11 +32,14 @@ class Chain(Array):
         What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``. Where it is stochastic it names a source, for each
         multiply-accumulate has one of its own.
     n : int
-        Elements, which are rows of a tile.
+        Elements.
     m : int
         Multiply-accumulates of an element.
     depth : int
-        Vectors of a tile's row, at most; a tile has n rows of m * depth columns.
+        Vectors of a tile's row, at most; a tile has n * rows rows of m * depth columns.
+    rows : int
+        Rows of a tile that an element makes. All of ``b`` is read once for each row of tiles, and vectors of it come no
+        more often than once in so many cycles.
     seed : int
         State after reset of the source of the first multiply-accumulate; number j of element i has seed i * m + j of
         ``source.seeds(n * m, seed)``.
@@ -52,7 +55,7 @@ class Chain(Array):
         A tile to be made, of k products, 1 or more, and so many vectors a row, 1 to ``depth``; without ``vectors``
         where the depth is 1.
     a : In(stream.Signature(ArrayLayout(mac.a, 1)))
-        For each step of k of each tile the numbers of all n rows, the first row's first.
+        For each step of k of each tile the numbers of all rows, the first row's first.
     b : In(stream.Signature(ArrayLayout(mac.b, m)))
         For each step of k of each tile the vectors of its row of ``b``.
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
@@ -65,8 +68,8 @@ class Chain(Array):
 
     Latency
     -------
-    `cycles` says how long a product takes. A step of k takes as many cycles as the tile has vectors, but n, which its
-    numbers of ``a`` take to come in, and ``spacing`` if these are more.
+    `cycles` says how long a product takes. A step of k takes as many cycles as an element has vectors of the tile, but
+    n * rows, which its numbers of ``a`` take to come in, and ``spacing`` if these are more.
 
     Notes
     -----
@@ -76,7 +79,7 @@ class Chain(Array):
     Source
     ------
     De Fine Licht, Kwasniewski, Hoefler: Flexible Communication Avoiding Matrix Multiplication on FPGA with High-Level
-    Synthesis, FPGA 2020; with one row in each element. Results leave at the chain's far end.
+    Synthesis, FPGA 2020, where a tile of an element has rows and columns too. Results leave at the chain's far end.
     """
 
     def __init__(
@@ -86,15 +89,17 @@ class Chain(Array):
         n: int,
         m: int,
         depth: int = DEPTH,
+        rows: int = 1,
         seed: int = 1,
         pipeline: int = 0,
         stochastic: str | None = None,
         dsp: bool = False,
     ) -> None:
-        tiling = Tiling(n, m, depth)
+        tiling = Tiling(n, m, depth, rows)
         super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", seed=seed, pipeline=pipeline)
-        self.name += f"_d{depth}" + (f"_s{seed}" if seed != 1 else "") + (f"_p{pipeline}" if pipeline else "")
-        self.depth = depth
+        self.name += f"_d{depth}" + (f"_r{rows}" if rows != 1 else "")
+        self.name += (f"_s{seed}" if seed != 1 else "") + (f"_p{pipeline}" if pipeline else "")
+        self.depth, self.rows = depth, rows
         self.stochastic = stochastic
         self.dsp = dsp
         step = self._step(0)
@@ -116,13 +121,13 @@ class Chain(Array):
         return self.n + self._reading
 
     def _cycles(self, n: int, k: int, m: int) -> int:
-        first, free = self.n, 0
+        first, free = self.tiling.height, 0
         for tile in self.tiling.tiles(n, m):
-            step = max(tile.vectors, self.n, self.spacing)
+            step = max(tile.vectors * self.rows, self.tiling.height, self.spacing)
             # Results of a tile take the place of those before, which have to be gone.
             last = max(first + (k - 1) * step, free)
-            drained = last + tile.vectors + self.pipeline + 1
-            free = drained + self.n * tile.vectors
+            drained = last + tile.vectors * self.rows + self.pipeline + 1
+            free = drained + self.tiling.height * tile.vectors
             first = last + step
         return free + self._distance + 1
 
@@ -149,32 +154,40 @@ class Chain(Array):
         The first one may go with the vector for which elements take those before, but not pass it.
         """
         row, loaded = Signal(index_of(self.n)), Signal()
-        last = row == self.n - 1
+        slot, last_slot = turns(m, self.rows, head.load)
+        last = last_slot & (row == self.n - 1)
         m.d.comb += [
             self.a.ready.eq(~loaded | (head.valid & head.swap)),
             head.load.eq(self.a.valid & self.a.ready),
             head.row.eq(row),
+            head.row_slot.eq(slot),
             head.a.eq(flat(self.a.payload)),
         ]
         with m.If(head.valid & head.swap):
             m.d.sync += loaded.eq(0)
         with m.If(head.load):
-            m.d.sync += [row.eq(Mux(last, 0, row + 1)), loaded.eq(last)]
+            m.d.sync += loaded.eq(last)
+            with m.If(last_slot):
+                m.d.sync += row.eq(Mux(last, 0, row + 1))
         return loaded
 
     def _issue(self, m: Module, drain: Drain, head: Any, loaded: Value) -> None:
-        """Send vectors of ``b``, of one tile after the other."""
+        """Send vectors of ``b``, of one tile after the other, each for all rows of the elements."""
         busy, vectors, steps_left = Signal(), Signal(range(self.depth + 1)), Signal(K_BITS)
+        places = Signal(range(self.depth * self.rows + 1))
+        slot, last_slot = turns(m, self.rows, head.valid)
         rest = Signal(range(self.spacing))
         begins, ends, last_step, may_go = Signal(), Signal(), Signal(), Signal()
         begin_of_tile = Signal()
         m.d.comb += [
             begins.eq(head.address == 0),
-            ends.eq(head.address + 1 == vectors),
+            ends.eq(head.address + 1 == places),
+            places.eq(vectors * self.rows),
             last_step.eq(steps_left == 1),
             may_go.eq(~begins | (loaded & (rest == 0) & (drain.free | ~last_step))),
-            self.b.ready.eq(busy & may_go),
-            head.valid.eq(self.b.valid & self.b.ready),
+            self.b.ready.eq(busy & may_go & last_slot),
+            head.valid.eq(self.b.valid & busy & may_go),
+            head.slot.eq(slot),
             head.swap.eq(begins),
             head.first.eq(begin_of_tile),
             head.last.eq(last_step),
@@ -193,7 +206,7 @@ class Chain(Array):
             with m.If(ends):
                 # The accumulators of this step are to be written before the next one reads them.
                 short = Signal.like(rest)
-                m.d.comb += short.eq(Mux(vectors < self.spacing, self.spacing - vectors, 0))
+                m.d.comb += short.eq(Mux(places < self.spacing, self.spacing - places, 0))
                 m.d.sync += [steps_left.eq(steps_left - 1), begin_of_tile.eq(0), rest.eq(short)]
                 with m.If(last_step):
                     m.d.sync += busy.eq(0)
@@ -223,20 +236,23 @@ class Chain(Array):
 
 def _link(chain: Chain) -> data.StructLayout:
     """What goes from one element to the next."""
-    row, address = index_of(chain.n), index_of(chain.depth)
+    row, slot, address = index_of(chain.n), index_of(chain.rows), index_of(chain.depth * chain.rows)
     return data.StructLayout(
         {
-            # A vector of b, for the accumulators at an address: whether it is the first one for which the next number
-            # of a is taken, and whether it belongs to the first or the last step of a tile.
+            # A vector of b, for the accumulators at an address, which are of one of the element's rows: whether it is
+            # the first one for which the next numbers of a are taken, and whether it belongs to the first or the last
+            # step of a tile.
             "valid": 1,
             "swap": 1,
             "first": 1,
             "last": 1,
+            "slot": slot,
             "address": address,
             "b": chain.m * chain.mac.b.width,
-            # A number of a for one row.
+            # A number of a for one row of an element.
             "load": 1,
             "row": row,
+            "row_slot": slot,
             "a": chain.mac.a.width,
             # A vector of results that is asked for, and once it has been met its accumulators.
             "ask": 1,
@@ -248,12 +264,13 @@ def _link(chain: Chain) -> data.StructLayout:
 
 
 class Element(wiring.Component):
-    """One row of a tile: its multiply-accumulates and their memories.
+    """Rows of a tile: their multiply-accumulates, and the memories of these.
 
     Parameters
     ----------
     chain : Chain
     row : int
+        Its place in the chain.
     steps : list of Step
         Its multiply-accumulates.
 
@@ -264,7 +281,7 @@ class Element(wiring.Component):
     """
 
     def __init__(self, chain: Chain, row: int, steps: list[Step]) -> None:
-        self.row, self.depth, self.steps = row, chain.depth, steps
+        self.row, self.rows, self.depth, self.steps = row, chain.rows, chain.depth * chain.rows, steps
         layout = _link(chain)
         super().__init__({"i": In(layout), "o": Out(layout)})
 
@@ -273,11 +290,15 @@ class Element(wiring.Component):
         now = Signal.like(self.i)
         m.d.sync += now.eq(self.i)
         m.d.comb += self.o.eq(now)
-        next_a, a = Signal.like(now.a), Signal.like(now.a)
-        with m.If(self.i.load & (self.i.row == self.row)):
-            m.d.sync += next_a.eq(self.i.a)
+        next_a, held_a = (
+            [Signal.like(now.a, name=f"{name}_{slot}") for slot in range(self.rows)] for name in ("next", "a")
+        )
+        for slot in range(self.rows):
+            with m.If(self.i.load & (self.i.row == self.row) & (self.i.row_slot == slot)):
+                m.d.sync += next_a[slot].eq(self.i.a)
         with m.If(self.i.valid & self.i.swap):
-            m.d.sync += a.eq(next_a)
+            m.d.sync += Cat(*held_a).eq(Cat(*next_a))
+        a = Cat(*held_a).word_select(now.slot, len(now.a)) if self.rows > 1 else held_a[0]
         latency, lag = self.steps[0].latency, self.steps[0].lag
         # What becomes of a vector in the multiply-accumulates, cycle by cycle; before the first one it comes in.
         flags = [Cat(source.valid, source.first, source.last, source.address) for source in (self.i, now)]

@@ -1,0 +1,209 @@
+"""Elements out of beats of memory, and into them."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from .axi import BYTES, WriteBeat
+from .movers import place_layout
+
+
+class Unpack(wiring.Component):
+    """Elements out of beats: the segments one after the other in groups, zeros for what pads them.
+
+    Parameters
+    ----------
+    most : int
+        Elements of a segment.
+    size : int
+        Bytes of an element, which its address is a multiple of.
+    group : int
+        Elements at a time, a power of two, no more than a beat has; totals are multiples of it.
+
+    Members
+    -------
+    places : In(stream of places)
+    beats : In(stream of DATA_BITS)
+    o : Out(stream of group * size bytes)
+        A group in each cycle, as long as there are beats.
+    """
+
+    def __init__(self, *, most: int, size: int, group: int) -> None:
+        self.most, self.size, self.group = most, size, group
+        super().__init__(
+            {
+                "places": In(stream.Signature(place_layout(most))),
+                "beats": In(stream.Signature(8 * BYTES)),
+                "o": Out(stream.Signature(8 * group * size)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        size, group = self.size, self.group
+        in_beat = BYTES // size
+        busy, at = Signal(), Signal(range(in_beat))
+        left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
+        # The beat with the next element, and behind it the one after.
+        beat, full = Signal(8 * BYTES), Signal()
+        to_end, crosses, go, last = Signal(range(in_beat + 1)), Signal(), Signal(), Signal()
+        m.d.comb += [
+            to_end.eq(in_beat - at),
+            crosses.eq((left > to_end) & (to_end < group)),
+            self.o.valid.eq(busy & ((left == 0) | (full & (~crosses | self.beats.valid)))),
+            go.eq(self.o.valid & self.o.ready),
+            last.eq(total <= group),
+            self.places.ready.eq(~busy | (go & last)),
+        ]
+        m.d.comb += self.o.payload.eq(self._group(m, beat, at, left))
+        over, drops, used_next = Signal(), Signal(), Signal()
+        m.d.comb += [
+            over.eq(left <= group),
+            # What is left of the beat is of no use: its elements have been taken, or the segment's have.
+            drops.eq(go & (left != 0) & (over | (to_end <= group))),
+            used_next.eq(over & crosses),
+            self.beats.ready.eq(~full | drops),
+        ]
+        with m.If(self.beats.ready):
+            m.d.sync += [full.eq(self.beats.valid & ~(drops & used_next)), beat.eq(self.beats.payload)]
+        with m.If(go):
+            m.d.sync += [left.eq(Mux(over, 0, left - group)), total.eq(total - group), at.eq(at + group)]
+            with m.If(last):
+                m.d.sync += busy.eq(0)
+        with m.If(self.places.valid & self.places.ready):
+            place = self.places.payload
+            m.d.sync += [
+                busy.eq(1),
+                left.eq(place.count),
+                total.eq(place.total),
+                at.eq(place.place[(size - 1).bit_length() :]),
+            ]
+        return m
+
+    def _group(self, m: Module, beat: Value, at: Value, left: Value) -> Value:
+        """The elements from one place in the beat on, which may reach into the next beat."""
+        size, group = self.size, self.group
+        bits, words = 8 * size * group, BYTES // (size * group)
+        low = (group - 1).bit_length()
+        word = at[low:] if words > 1 else 0
+        here, behind = Signal(bits), Signal(bits)
+        m.d.comb += here.eq(beat.word_select(word, bits))
+        if group > 1:
+            following = Cat(beat[bits:], self.beats.payload[:bits])
+            m.d.comb += behind.eq(following.word_select(word, bits))
+        both = Cat(here, behind)
+        shifted = Signal(bits)
+        m.d.comb += shifted.eq(both >> _in_bits(at[:low], size))
+        lanes = [Mux(left > lane, shifted[8 * size * lane : 8 * size * (lane + 1)], 0) for lane in range(group)]
+        return Cat(*lanes)
+
+
+def _in_bits(elements: Value, size: int) -> Value:
+    """How many bits so many elements have, of a power of two of bytes each."""
+    return Cat(Const(0, (8 * size - 1).bit_length()), elements)
+
+
+class Pack(wiring.Component):
+    """Elements into beats: those of a segment that are there, with a strobe for each byte.
+
+    Parameters
+    ----------
+    most, size, group
+        As `Unpack` has them.
+
+    Members
+    -------
+    places : In(stream of places)
+    i : In(stream of group * size bytes)
+    o : Out(stream of WriteBeat)
+    idle : Out(1)
+    """
+
+    def __init__(self, *, most: int, size: int, group: int) -> None:
+        self.most, self.size, self.group = most, size, group
+        super().__init__(
+            {
+                "places": In(stream.Signature(place_layout(most))),
+                "i": In(stream.Signature(8 * group * size)),
+                "o": Out(stream.Signature(WriteBeat)),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        size, group = self.size, self.group
+        words = BYTES // (size * group)
+        low = (group - 1).bit_length()
+        bits = 8 * size * group
+        busy, flush = Signal(), Signal()
+        shift, word = Signal(max(low, 1)), Signal(range(max(words, 2)))
+        left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
+        m.submodules.queue = queue = SyncFIFO(width=WriteBeat.size, depth=4)
+        # A group moved to its place in a word, what of it goes into the next word, and what did so before.
+        moved, there = Signal(2 * bits), Signal(2 * group)
+        rest, rest_there = Signal(bits), Signal(group)
+        lanes = Cat(*(left > lane for lane in range(group)))
+        m.d.comb += [
+            moved.eq(Mux(flush, 0, self.i.payload) << _in_bits(shift[:low], size)),
+            there.eq(Mux(flush, 0, lanes) << shift[:low]),
+        ]
+        mask = Cat(*(bit.replicate(8 * size) for bit in there))
+        now, now_there = Signal(bits), Signal(group)
+        m.d.comb += [now.eq((moved & mask)[:bits] | rest), now_there.eq(there[:group] | rest_there)]
+        # The beat so far, and with this word.
+        beat, strobe = Signal(8 * BYTES), Signal(BYTES)
+        next_beat, next_strobe = Signal(8 * BYTES), Signal(BYTES)
+        m.d.comb += [next_beat.eq(beat), next_strobe.eq(strobe)]
+        for index in range(words):
+            with m.If(word == index):
+                m.d.comb += [
+                    next_beat[index * bits : (index + 1) * bits].eq(now),
+                    next_strobe[index * size * group : (index + 1) * size * group].eq(
+                        Cat(*(bit.replicate(size) for bit in now_there))
+                    ),
+                ]
+        go, over, more, ends, emit = Signal(), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            go.eq(queue.w_rdy & ((busy & self.i.valid) | flush)),
+            self.i.ready.eq(busy & ~flush & queue.w_rdy),
+            over.eq(flush | (left <= group)),
+            more.eq(~flush & there[group:].any()),
+            # The segment's last word, unless some of it goes into another one.
+            ends.eq((flush | (left != 0)) & over & ~more),
+            emit.eq(go & (ends | ((flush | (left != 0)) & (word == words - 1)))),
+            queue.w_en.eq(emit),
+            queue.w_data.eq(Cat(next_beat, next_strobe)),
+            Value.cast(self.o.payload).eq(queue.r_data),
+            self.o.valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.o.ready),
+            self.places.ready.eq(~busy & ~flush),
+            self.idle.eq(~busy & ~flush & ~queue.r_rdy),
+        ]
+        with m.If(go):
+            m.d.sync += [
+                beat.eq(Mux(emit, 0, next_beat)),
+                strobe.eq(Mux(emit, 0, next_strobe)),
+                rest.eq(Mux(flush, 0, (moved & mask)[bits:])),
+                rest_there.eq(Mux(flush, 0, there[group:])),
+                flush.eq(~flush & over & more),
+                left.eq(Mux(over, 0, left - group)),
+            ]
+            with m.If(flush | (left != 0)):
+                m.d.sync += word.eq(Mux(word == words - 1, 0, word + 1))
+            with m.If(~flush):
+                m.d.sync += [total.eq(total - group), busy.eq(total > group)]
+        with m.If(self.places.valid & self.places.ready):
+            place = self.places.payload
+            at = place.place[(size - 1).bit_length() :]
+            m.d.sync += [
+                busy.eq(1),
+                left.eq(place.count),
+                total.eq(place.total),
+                shift.eq(at[:low]),
+                word.eq(at[low:]),
+                beat.eq(0),
+                strobe.eq(0),
+            ]
+        return m

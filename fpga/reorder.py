@@ -1,0 +1,166 @@
+"""Elements in another order, and so many of them at a time."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .movers import SIZE_BITS
+
+BUFFERS = 4
+"""Chunks of ``a`` that are held on chip: a tile's last one may be short, and be gone before a whole one has come."""
+
+
+class Transpose(wiring.Component):
+    """Rows of chunks come in, columns go out; as many chunks as there are buffers are held.
+
+    Parameters
+    ----------
+    rows : int
+        Of a chunk.
+    chunk : int
+        Columns that a chunk has at most, a power of two.
+    bits : int
+
+    Members
+    -------
+    k : In(32)
+        Columns of a tile, of which the last chunk has what is left.
+    i, o : stream of bits
+    """
+
+    def __init__(self, *, rows: int, chunk: int, bits: int) -> None:
+        self.rows, self.chunk, self.bits = rows, chunk, bits
+        super().__init__({"k": In(SIZE_BITS), "i": In(stream.Signature(bits)), "o": Out(stream.Signature(bits))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        row_bits, column_bits = (self.rows - 1).bit_length(), (self.chunk - 1).bit_length()
+        m.submodules.memory = memory = Memory(shape=self.bits, depth=BUFFERS << (row_bits + column_bits), init=[])
+        write, read = memory.write_port(), memory.read_port()
+        full = Signal(BUFFERS)
+        put, get = _Place(m, self, "put", rows_first=False), _Place(m, self, "get", rows_first=True)
+        held = Signal()
+        takes, reads = Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~full.bit_select(put.buffer, 1)),
+            takes.eq(self.i.valid & self.i.ready),
+            write.addr.eq(Cat(put.column[:column_bits], put.row[:row_bits], put.buffer)),
+            write.data.eq(self.i.payload),
+            write.en.eq(takes),
+            reads.eq(full.bit_select(get.buffer, 1) & (~held | self.o.ready)),
+            read.addr.eq(Cat(get.column[:column_bits], get.row[:row_bits], get.buffer)),
+            read.en.eq(reads),
+            self.o.payload.eq(read.data),
+            self.o.valid.eq(held),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += held.eq(0)
+        with m.If(reads):
+            m.d.sync += held.eq(1)
+        put.step(m, takes)
+        get.step(m, reads)
+        for buffer in range(BUFFERS):
+            with m.If(takes & put.last & (put.buffer == buffer)):
+                m.d.sync += full[buffer].eq(1)
+            with m.If(reads & get.last & (get.buffer == buffer)):
+                m.d.sync += full[buffer].eq(0)
+        return m
+
+
+class _Place:
+    """A place in a chunk, which goes through the chunks of tiles in one order or the other."""
+
+    def __init__(self, m: Module, chunks: Transpose, name: str, *, rows_first: bool) -> None:
+        self.buffer, self.row = (
+            Signal(range(BUFFERS), name=f"{name}_buffer"),
+            Signal(range(max(chunks.rows, 2)), name=f"{name}_row"),
+        )
+        self.column = Signal(range(max(chunks.chunk, 2)), name=f"{name}_column")
+        self.done = Signal(SIZE_BITS, name=f"{name}_done")
+        self.last = Signal(name=f"{name}_last")
+        self.chunk, self.rows_first = chunks.chunk, rows_first
+        left = Signal(SIZE_BITS, name=f"{name}_left")
+        self.last_chunk = Signal(name=f"{name}_last_chunk")
+        self.last_row, self.last_column = Signal(name=f"{name}_last_row"), Signal(name=f"{name}_last_column")
+        m.d.comb += [
+            left.eq(chunks.k - self.done),
+            self.last_chunk.eq(left <= chunks.chunk),
+            self.last_row.eq(self.row == chunks.rows - 1),
+            self.last_column.eq(self.column + 1 == Mux(self.last_chunk, left, chunks.chunk)),
+            self.last.eq(self.last_row & self.last_column),
+        ]
+
+    def step(self, m: Module, go: Value) -> None:
+        """To the next place, where it goes on."""
+        inner = (self.row, self.last_row) if self.rows_first else (self.column, self.last_column)
+        outer = (self.column, self.last_column) if self.rows_first else (self.row, self.last_row)
+        with m.If(go):
+            m.d.sync += inner[0].eq(Mux(inner[1], 0, inner[0] + 1))
+            with m.If(inner[1]):
+                m.d.sync += outer[0].eq(Mux(outer[1], 0, outer[0] + 1))
+            with m.If(self.last):
+                m.d.sync += [
+                    self.buffer.eq(self.buffer + 1),
+                    self.done.eq(Mux(self.last_chunk, 0, self.done + self.chunk)),
+                ]
+
+
+class Regroup(wiring.Component):
+    """As many elements at a time as are wanted, of fewer that come, or the other way about.
+
+    Parameters
+    ----------
+    bits : int
+        Of what is the smaller of the two.
+    ratio : int
+        How many of them the larger has.
+    joins : bool
+        Whether it comes in small, and goes out large.
+    """
+
+    def __init__(self, *, bits: int, ratio: int, joins: bool) -> None:
+        self.bits, self.ratio, self.joins = bits, ratio, joins
+        wide = bits * ratio
+        super().__init__(
+            {
+                "i": In(stream.Signature(bits if joins else wide)),
+                "o": Out(stream.Signature(wide if joins else bits)),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if self.ratio == 1:
+            m.d.comb += [
+                self.o.payload.eq(self.i.payload),
+                self.o.valid.eq(self.i.valid),
+                self.i.ready.eq(self.o.ready),
+                self.idle.eq(1),
+            ]
+            return m
+        parts, count = Signal(self.bits * self.ratio), Signal(range(self.ratio + 1))
+        m.d.comb += self.idle.eq(count == 0)
+        if self.joins:
+            m.d.comb += [
+                self.o.payload.eq(parts),
+                self.o.valid.eq(count == self.ratio),
+                self.i.ready.eq((count != self.ratio) | self.o.ready),
+            ]
+            taken = self.o.valid & self.o.ready
+            with m.If(self.i.valid & self.i.ready):
+                m.d.sync += [parts.eq(Cat(parts[self.bits :], self.i.payload)), count.eq(Mux(taken, 1, count + 1))]
+            with m.Elif(taken):
+                m.d.sync += count.eq(0)
+            return m
+        m.d.comb += [
+            self.o.payload.eq(parts),
+            self.o.valid.eq(count != 0),
+            self.i.ready.eq((count == 0) | ((count == 1) & self.o.ready)),
+        ]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += [count.eq(count - 1), parts.eq(parts >> self.bits)]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [count.eq(self.ratio), parts.eq(self.i.payload)]
+        return m

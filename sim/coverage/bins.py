@@ -1,0 +1,83 @@
+"""Bins, in groups: the cross of some axes, of each of which a vector has at most one label."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from halfulp.sim.classes import NONE, Places
+
+__all__ = ["NONE", "Axis", "Counts", "Group", "Places", "cross"]
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What vectors are told apart by.
+
+    Parameters
+    ----------
+    name : str
+    labels : tuple of str
+    """
+
+    name: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Every combination of the labels of some axes.
+
+    Parameters
+    ----------
+    name : str
+        Told from others of a unit by it.
+    axes : tuple of Axis
+        One or more.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Labels of each axis."""
+        return tuple(len(axis.labels) for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        return math.prod(self.shape)
+
+    def label(self, index: int) -> str:
+        """What the bin of a number is called."""
+        places = np.unravel_index(index, self.shape)
+        return ", ".join(axis.labels[int(place)] for axis, place in zip(self.axes, places, strict=True))
+
+    def labels(self) -> Iterator[str]:
+        """What all are called."""
+        return map(self.label, range(self.size))
+
+    def bins(self, places: Sequence[Places]) -> Places:
+        """Numbers of the bins that vectors fall into, from their places on each axis."""
+        assert len(places) == len(self.axes), f"{len(places)} places for {len(self.axes)} axes of {self.name}"
+        found = np.zeros(1, dtype=np.int64)
+        valid = np.ones(1, dtype=bool)
+        for place, length in zip(places, self.shape, strict=True):
+            found = found * length + place
+            valid = valid & (place >= 0)
+        return np.where(valid, found, NONE)
+
+    def count(self, bins: Places) -> Counts:
+        """How many vectors fell into each bin."""
+        return np.bincount(bins[bins >= 0], minlength=self.size).astype(np.int64)
+
+
+def cross(name: str, *axes: Axis) -> Group:
+    """A group of such a name."""
+    return Group(name, axes)

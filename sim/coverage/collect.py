@@ -1,0 +1,148 @@
+"""Bins of a unit, and how often each was hit."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfulp.sim.expect import one_thread, own_words
+from halfulp.sim.progress import Progress, silent
+
+from . import stalls
+from .bins import Counts, Group
+from .model import Model
+
+if TYPE_CHECKING:
+    from .report import Report
+
+CHUNK = 1 << 15
+"""Vectors that are looked at together; what is worked out of more leaves the processor's caches."""
+
+Integers = npt.NDArray[np.integer[Any]]
+Batch = Mapping[str, Integers]
+
+
+class Coverage:
+    """How often each bin of a unit was hit.
+
+    Parameters
+    ----------
+    unit : Unit
+        One whose class, or a base of it, is in the catalogue.
+
+    Attributes
+    ----------
+    groups : dict of str to Group
+        Groups of bins by name.
+    counts : dict of str to array
+        For each group how often its bins were hit.
+    vectors, cycles : int
+        How many were counted.
+
+    Raises
+    ------
+    ValueError
+        If the unit is not in the catalogue.
+    """
+
+    def __init__(self, unit: Any) -> None:
+        self.unit, self.model = unit, Model(unit)
+        self._handshakes = stalls.groups(unit)
+        watched = (*self.model.groups, *(group for side in self._handshakes.values() for group in side))
+        self.groups: dict[str, Group] = {group.name: group for group in watched}
+        assert len(self.groups) == len(watched), f"two groups of {unit.name} have one name"
+        self.counts: dict[str, Counts] = {name: np.zeros(group.size, np.int64) for name, group in self.groups.items()}
+        self.vectors = self.cycles = 0
+
+    @classmethod
+    def of(cls, unit: Any) -> "Coverage":
+        """Nothing hit yet."""
+        return cls(unit)
+
+    def sample(self, inputs: Batch, outputs: Batch, *, chained: bool = False) -> None:
+        """Count a batch of vectors.
+
+        Parameters
+        ----------
+        inputs, outputs : mapping
+            For each input, and for each output, of the unit an array of codes, all of one length or of length 1.
+        chained : bool
+            Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state
+            along. A source of random words, where the unit has one, runs from reset in both cases.
+
+        Raises
+        ------
+        ValueError
+            If a port has no codes, or lengths differ.
+        """
+        length = max((len(column) for column in inputs.values()), default=0)
+        given = own_words(self.unit, length) | self._columns(inputs, self.unit.inputs, length)
+        results = self._columns(outputs, self.unit.outputs, length)
+        # Steps depend on those before them.
+        step = max(length if chained else CHUNK, 1)
+        with one_thread():
+            for start in range(0, length, step):
+                part = slice(start, start + step)
+                columns = ({name: column[part] for name, column in side.items()} for side in (given, results))
+                for name, found in self.model.bins(*columns, chained=chained):
+                    self.counts[name] += self.groups[name].count(found)
+        self.vectors += length
+
+    def stalls(self, side: str, cycles: Batch) -> None:
+        """Count what the clock cycles of a handshake show.
+
+        Parameters
+        ----------
+        side : str
+            ``plain`` for the unit itself, whose signals are ``en`` and ``valid``; ``input`` and ``output`` for streams,
+            whose signals are ``valid`` and ``ready``.
+        cycles : mapping
+            For each of these signals an array of 0 and 1, one for each clock cycle in order, as they were at the
+            clock edge that ended it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such side, or signals are missing.
+        """
+        found = stalls.bins(self.unit, side, cycles)
+        for group, numbers in zip(self._handshakes[side], found, strict=True):
+            self.counts[group.name] += group.count(numbers)
+        self.cycles += max(len(column) for column in cycles.values())
+
+    def merge(self, other: "Coverage") -> None:
+        """Add what another coverage of the same unit has counted.
+
+        Raises
+        ------
+        ValueError
+            If it is of another unit.
+        """
+        if self.groups != other.groups or self.unit.parameters != other.unit.parameters:
+            raise ValueError(f"coverage of {other.unit.name} does not merge into that of {self.unit.name}")
+        for name, counts in other.counts.items():
+            self.counts[name] += counts
+        self.vectors += other.vectors
+        self.cycles += other.cycles
+
+    def report(self, progress: Progress = silent) -> "Report":
+        """What was hit, what is proved to be out of reach, and what is open; proves what has to be.
+
+        Parameters
+        ----------
+        progress : Progress
+            Told how far the proofs are.
+        """
+        from .report import Report
+
+        return Report.of(self, progress)
+
+    def _columns(self, given: Batch, ports: Mapping[str, Any], length: int) -> dict[str, npt.NDArray[np.uint64]]:
+        missing = [name for name in ports if name not in given]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} of {self.unit.name} has no codes")
+        odd = [name for name in ports if len(given[name]) not in (1, length)]
+        if odd:
+            raise ValueError(f"{odd[0]} has {len(given[odd[0]])} codes for {length} vectors")
+        return {name: np.ascontiguousarray(np.broadcast_to(given[name], length)).astype(np.uint64) for name in ports}

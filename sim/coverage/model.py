@@ -1,0 +1,384 @@
+"""Which groups of bins a unit has, and where its vectors fall: operands by their formats, sums by their stages."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfulp.golden.activation import value_of
+from halfulp.golden.codec import round_and_pack, unpack
+from halfulp.golden.raw import Raw, multiply
+from halfulp.golden.register import cancelled_sign
+from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit, Span
+from halfulp.sim.classes import Classes, Regimes
+from halfulp.sim.expect import row_of
+from halfulp.sim.fields import Codes, Grid
+from halfulp.sim.ports import STATE, Ports
+
+from .bins import NONE, Axis, Group, Places, cross
+from .stages import Stage, Term
+
+Columns = Mapping[str, Codes]
+Tensors = Mapping[str, Tensor]
+Event = tuple[Stage, list[Raw], Tensor | None, Codes]
+"""Terms that a stage added up, the random word of its rounding, and the result."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A group each axis of which is a port of its own, so that nothing keeps one from what another does.
+
+    Parameters
+    ----------
+    group : Group
+    over : tuple of tuple of str
+        Ports, one for each axis; several sets of them where they are counted together.
+    places : tuple of callable
+        For each axis the places of codes.
+    """
+
+    group: Group
+    over: tuple[tuple[str, ...], ...]
+    places: tuple[Callable[[Codes], Places], ...]
+
+    def bins(self, inputs: Columns, outputs: Columns) -> Iterator[Places]:
+        """Numbers of the bins that vectors fall into."""
+        for ports in self.over:
+            yield self.group.bins([place(inputs[port]) for place, port in zip(self.places, ports, strict=True)])
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A group that several ports decide together.
+
+    Parameters
+    ----------
+    group : Group
+    over : tuple of tuple of str
+        Sets of ports, as `Alone` has them.
+    places : callable
+        Of the columns of such a set, and of the outputs, the places on each axis.
+    """
+
+    group: Group
+    over: tuple[tuple[str, ...], ...]
+    places: Callable[[Sequence[Codes], Columns], Sequence[Places]]
+
+    def bins(self, inputs: Columns, outputs: Columns) -> Iterator[Places]:
+        """Numbers of the bins that vectors fall into."""
+        for ports in self.over:
+            yield self.group.bins(self.places([inputs[port] for port in ports], outputs))
+
+
+class Model:
+    """The groups of a unit.
+
+    Parameters
+    ----------
+    unit : Unit
+        One whose class, or a base of it, is in the catalogue.
+
+    Attributes
+    ----------
+    ports : list of Alone or Joint
+        Groups that look at ports.
+    stages : list of Stage
+        What the unit computes.
+    """
+
+    def __init__(self, unit: Any) -> None:
+        self.unit = unit
+        self.inputs = Ports.of(unit.inputs)
+        self.formats: dict[str, Format] = {port.name: port.fmt for port in self.inputs if port.fmt is not None}
+        self.widths = {port.name: port.width for port in self.inputs} | unit.words
+        self.kind = row_of(unit).name
+        self.ports = [*self._operands(), *self._products(), *self._controls(), *self._orders()]
+        self.stages = self._stages()
+
+    @property
+    def groups(self) -> list[Group]:
+        """All of them, in the order that a report has."""
+        return [part.group for part in self.ports] + [group for stage in self.stages for group in stage.groups]
+
+    def bins(self, inputs: Columns, outputs: Columns, *, chained: bool) -> Iterator[tuple[str, Places]]:
+        """Names of groups with the numbers of the bins that vectors fall into.
+
+        Parameters
+        ----------
+        inputs, outputs : dict of str to array
+            Codes by port, random words that the unit makes itself among them.
+        chained : bool
+            Whether they are steps in time, from reset.
+        """
+        whole = inputs
+        if chained:
+            inputs, outputs = self._unchained(inputs, outputs)
+        for part in self.ports:
+            # What a step does with the state is seen where a state is left to it, too.
+            controls = any(port in STATE for ports in part.over for port in ports)
+            yield from ((part.group.name, found) for found in part.bins(whole if controls else inputs, outputs))
+        for stage, raws, word, result in self._events(inputs, outputs):
+            groups = zip(stage.groups, stage.bins(raws, word, result), strict=True)
+            yield from ((group.name, found) for group, found in groups)
+
+    def _unchained(self, inputs: Columns, outputs: Columns) -> tuple[dict[str, Codes], dict[str, Codes]]:
+        """The same steps as vectors that bring their state along; of a quire, whose state is no code, the first."""
+        load, begins = inputs["load"] == 1, (inputs["load"] | inputs["clear"]) == 1
+        before = np.concatenate([np.zeros(1, dtype=np.uint64), outputs["o"][:-1]])
+        begins[0] = True
+        before[(inputs["clear"] == 1) & ~load] = 0
+        start = np.where(load, inputs["c"], before)
+        known = begins if self._spec.quire is not None else np.ones_like(begins)
+        given = {**inputs, "c": start}
+        return {name: column[known] for name, column in given.items()}, {
+            name: column[known] for name, column in outputs.items()
+        }
+
+    # What ports show -------------------------------------------------------------------------------------------
+
+    def _operands(self) -> Iterator[Alone | Joint]:
+        for port, fmt in self.formats.items():
+            classes = Classes(fmt)
+            yield Alone(cross(f"{port}", Axis(port, classes.signed)), ((port,),), (classes.signed_places,))
+            if isinstance(fmt, Float) and fmt.subnormals and fmt.man:
+                zeros = Axis(port, tuple(f"subnormal, {count} down" for count in range(1, fmt.man + 1)))
+                yield Alone(cross(f"normalisation of {port}", zeros), ((port,),), (partial(_subnormal, Grid.of(fmt)),))
+            if isinstance(fmt, Posit):
+                regimes = Regimes(fmt)
+                yield Alone(cross(f"regime of {port}", Axis(port, regimes.signed)), ((port,),), (regimes.places,))
+        for name, over in self._pairs().items():
+            kinds = [Classes(self.formats[port]) for port in over[0]]
+            axes = [Axis(port, kind.signed) for kind, port in zip(kinds, over[0], strict=True)]
+            yield Alone(cross(name, *axes), over, tuple(kind.signed_places for kind in kinds))
+        if len(self.formats) == 3:
+            kinds = [Classes(fmt) for fmt in self.formats.values()]
+            axes = [Axis(port, kind.kinds) for kind, port in zip(kinds, self.formats, strict=True)]
+            yield Alone(
+                cross(" x ".join(self.formats), *axes), (tuple(self.formats),), tuple(kind.places for kind in kinds)
+            )
+
+    def _pairs(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Operands that are crossed: all of few, and of many those that are multiplied."""
+        if len(self.formats) <= 3:
+            return {f"{one} x {other}": ((one, other),) for one, other in itertools.combinations(self.formats, 2)}
+        factors = self._factors
+        return {"a x b": factors} if factors else {}
+
+    @property
+    def _factors(self) -> tuple[tuple[str, ...], ...]:
+        """Pairs of ports that are multiplied."""
+        if self.kind == "dot":
+            return tuple((f"a{index}", f"b{index}") for index in range(self.unit.k))
+        return (("a", "b"),) if self.kind in ("mul", "fma", "mac", "quire") else ()
+
+    def _products(self) -> Iterator[Joint]:
+        factors = self._factors
+        if not factors:
+            return
+        formats = [self.formats[port] for port in factors[0]]
+        if any(isinstance(fmt, Fixed) for fmt in formats):
+            return
+        axis = Axis("product of significands", ("below two", "two or more"))
+        yield Joint(cross("carry of a * b", axis), factors, partial(_carry, formats))
+
+    def _controls(self) -> Iterator[Alone]:
+        if "subtract" in self.widths:
+            axis = Axis("subtract", ("add", "subtract"))
+            yield Alone(cross("subtract", axis), (("subtract",),), (_flag,))
+        if self.unit.stateful:
+            axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
+            yield Alone(cross("load x clear", *axes), (("load", "clear"),), (_flag, _flag))
+
+    def _orders(self) -> Iterator[Joint]:
+        if self.kind != "compare":
+            return
+        relations = Axis("order", ("less", "equal", "greater", "unordered"))
+        yield Joint(cross("order", relations), (("a", "b"),), _relation)
+        for port in ("minimum", "maximum"):
+            classes = Classes(self.unit.parameters["o"])
+            yield Joint(cross(port, Axis(port, classes.signed)), (("a", "b"),), partial(_output, classes, port))
+
+    # What is computed ------------------------------------------------------------------------------------------
+
+    @property
+    def _spec(self) -> Any:
+        return self.unit.spec
+
+    def _operand(self, port: str) -> Term:
+        fmt = self.formats[port]
+        return Term({port: fmt.width}, lambda codes: unpack(codes[port], fmt), Span.of(fmt), isinstance(fmt, Fixed))
+
+    def _product(self, one: str, other: str) -> Term:
+        a, b = self.formats[one], self.formats[other]
+
+        def make(codes: Tensors) -> Raw:
+            return multiply(unpack(codes[one], a), unpack(codes[other], b))
+
+        fixed = isinstance(a, Fixed) and isinstance(b, Fixed)
+        return Term({one: a.width, other: b.width}, make, Span.of(a) * Span.of(b), fixed)
+
+    def _subtracted(self, term: Term) -> Term:
+        """Minus the term where ``subtract`` says so."""
+
+        def make(codes: Tensors) -> Raw:
+            raw = term.make(codes)
+            return replace(raw, sign=raw.sign ^ (codes["subtract"] == 1))
+
+        return replace(term, ports={**term.ports, "subtract": 1}, make=make, span=term.span | -term.span)
+
+    def _rounded(self, term: Term, stage: Stage, word: str | None) -> Term:
+        """The term as a stage rounds it."""
+
+        def make(codes: Tensors) -> Raw:
+            code = round_and_pack(
+                term.make(codes), stage.o, stage.rounding, stage.saturate, codes[word] if word is not None else None
+            )
+            return unpack(code, stage.o)
+
+        ports = dict(term.ports) | ({word: self.widths[word]} if word is not None else {})
+        return Term(ports, make, Span.of(stage.o), isinstance(stage.o, Fixed))
+
+    def _stages(self) -> list[Stage]:
+        given = self.unit.parameters
+        how = {"rounding": given["rounding"], "saturate": given["saturate"]}
+        match self.kind:
+            case "mul":
+                return [Stage("", (self._product("a", "b"),), given["o"], **how)]
+            case "add":
+                return [Stage("", (self._operand("a"), self._subtracted(self._operand("b"))), given["o"], **how)]
+            case "fma":
+                return [Stage("", (self._product("a", "b"), self._operand("c")), given["o"], **how)]
+            case "convert":
+                return [Stage("", (self._operand("a"),), given["o"], **how)]
+            case "sru":
+                return [Stage("", (self._operand("a0"),), self.unit.narrow, **how)]
+            case "pwl":
+                return [Stage("", (self._function(),), given["table"].out, **how)]
+            case "accumulate":
+                return [
+                    Stage("", (self._operand("a"), self._operand("c")), self._spec.o, quire=self._spec.quire, **how)
+                ]
+            case "quire":
+                terms = self._subtracted(self._product("a", "b")), self._operand("c")
+                return [Stage("", terms, self._spec.o, quire=self._spec.quire, **how)]
+            case "mac":
+                return self._mac(how)
+            case "dot":
+                return self._dot(how)
+        return []
+
+    def _mac(self, how: dict[str, Any]) -> list[Stage]:
+        spec, term = self._spec, self._product("a", "b")
+        if spec.product is None:
+            return [Stage("", (term, self._operand("c")), spec.o, quire=spec.quire, **how)]
+        first = Stage("product", (term,), spec.product, spec.product_rounding, how["saturate"])
+        word = "random_product" if "random_product" in self.unit.words else None
+        terms = self._rounded(term, first, word), self._operand("c")
+        return [first, Stage("sum", terms, spec.o, quire=spec.quire, **how)]
+
+    def _dot(self, how: dict[str, Any]) -> list[Stage]:
+        spec = self._spec
+        products = tuple(self._product(one, other) for one, other in self._factors)
+        start = () if spec.c is None else (self._operand("c"),)
+        if spec.order == "exact":
+            signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
+            return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
+        total = Term(
+            {"total": spec.o.width},
+            lambda codes: unpack(codes["total"], spec.o),
+            Span.of(spec.o),
+            isinstance(spec.o, Fixed),
+        )
+        first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
+        return [*first, Stage("step", (products[0], total), spec.o, **how)]
+
+    def _function(self) -> Term:
+        table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
+        # A rounding that looks at no bit by itself leaves those unseen that are counted here.
+        seen = rounding if rounding.bits else RN
+        return Term({"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), Span.of(table.out), False)
+
+    def _events(self, inputs: Columns, outputs: Columns) -> Iterator[Event]:
+        if not self.stages:
+            return
+        codes = {name: torch.from_numpy(column.view(np.int64)) for name, column in inputs.items()}
+        if self.kind == "sru":
+            for lane in range(self.unit.lanes):
+                own = {"a0": codes[f"a{lane}"]}
+                yield self._event(self.stages[0], own, codes[f"random{lane}"], outputs[f"o{lane}"])
+        elif self.kind == "dot" and self._spec.order == "sequential":
+            yield from self._steps(codes)
+        else:
+            for stage in self.stages:
+                last = stage is self.stages[-1]
+                word = codes.get("random" if last else "random_product")
+                result = outputs["o"] if last else self._result(stage, [stage.terms[0].make(codes)], word)
+                yield self._event(stage, codes, word, result)
+
+    def _event(self, stage: Stage, codes: Tensors, word: Tensor | None, result: Codes) -> Event:
+        return stage, [term.make(codes) for term in stage.terms], word, result
+
+    def _steps(self, codes: Tensors) -> Iterator[Event]:
+        """Every rounding of a sequential dot product."""
+        *_, step = self.stages
+        total = torch.zeros_like(codes["a0"])
+        for index, (one, other) in enumerate(self._factors):
+            stage = self.stages[0] if index == 0 else step
+            raws = [self._product(one, other).make(codes)]
+            raws.append(stage.terms[1].make({**codes, "total": total}))
+            word = codes.get(f"random{index}")
+            result = self._result(stage, raws, word)
+            yield stage, raws, word, result
+            total = torch.from_numpy(result.view(np.int64))
+
+    @staticmethod
+    def _result(stage: Stage, raws: list[Raw], word: Tensor | None) -> Codes:
+        return result_of(stage, raws, word)
+
+
+def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
+    """Codes of what a stage gives."""
+    found = round_and_pack(stage.total(raws), stage.o, stage.rounding, stage.saturate, word)
+    codes: Codes = found.numpy().view(np.uint64)
+    return codes
+
+
+def _subnormal(grid: Grid, codes: Codes) -> Places:
+    """How far the first bit of a subnormal number is below that of a normal one, less one."""
+    down = grid.emin - grid.exponents(np.where(grid.unsigned(codes)[1] == 0, np.uint64(1), codes))
+    place: Places = np.where((down > 0) & (grid.unsigned(codes)[1] > 0), down - 1, NONE)
+    return place
+
+
+def _carry(formats: Sequence[Format], columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    """Whether the product of two significands is two or more."""
+    x, y = (unpack(torch.from_numpy(codes.view(np.int64)), fmt) for codes, fmt in zip(columns, formats, strict=True))
+    product = multiply(x, y)
+    number = ~(product.zero | product.nan | product.inf)
+    place: Places = torch.where(number, product.exponent - x.exponent - y.exponent, NONE).numpy()
+    return [place]
+
+
+def _flag(codes: Codes) -> Places:
+    return codes.astype(np.int64)
+
+
+def _relation(columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    less, equal, unordered = (outputs[name] == 1 for name in ("less", "equal", "unordered"))
+    return [np.select([unordered, less, equal], [3, 0, 1], 2).astype(np.int64)]
+
+
+def _output(classes: Classes, port: str, columns: Sequence[Codes], outputs: Columns) -> list[Places]:
+    return [classes.signed_places(outputs[port])]
+
+
+def _sign_of_sum(rounding: Any, from_zero: bool, signs: Tensor) -> Tensor:
+    """Sign of a sum that is zero; without a start value it begins with +0."""
+    if from_zero:
+        signs = torch.cat([signs, torch.zeros_like(signs[..., :1])], -1)
+    return cancelled_sign(signs, rounding)

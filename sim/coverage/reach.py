@@ -1,0 +1,430 @@
+"""Which bins any vector can reach: found out by going through all operands there are, or through all terms of a sum.
+
+No bin is waived. What was gone through completely without reaching a bin is the proof that nothing does; where there is
+too much to go through, nothing is claimed.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from halfulp.golden.codec import unpack
+from halfulp.golden.raw import Raw, mask
+from halfulp.golden.wide import Wide
+from halfulp.hdl.formats import Fixed
+from halfulp.sim.classes import ALL_BITS, some_codes
+from halfulp.sim.expect import expected, one_thread
+from halfulp.sim.fields import Codes
+from halfulp.sim.ports import is_random
+from halfulp.sim.progress import Progress, silent
+
+from .bins import Counts, Group
+from .model import Alone, Joint, Model, result_of
+from .stages import RESTS, Lies, Stage, Term
+
+Flags = npt.NDArray[np.bool_]
+
+JOINT_BITS = 20
+"""All codes of several ports that have so many bits together are gone through."""
+
+PAIRS = 1 << 28
+"""Most pairs of different terms that are added up."""
+
+SUMS = 1 << 24
+"""Most values that the sums of fixed-point terms may have."""
+
+CHUNK = 1 << 15
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What is known of the bins of a group.
+
+    Attributes
+    ----------
+    excluded : array of bool
+        Bins that are proved to be out of reach.
+    proof : str
+        What was gone through.
+    """
+
+    excluded: Flags
+    proof: str
+
+
+def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Progress = silent) -> dict[str, Reach]:
+    """What cannot be reached of the groups of a unit.
+
+    Parameters
+    ----------
+    model : Model
+    counts : mapping of str to array, optional
+        How often bins were hit: no sums are gone through for those that were.
+    progress : Progress
+    """
+    found = {
+        part.group.name: _alone(model, part) if isinstance(part, Alone) else _joint(model, part) for part in model.ports
+    }
+    with one_thread():
+        for stage in model.stages:
+            waiting = {group.name: ~hits(counts, group) for group in stage.groups}
+            found |= _stage(stage, waiting, progress)
+    return found
+
+
+def hits(counts: Mapping[str, Counts] | None, group: Group) -> Flags:
+    """Which bins of a group were hit."""
+    return np.zeros(group.size, dtype=bool) if counts is None else counts[group.name] > 0
+
+
+# Ports ---------------------------------------------------------------------------------------------------------
+
+
+def _alone(model: Model, part: Alone) -> Reach:
+    """Every combination of what the codes of each port reach."""
+    flags, proofs = np.zeros(part.group.shape, dtype=bool), set()
+    for ports in part.over:
+        axes = []
+        for place, port, length in zip(part.places, ports, part.group.shape, strict=True):
+            codes, proof = _codes(model, port)
+            axes.append(np.bincount(place(codes)[place(codes) >= 0], minlength=length) > 0)
+            proofs.add(proof)
+        flags |= functools.reduce(np.logical_and.outer, axes)
+    independent = "" if len(part.group.shape) == 1 else ", which do not depend on each other"
+    proof = "" if "" in proofs else f"{' and '.join(sorted(proofs))}{independent}"
+    return _complete(flags.ravel(), proof)
+
+
+def _complete(reached: Flags, proof: str) -> Reach:
+    """Where everything was gone through, what was not reached is out of reach."""
+    return Reach(~reached if proof else np.zeros_like(reached), proof)
+
+
+def _codes(model: Model, port: str) -> tuple[Codes, str]:
+    """All codes of a port, or of a wide one some of every kind."""
+    width, fmt = model.widths[port], model.formats.get(port)
+    if width <= ALL_BITS:
+        return np.arange(1 << width, dtype=np.uint64), f"all 2^{width} codes of {fmt or port}"
+    assert fmt is not None
+    return some_codes(fmt), ""
+
+
+def _joint(model: Model, part: Joint) -> Reach:
+    """What all codes of some ports reach together."""
+    flags, proofs = np.zeros(part.group.size, dtype=bool), set()
+    for ports in part.over:
+        bits = sum(model.widths[port] for port in ports)
+        if bits > JOINT_BITS:
+            return _complete(flags, "")
+        columns = _product({port: model.widths[port] for port in ports})
+        for words in _words(model, columns):
+            outputs = expected(model.unit, words) if model.unit.inputs.keys() <= words.keys() else {}
+            numbers = part.group.bins(part.places([columns[port] for port in ports], outputs))
+            flags |= part.group.count(numbers) > 0
+        formats = " and ".join(str(model.formats.get(port, port)) for port in ports)
+        proofs.add(
+            f"all 2^{bits} pairs of codes of {formats}" if len(ports) == 2 else f"all 2^{bits} codes of {formats}"
+        )
+    return _complete(flags, " and ".join(sorted(proofs)))
+
+
+def _words(model: Model, columns: dict[str, Codes]) -> Iterator[dict[str, Codes]]:
+    """The columns with the least and the largest random word, between which every result of some word lies."""
+    words = [port for port in model.unit.inputs if is_random(port)]
+    for ones in (0, 1) if words else (0,):
+        yield columns | {port: np.full(1, ones * mask(model.widths[port]), dtype=np.uint64) for port in words}
+
+
+def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
+    """All combinations of the codes of some ports."""
+    index = np.arange(1 << sum(widths.values()), dtype=np.uint64)
+    columns = {}
+    for port, width in widths.items():
+        columns[port] = index & np.uint64((1 << width) - 1)
+        index = index >> np.uint64(width)
+    return columns
+
+
+# Stages --------------------------------------------------------------------------------------------------------
+
+
+def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[str, Reach]:
+    """What no sum reaches of the bins that wait to be reached."""
+    known = {group.name: np.zeros(group.size, dtype=bool) for group in stage.groups}
+    if not any(flags.any() for flags in waiting.values()):
+        return {name: Reach(flags, "") for name, flags in known.items()}
+    terms = [_values(term) for term in stage.terms]
+    if isinstance(stage.o, Fixed) and all(term.fixed for term in stage.terms):
+        proof = _sums(stage, terms, known)
+    else:
+        proof = _pairs(stage, terms, waiting, known, progress)
+    if not proof:
+        nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
+        return nothing | _zeros(stage, waiting) | _multiples(stage, waiting)
+    return {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()}
+
+
+def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
+    """Signs that a sum cannot have where it is zero, for they follow from those of the terms alone."""
+    if stage.signs is None:
+        return {}
+    count = len(stage.terms)
+    # Which of the terms are negative makes no difference, only how many.
+    negative = torch.arange(count) < torch.arange(count + 1).unsqueeze(1)
+    (group,) = (group for group in stage.groups if group.name.endswith("range"))
+    signs = set(stage.signs(negative).tolist())
+    excluded = np.zeros(group.size, dtype=bool)
+    for sign, label in ((False, "+zero, exact"), (True, "-zero, exact")):
+        if sign not in signs and label in group.labels():
+            excluded[list(group.labels()).index(label)] = True
+    return {
+        group.name: Reach(
+            excluded & waiting[group.name], f"all {count + 1} numbers of negative terms in a sum that is zero"
+        )
+    }
+
+
+def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
+    """What fixed point drops where every term is a multiple of its last place: nothing."""
+    quantum = min(term.span.quantum for term in stage.terms)
+    if not isinstance(stage.o, Fixed) or quantum < stage.o.quantum:
+        return {}
+    found = {}
+    for group in stage.groups:
+        dropped = [any(rest in label for rest in RESTS[1:]) for label in group.labels()]
+        excluded = np.array(dropped) & waiting[group.name]
+        if excluded.any():
+            proof = f"all terms: multiples of 2^{quantum}, and so of the last place 2^{stage.o.quantum}"
+            found[group.name] = Reach(excluded, proof)
+    return found
+
+
+@dataclass(frozen=True)
+class Values:
+    """All different numbers that a term may be.
+
+    Attributes
+    ----------
+    raw : Raw
+    count : int
+    """
+
+    raw: Raw
+    count: int
+
+
+def _values(term: Term) -> Values | None:
+    """All numbers of a term, or nothing where too many codes make it."""
+    operands = {port: width for port, width in term.ports.items() if not is_random(port)}
+    if sum(operands.values()) > JOINT_BITS:
+        return None
+    columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in _product(operands).items()}
+    raws = []
+    # A product that is rounded at random is rounded down by the least word, and by the largest up wherever it may be.
+    words = [port for port in term.ports if is_random(port)]
+    for ones in (0, 1) if words else (0,):
+        given = {port: torch.full_like(columns["a"], ones * mask(term.ports[port])) for port in words}
+        raws.append(term.make(columns | given))
+    raw = _joined(raws)
+    keys = torch.stack([raw.sign, raw.nan, raw.inf, raw.zero, raw.exponent, *raw.significand.limbs], 1)
+    _, first = np.unique(keys.to(torch.int64).numpy(), axis=0, return_index=True)
+    return Values(_taken(raw, torch.from_numpy(first)), len(first))
+
+
+def _joined(raws: Sequence[Raw]) -> Raw:
+    names = ("sign", "exponent", "nan", "inf", "zero")
+    limbs = tuple(map(torch.cat, zip(*(raw.significand.limbs for raw in raws), strict=True)))
+    fields = {name: torch.cat([getattr(raw, name) for raw in raws]) for name in names}
+    return Raw(significand=Wide(limbs, raws[0].significand.width), **fields)
+
+
+def _taken(raw: Raw, index: Tensor) -> Raw:
+    names = ("sign", "exponent", "nan", "inf", "zero")
+    limbs = tuple(limb[index] for limb in raw.significand.limbs)
+    return Raw(significand=Wide(limbs, raw.significand.width), **{name: getattr(raw, name)[index] for name in names})
+
+
+def _pairs(
+    stage: Stage,
+    terms: Sequence[Values | None],
+    waiting: dict[str, Flags],
+    known: dict[str, Flags],
+    progress: Progress,
+) -> str:
+    """Go through all pairs of different terms, or through all of a single one; stop where nothing waits any more."""
+    if any(values is None for values in terms) or len(terms) > 2:
+        return ""
+    found = [values for values in terms if values is not None]
+    words = ", with the random words that matter" if stage.rounding.bits else ""
+    if len(found) == 1:
+        for start in range(0, found[0].count, CHUNK):
+            _mark(stage, [_taken(found[0].raw, torch.arange(start, min(start + CHUNK, found[0].count)))], known)
+        return f"all {found[0].count:,} different numbers that are rounded{words}"
+    blocks = _blocks(stage, found[0], found[1], waiting)
+    total = sum(len(first) * len(second) for first, second in blocks)
+    if total > PAIRS:
+        return ""
+    progress.total(f"proving {stage.name or 'sums'}", total)
+    for first, second in _batches(blocks):
+        _mark(stage, [_taken(found[0].raw, first), _taken(found[1].raw, second)], known)
+        progress.advance(len(first))
+        if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
+            break
+    count = found[0].count * found[1].count
+    return f"all {count:,} pairs of different terms{words}; {total:,} of them that may reach one were added up"
+
+
+Block = tuple[Tensor, Tensor]
+"""Indices of terms that are to be added up, each one with each other."""
+
+
+def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags]) -> list[Block]:
+    """Pairs of terms that may reach what waits, by their exponents and signs.
+
+    Sums of terms further apart than the window, all of which are the larger term and a sticky bit of one sign,
+    are represented by one smaller term of each sign. Sums whose exponents are not those of anything that waits are left
+    out: without cancellation they are that of the larger term, one more, or one less, and in any case no less than the
+    last place of a term.
+    """
+    wanted = _wanted(stage, waiting)
+    first, second = _by_exponent(one.raw), _by_exponent(other.raw)
+    specials = [_others(values.raw) for values in (one, other)]
+    everything = [torch.arange(values.count) for values in (one, other)]
+    blocks = [(specials[0], everything[1]), (everything[0], specials[1])]
+    far, last = stage.window + 3, tuple(1 - term.span.precision for term in stage.terms)
+    for (e, sign), x in first.items():
+        near = [(key, y) for key, y in second.items() if abs(e - key[0]) < far]
+        # One term of each sign stands for all that are far below, and one of ours for us where theirs are far above.
+        for s in (False, True):
+            below = [key for key in second if key[0] <= e - far and key[1] == s]
+            near += [(max(below), second[max(below)][:1])] if below else []
+        above = [(key, y) for key, y in second.items() if key[0] >= e + far]
+        for (f, other_sign), y in near:
+            low, high = _exponents_of_sum((e, f), last, sign != other_sign)
+            least, most = max(e, f) - high, max(e, f) - low
+            if any(low <= w.until and w.since <= high and least <= w.most and w.least <= most for w in wanted):
+                blocks.append((x, y))
+        blocks += [(x[:1], y) for key, y in above if e == max(f for f, s in first if f <= key[0] - far and s == sign)]
+    return blocks
+
+
+def _batches(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Pairs of indices, of many small blocks together, and of large ones in parts."""
+    held: list[Block] = []
+    for first, second in blocks:
+        rows = max(CHUNK // max(len(second), 1), 1)
+        for start in range(0, len(first), rows):
+            some = first[start : start + rows]
+            held.append((some.repeat_interleave(len(second)), second.repeat(len(some))))
+            if sum(len(one) for one, _ in held) >= CHUNK:
+                yield _concatenated(held)
+                held = []
+    if held:
+        yield _concatenated(held)
+
+
+def _concatenated(held: Sequence[Block]) -> Block:
+    return torch.cat([one for one, _ in held]), torch.cat([other for _, other in held])
+
+
+def _wanted(stage: Stage, waiting: dict[str, Flags]) -> set[Lies]:
+    """Where the sums lie that reach something that waits."""
+    return {stage.lies(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
+
+
+def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: bool) -> tuple[int, int]:
+    """Least and largest exponent of a sum that is not zero, from those of its terms, and how far below them the last
+    places of these are."""
+    top = max(terms)
+    if not opposite:
+        return top, top + 1
+    if abs(terms[0] - terms[1]) > 1:
+        return top - 1, top
+    return min(exponent + place for exponent, place in zip(terms, last, strict=True)), top
+
+
+def _by_exponent(raw: Raw) -> dict[tuple[int, bool], Tensor]:
+    """Indices of the numbers of each exponent and sign."""
+    index = torch.nonzero(_is_number(raw)).flatten()
+    keys = zip(raw.exponent[index].tolist(), raw.sign[index].tolist(), strict=True)
+    found: dict[tuple[int, bool], list[int]] = {}
+    for key, number in zip(keys, index.tolist(), strict=True):
+        found.setdefault(key, []).append(number)
+    return {key: torch.tensor(numbers) for key, numbers in found.items()}
+
+
+def _others(raw: Raw) -> Tensor:
+    """Indices of zeros, infinities and NaN."""
+    return torch.nonzero(~_is_number(raw)).flatten()
+
+
+def _is_number(raw: Raw) -> Tensor:
+    return ~(raw.zero | raw.nan | raw.inf)
+
+
+def _mark(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) -> None:
+    for word in stage.extreme_words(raws):
+        for group, numbers in zip(stage.groups, stage.bins(raws, word, result_of(stage, raws, word)), strict=True):
+            known[group.name] |= group.count(numbers) > 0
+
+
+def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags]) -> str:
+    """Go through all sums of fixed-point terms, which are sets of integers."""
+    spans = [term.span for term in stage.terms]
+    quantum = min(span.quantum for span in spans)
+    if any(values is None for values in terms) or sum(span.magnitude for span in spans) / 2**quantum > SUMS:
+        return ""
+    sets = [np.unique(_integers(values.raw, quantum)) for values in terms if values is not None]
+    sums = functools.reduce(_sumset, sets)
+    width = int(np.abs(sums).max()).bit_length() + 1
+    fmt = Fixed(width + quantum, -quantum)
+    one = replace(stage, terms=(Term({}, lambda codes: unpack(codes["sum"], fmt), spans[0], True),), quire=None)
+    names = {group.name: np.zeros(group.size, dtype=bool) for group in one.groups}
+    for start in range(0, len(sums), CHUNK):
+        codes = torch.from_numpy(sums[start : start + CHUNK]) & mask(width)
+        _mark(one, [unpack(codes, fmt)], names)
+    origins = stage.groups[0]
+    labels = list(origins.labels())
+    kinds = {
+        "zeros": all((numbers == 0).any() for numbers in sets),
+        "other": bool(sums.any()),
+        "cancelled": len(sets) > 1 and _cancel(sets),
+    }
+    known[origins.name][:] = [kinds[label] for label in labels]
+    for name in names.keys() - {origins.name}:
+        known[name] |= names[name]
+    return f"all {len(sums):,} different sums"
+
+
+def _cancel(sets: Sequence["np.ndarray"]) -> bool:
+    """Whether terms that are not all zero may have the sum zero."""
+    return any(
+        (functools.reduce(_sumset, [*sets[:n], *sets[n + 1 :]]) == -value).any()
+        for n, one in enumerate(sets)
+        for value in one[one != 0]
+    )
+
+
+def _integers(raw: Raw, quantum: int) -> "np.ndarray":
+    """Numbers in units of 2^quantum, which they are multiples of."""
+    down = quantum - (raw.exponent - (raw.significand.width - 1))
+    low = torch.where(raw.zero, 0, (raw.significand.low << (-down).clamp(min=0)) >> down.clamp(0, 62))
+    integers: np.ndarray = torch.where(raw.sign, -low, low).numpy()
+    return integers
+
+
+def _sumset(one: "np.ndarray", other: "np.ndarray") -> "np.ndarray":
+    """All sums of a number of one set and one of the other: bits of a long integer, moved by each number."""
+    few, many = sorted((one, other), key=len)
+    bits = int.from_bytes(np.packbits(np.bincount(many - many[0]).astype(bool), bitorder="little").tobytes(), "little")
+    total = 0
+    for value in few.tolist():
+        total |= bits << (value - int(few[0]))
+    data = np.frombuffer(total.to_bytes(total.bit_length() // 8 + 1, "little"), dtype=np.uint8)
+    sums: np.ndarray = np.flatnonzero(np.unpackbits(data, bitorder="little")) + int(few[0]) + int(many[0])
+    return sums

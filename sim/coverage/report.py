@@ -1,0 +1,146 @@
+"""What was hit, what cannot be hit and why, and what is open."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.tables import Table
+
+from . import proofs
+from .bins import Counts, Group
+from .reach import Flags
+
+if TYPE_CHECKING:
+    from .collect import Coverage
+
+HIT, EXCLUDED, OPEN, REFUTED = "hit", "out of reach", "open", "hit, though proved to be out of reach"
+
+SHOWN = 20
+"""Bins of a verdict that are named; a table in a file has all."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of the bins of a group.
+
+    Attributes
+    ----------
+    group : Group
+    counts : array
+        How often each was hit.
+    excluded : array of bool
+        Which are proved to be out of reach.
+    proof : str
+        What was gone through for that.
+    """
+
+    group: Group
+    counts: Counts
+    excluded: Flags
+    proof: str
+
+    def verdicts(self) -> list[str]:
+        """One for each bin."""
+        hit = self.counts > 0
+        return np.select([hit & self.excluded, hit, self.excluded], [REFUTED, HIT, EXCLUDED], OPEN).tolist()
+
+    def bins(self, verdict: str) -> list[str]:
+        """What the bins of a verdict are called."""
+        return [self.group.label(index) for index, own in enumerate(self.verdicts()) if own == verdict]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Coverage of a unit with its proofs.
+
+    Attributes
+    ----------
+    title : str
+        Name of the unit.
+    vectors, cycles : int
+        How many were counted.
+    findings : tuple of Finding
+        One for each group.
+    """
+
+    title: str
+    vectors: int
+    cycles: int
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, coverage: "Coverage", progress: Progress = silent) -> "Report":
+        """Prove what has to be proved."""
+        known = proofs.of(coverage, progress)
+        found = []
+        for name, group in coverage.groups.items():
+            # What handshakes may show, the bench or the design around a unit decides: nothing of it is out of reach.
+            nothing = (np.zeros(group.size, dtype=bool), "")
+            excluded, proof = (known[name].excluded, known[name].proof) if name in known else nothing
+            found.append(Finding(group, coverage.counts[name].copy(), excluded, proof))
+        return cls(coverage.unit.name, coverage.vectors, coverage.cycles, tuple(found))
+
+    def count(self, verdict: str) -> int:
+        """Bins of a verdict."""
+        return sum(finding.verdicts().count(verdict) for finding in self.findings)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every bin was hit or is proved to be out of reach, and none is both."""
+        return self.vectors > 0 and not self.count(OPEN) and not self.count(REFUTED)
+
+    def table(self) -> Table:
+        """Groups, a row each."""
+        frame = pd.DataFrame(
+            [
+                {
+                    "bins of": finding.group.name,
+                    "bins": finding.group.size,
+                    HIT: int((finding.counts > 0).sum()),
+                    "least": _least(finding.counts),
+                    EXCLUDED: finding.verdicts().count(EXCLUDED),
+                    OPEN: finding.verdicts().count(OPEN) + finding.verdicts().count(REFUTED),
+                    "gone through": finding.proof if finding.excluded.any() else "",
+                }
+                for finding in self.findings
+            ]
+        )
+        sums = ", ".join(f"{self.count(verdict):,} {verdict}" for verdict in (HIT, EXCLUDED, OPEN))
+        return Table(
+            f"Coverage of {self.title}",
+            frame,
+            {"least": ",.0f"},
+            [
+                f"{sums}, of {sum(finding.group.size for finding in self.findings):,} bins; "
+                f"{self.vectors:,} vectors, {self.cycles:,} clock cycles of handshakes.",
+                "least: how often the bin was hit that was hit least, of those that were.",
+                "gone through: all of it, without reaching the bins that are out of reach.",
+            ],
+        )
+
+    def bins_table(self) -> Table:
+        """Every bin."""
+        rows = [
+            {"bins of": finding.group.name, "bin": label, "hits": int(hits), "verdict": verdict, "gone through": proof}
+            for finding in self.findings
+            for label, hits, verdict in zip(finding.group.labels(), finding.counts, finding.verdicts(), strict=True)
+            for proof in [finding.proof if verdict in (EXCLUDED, REFUTED) else ""]
+        ]
+        return Table(f"Bins of {self.title}", pd.DataFrame(rows), {"hits": ","})
+
+    def lines(self) -> Iterator[str]:
+        """Bins that are not hit, by name and verdict: first those that are wrong."""
+        for verdict in (REFUTED, OPEN, EXCLUDED):
+            for finding in self.findings:
+                names = finding.bins(verdict)
+                more = [f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else []
+                if names:
+                    yield f"{verdict}: {finding.group.name}: {'; '.join(names[:SHOWN] + more)}"
+
+
+def _least(counts: Counts) -> float:
+    return float(counts[counts > 0].min()) if counts.any() else float("nan")

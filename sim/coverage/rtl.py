@@ -1,0 +1,109 @@
+"""Coverage of the Verilog itself: lines and toggles, as Verilator counts them under the vectors of the bench."""
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from halfulp.sim.bench import plan
+from halfulp.sim.build import design, models
+from halfulp.sim.errors import ToolError
+from halfulp.sim.loop import Loop
+from halfulp.sim.paths import machine_errors
+from halfulp.sim.ports import Ports
+from halfulp.sim.tables import Table
+
+SHOWN = 12
+"""Points of a kind that are named."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What Verilator has a counter for.
+
+    Attributes
+    ----------
+    kind : str
+        ``line``, ``branch`` or ``toggle``.
+    line : int
+        Of the Verilog.
+    what : str
+        The signal and how it changes, or the kind of block.
+    hits : int
+    """
+
+    kind: str
+    line: int
+    what: str
+    hits: int
+
+
+def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]:
+    """Run the vectors of the bench, one a cycle and chained, through a model with counters.
+
+    Raises
+    ------
+    ToolError
+        If a tool or the machine fails.
+    """
+    library = models(design(unit), ("covered",))["covered"]
+    chosen = plan(unit, seed=seed, limit=limit)
+    with Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
+        loop.reset()
+        loop.run(chosen.vectors.codes, chosen.vectors.count)
+        if chosen.chain is not None:
+            loop.reset()
+            loop.run(chosen.chain, len(chosen.chain["a"]))
+        with machine_errors("the counters of the model"), tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "coverage.dat"
+            loop.write_coverage(path)
+            found = list(_read(path.read_text()))
+    if not found:
+        raise ToolError(f"Verilator counted nothing of {unit.name}")
+    return found
+
+
+def _read(text: str) -> Iterator[Point]:
+    """Points of a file of Verilator's: fields between control characters, then a count."""
+    for fields, hits in re.findall(r"^C '(.*)' (\d+)$", text, re.M):
+        known = dict(re.findall("\x01([^\x02]*)\x02([^\x01]*)", fields))
+        kind = known["page"].partition("/")[0].removeprefix("v_")
+        what = re.sub("__0([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), known.get("o", ""))
+        # Yosys writes a signal that starts processes in simulation, and is no part of the design.
+        if not what.startswith("$auto$verilog_backend"):
+            yield Point(kind, int(known["l"]), what, int(hits))
+
+
+def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Table:
+    """What share of lines, branches and toggles the vectors of the bench reach.
+
+    Toggles of bits that are constant by construction are among those that are not reached, and are named.
+    """
+    found = points(unit, seed=seed, limit=limit)
+    counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)
+    frame = pd.DataFrame(
+        [
+            {
+                "of the Verilog": kind,
+                "points": counts[kind],
+                "reached": reached[kind],
+                "%": 100 * reached[kind] / counts[kind],
+            }
+            for kind in counts
+        ]
+    )
+    notes = [_missing(kind, [point for point in found if point.kind == kind and not point.hits]) for kind in counts]
+    return Table(f"Code coverage of {unit.name}", frame, {"%": ".1f"}, [note for note in notes if note])
+
+
+def _missing(kind: str, missed: list[Point]) -> str:
+    if not missed:
+        return ""
+    named = ", ".join(f"{point.what} (line {point.line})" for point in missed[:SHOWN])
+    more = f", and {len(missed) - SHOWN:,} more" if len(missed) > SHOWN else ""
+    return f"{kind}, not reached: {named}{more}."

@@ -1,0 +1,469 @@
+"""What becomes of a sum of terms until it is a code: alignment, normalisation, rounding and range, as bins."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfulp.golden import register
+from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align
+from halfulp.golden.round import looked_at
+from halfulp.hdl.formats import RN, Float, Format, Posit, Quire, Rounding, Span
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.sim.classes import Classes, Regimes
+from halfulp.sim.fields import Codes, Grid
+
+from .bins import NONE, Axis, Group, Places, cross
+from .cut import Cut, cut
+
+SIGNS = ("+", "-")
+RESTS = ("exact", "below the tie", "at the tie", "above the tie")
+"""What truncation drops, in the order of `Cut.rest`: guard and sticky, 00, 01, 10 and 11."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """What is added up.
+
+    Parameters
+    ----------
+    ports : dict of str to int
+        What it is made from, random words and controls among them, and how many bits each has.
+    make : callable
+        Makes the numbers from codes by port.
+    span : Span
+        Bounds on them.
+    fixed : bool
+        Whether it is fixed point, of which no number is normalised.
+    """
+
+    ports: Mapping[str, int]
+    make: Callable[[Mapping[str, Tensor]], Raw]
+    span: Span
+    fixed: bool
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A sum of terms that is rounded to a format.
+
+    Parameters
+    ----------
+    name : str
+        What its groups are called by; nothing where a unit has only one stage.
+    terms : tuple of Term
+        Of a running sum the product and any number of the result format.
+    o : Format
+    rounding : Rounding
+    saturate : bool
+    quire : Quire, optional
+        Register of an exact sum, which has no -0 unless ``signs`` says so.
+    signs : callable, optional
+        Sign of an exact sum that is zero, from the signs of its terms along the last dimension.
+    """
+
+    name: str
+    terms: tuple[Term, ...]
+    o: Format
+    rounding: Rounding
+    saturate: bool
+    quire: Quire | None = None
+    signs: Callable[[Tensor], Tensor] | None = None
+
+    # Numbers ---------------------------------------------------------------------------------------------------
+
+    def total(self, raws: Sequence[Raw]) -> Raw:
+        """The exact sum, as far down as rounding looks at it bit by bit."""
+        if self.quire is not None:
+            return self._in_register(raws, self.quire)
+        if len(raws) == 1:
+            return raws[0]
+        x, y = raws
+        return add(align(x, y, self._window), self.rounding)
+
+    def _in_register(self, raws: Sequence[Raw], quire: Quire) -> Raw:
+        held = register.place(raws[0], quire.quantum, quire.width)
+        for raw in raws[1:]:
+            held = register.add(held, register.place(raw, quire.quantum, quire.width))
+        signs = None if self.signs is None else self.signs(torch.stack([raw.sign for raw in raws], -1))
+        return register.as_raw(held, quire.quantum, signs)
+
+    @cached_property
+    def _window(self) -> int:
+        first, *rest = (term.span for term in self.terms)
+        results = sum(rest, first)
+        return max(looked_at(self.o, mode, results) for mode in (RN, self.rounding))
+
+    @property
+    def places(self) -> int:
+        """Bits below the last place that are told one by one."""
+        return max(self.rounding.bits, 1)
+
+    # Groups ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """What `bins` gives numbers for."""
+        found = [self._named("what is added", self._origins)]
+        if self._shifts:
+            found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
+        found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
+        if self.rounding.bits:
+            found += [self._named("random words", *self._words), self._named("random edge", self._edge)]
+        found.append(self._named("result", Axis("result", Classes(self.o).signed)))
+        if isinstance(self.o, Posit):
+            found.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
+        return tuple(found)
+
+    def bins(self, raws: Sequence[Raw], word: Tensor | None, result: Codes) -> list[Places]:
+        """Numbers of the bins that sums fall into, for each group.
+
+        Parameters
+        ----------
+        raws : sequence of Raw
+            The terms.
+        word : Tensor, optional
+            Random word of the rounding.
+        result : array
+            Codes of the results.
+        """
+        x = self.total(raws)
+        where = cut(x, self.o, self.places)
+        found: list[tuple[Places, ...]] = [(self._origin(raws, x),)]
+        if self._shifts:
+            found += [self._alignment(raws), (self._normalisation(raws, x),)]
+        found += [(self._range(x, where),), self._rounding(x, where)]
+        if self.rounding.bits:
+            assert word is not None
+            found += list(self._word(x, where, word))
+        found.append((Classes(self.o).signed_places(result),))
+        if isinstance(self.o, Posit):
+            found.append((Regimes(self.o).places(result),))
+        return [group.bins(places) for group, places in zip(self.groups, found, strict=True)]
+
+    def _named(self, name: str, *axes: Axis) -> Group:
+        return cross(f"{self.name}: {name}" if self.name else name, *axes)
+
+    # What is added ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _origins(self) -> Axis:
+        spans = [term.span for term in self.terms]
+        kinds = ["NaN"] * any(span.nan for span in spans)
+        kinds += ["inf - inf"] * (sum(span.inf for span in spans) > 1)
+        kinds += ["infinite"] * any(span.inf for span in spans)
+        kinds += ["cancelled"] * (len(spans) > 1)
+        return Axis("terms", (*kinds, "zeros", "other"))
+
+    def _origin(self, raws: Sequence[Raw], x: Raw) -> Places:
+        nan, inf, zero = raws[0].nan, raws[0].inf, raws[0].zero
+        for raw in raws[1:]:
+            nan, inf, zero = nan | raw.nan, inf | raw.inf, zero & raw.zero
+        kinds = [("NaN", nan), ("inf - inf", x.nan), ("infinite", inf), ("zeros", zero), ("cancelled", x.zero)]
+        labels = self._origins.labels
+        place = torch.full(x.zero.shape, labels.index("other"))
+        for kind, found in reversed(kinds):
+            if kind in labels:
+                place = torch.where(found, labels.index(kind), place)
+        return _numpy(place)
+
+    # Alignment and normalisation -------------------------------------------------------------------------------
+
+    @cached_property
+    def _shifts(self) -> bool:
+        """Whether terms are shifted to each other, and their sum to where its first bit is; fixed point is not."""
+        return len(self.terms) > 1 and not all(term.fixed for term in self.terms)
+
+    @cached_property
+    def window(self) -> int:
+        """Bits that terms overlap in: beyond, the smaller one is a sticky bit."""
+        return max(*(term.span.precision for term in self.terms), self.o.precision + self.places)
+
+    @cached_property
+    def _most(self) -> int:
+        """Largest distance that is told from larger ones: two more than the window has."""
+        return self.window + 2
+
+    @cached_property
+    def _alignments(self) -> tuple[Axis, ...]:
+        most = self._most
+        if len(self.terms) == 2:
+            far = (f"{-most - 1} or less", *map(str, range(-most, most + 1)), f"{most + 1} or more")
+            return Axis("exponents of the terms differ by", far), self._operation
+        names = tuple(f"term {number}" for number in range(len(self.terms)))
+        near = (*map(str, range(most + 1)), f"{most + 1} or more")
+        return Axis("term", names), Axis("below the largest by", near)
+
+    @property
+    def _operation(self) -> Axis:
+        return Axis("signs", ("equal", "opposite"))
+
+    def _alignment(self, raws: Sequence[Raw]) -> tuple[Places, ...]:
+        most = self._most
+        numbers = [_is_number(raw) for raw in raws]
+        if len(raws) == 2:
+            x, y = raws
+            distance = (x.exponent - y.exponent).clamp(-most - 1, most + 1) + most + 1
+            both = numbers[0] & numbers[1]
+            return _numpy(torch.where(both, distance, NONE)), _numpy((x.sign ^ y.sign).to(torch.int64))
+        exponents = _exponents(raws)
+        below = (exponents.amax(0) - exponents).clamp(max=most + 1)
+        index = torch.arange(len(raws)).unsqueeze(1).expand(below.shape)
+        return _numpy(index.flatten()), _numpy(torch.where(torch.stack(numbers), below, NONE).flatten())
+
+    @cached_property
+    def _normalisations(self) -> Axis:
+        up, most = self._carries, self._most
+        moves = (*(f"{n} up" for n in range(up, 0, -1)), "stays", *(f"{n} down" for n in range(1, most + 1)))
+        if len(self.terms) > 2:
+            return Axis("first bit", (*moves, f"{most + 1} or more down"))
+        # The sum of two of one sign loses no bit, and a difference gains none.
+        equal = tuple(f"equal signs, {move}" for move in moves[: up + 1])
+        return Axis(
+            "first bit", (*equal, *(f"opposite signs, {move}" for move in moves[up:]), f"{most + 1} or more down")
+        )
+
+    @cached_property
+    def _carries(self) -> int:
+        """Places that the first bit of a sum may lie above that of its largest term."""
+        return int(math.log2(sum(_largest_significand(term.span) for term in self.terms)))
+
+    def _normalisation(self, raws: Sequence[Raw], x: Raw) -> Places:
+        moved = (_exponents(raws).amax(0) - (x.exponent - x.leading_zeros)).clamp(max=self._most + 1) + self._carries
+        if len(raws) == 2:
+            moved = torch.where(raws[0].sign ^ raws[1].sign, moved + 1, moved)
+        several = torch.stack([_is_number(raw) for raw in raws]).sum(0) > 1
+        return _numpy(torch.where(several & ~(x.nan | x.inf | x.zero), moved, NONE))
+
+    # Range -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _edges(self) -> list[tuple[int, int, str]]:
+        """Sign, magnitude code and name of what the range is told apart by."""
+        return [(negative, code, name) for negative in (0, 1) for code, name in edges(self.o, negative).items()]
+
+    @cached_property
+    def _range_places(self) -> dict[tuple[int, int | str, int], int]:
+        """For sign, edge and rest the place on the axis."""
+        keys: list[tuple[int, int | str, int]] = []
+        for negative in (0, 1):
+            zero_signs = 2 if isinstance(self.o, Float) and self.o.has_negative_zero else 1
+            for code in edges(self.o, negative):
+                rests = range(4)
+                if isinstance(self.o, Posit) and code in (0, self.o.max_code):
+                    # Between zero and the smallest number, and beyond the largest, there is no tie.
+                    rests = range(2) if code == 0 else range(1)
+                keys += [(negative, code, rest) for rest in rests if code or rest or negative < zero_signs]
+            if self.o.lowest < 0 or not negative:
+                keys += [(negative, "between", rest) for rest in range(4)]
+            keys.append((negative, "beyond", 0))
+            if isinstance(self.o, Float) and not self.o.subnormals:
+                keys.append((negative, "flushed", 0))
+        return {key: place for place, key in enumerate(keys)}
+
+    @cached_property
+    def _ranges(self) -> Axis:
+        names = {(negative, code): name for negative, code, name in self._edges}
+
+        def label(negative: int, code: int | str, rest: int) -> str:
+            match code:
+                case "between":
+                    return f"{SIGNS[negative]}elsewhere, {RESTS[rest]}"
+                case "beyond":
+                    return f"{SIGNS[negative]}beyond the largest"
+                case "flushed":
+                    return f"{SIGNS[negative]}far below the smallest normal"
+            return f"{SIGNS[negative]}{names[negative, int(code)]}, {RESTS[rest]}"
+
+        return Axis("exact result at", tuple(label(*key) for key in self._range_places))
+
+    @cached_property
+    def _range_table(self) -> tuple[Tensor, Tensor]:
+        """Edges in ascending order, and places by sign, by twice the number of edges below and whether it is one
+        itself, and by rest."""
+        codes = sorted({code for _, code, _ in self._edges})
+        table = torch.full((2, 2 * len(codes) + 1, 4), NONE)
+        for negative, at, rest in itertools.product((0, 1), range(table.shape[1]), range(4)):
+            key = codes[at // 2] if at % 2 else "between"
+            key = key if (negative, key, rest) in self._range_places or key == "between" else "between"
+            if key == "between" and at % 2 and codes[at // 2] in edges(self.o, negative):
+                continue
+            table[negative, at, rest] = self._range_places.get((negative, key, rest), NONE)
+        return torch.tensor([_signed64(code) for code in codes]), table
+
+    def _range(self, x: Raw, where: Cut) -> Places:
+        negative, code = x.sign.to(torch.int64), where.code
+        if not (isinstance(self.o, Float) and self.o.has_negative_zero):
+            negative = torch.where(x.zero, 0, negative)
+        codes, table = self._range_table
+        code = torch.where(x.zero, 0, code)
+        below = torch.bucketize(code, codes)
+        at = 2 * below + (codes[below.clamp(max=len(codes) - 1)] == code)
+        place = table[negative, at, torch.where(x.zero, 0, where.rest)]
+        for sign in (0, 1):
+            here = (negative == sign) & ~x.zero
+            place = torch.where(here & where.beyond, self._range_places[sign, "beyond", 0], place)
+            if (sign, "flushed", 0) in self._range_places:
+                assert isinstance(self.o, Float)
+                low = here & (code < (1 << self.o.man) - 1)
+                place = torch.where(low, self._range_places[sign, "flushed", 0], place)
+        return _numpy(torch.where(x.nan | x.inf, NONE, place))
+
+    def lies(self, group: str, index: int) -> "Lies":
+        """Between which exponents of the exact result a bin of a group lies, and how far down its first bit moves."""
+        axes = {self._named("range", self._ranges).name: self._lies_in_range}
+        if self._shifts:
+            axes[self._named("normalisation", self._normalisations).name] = self._lies_down
+        named = self._named(f"rounding {self.rounding}", *self._roundings)
+        if group == named.name and self._has_subnormals and named.label(index).endswith("subnormal"):
+            assert isinstance(self.o, Float)
+            return Lies(until=self.o.emin)
+        return axes[group](index) if group in axes else Lies()
+
+    def _lies_in_range(self, index: int) -> "Lies":
+        _, edge, rest = next(key for key, place in self._range_places.items() if place == index)
+        # A sum of any terms may be zero, whose exponent is none.
+        return _lies_at(self.o, edge) if edge or rest else Lies()
+
+    def _lies_down(self, index: int) -> "Lies":
+        """Two of one sign have the first places, and all others are differences."""
+        equal = self._carries + 1 if len(self.terms) == 2 else 0
+        down = index - equal - (self._carries if not equal else 0)
+        if index < equal:
+            return Lies(least=index - self._carries, most=index - self._carries)
+        return Lies(least=down, most=math.inf if index == len(self._normalisations.labels) - 1 else down)
+
+    # Rounding --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _roundings(self) -> tuple[Axis, ...]:
+        axes = [Axis("last bit kept", ("even", "odd")), Axis("dropped", RESTS), Axis("sign", SIGNS)]
+        if self._has_subnormals:
+            axes.append(Axis("result", ("subnormal", "normal")))
+        return tuple(axes)
+
+    @property
+    def _has_subnormals(self) -> bool:
+        return isinstance(self.o, Float) and self.o.subnormals and self.o.man > 0
+
+    def _rounding(self, x: Raw, where: Cut) -> tuple[Places, ...]:
+        counted = ~(x.nan | x.inf | x.zero | where.beyond)
+        last = _numpy(torch.where(counted, where.last, NONE))
+        found = [last, _numpy(where.rest), _numpy(x.sign.to(torch.int64))]
+        if self._has_subnormals:
+            assert isinstance(self.o, Float)
+            found.append(_numpy((where.code >= 1 << self.o.man).to(torch.int64)))
+        return tuple(found)
+
+    # Random words ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _words(self) -> tuple[Axis, ...]:
+        inside = ("between",) if self.rounding.bits > 1 else ()
+        return Axis("dropped bits", ("zeros", *inside, "ones")), Axis("random word", ("zeros", *inside, "ones"))
+
+    @property
+    def _edge(self) -> Axis:
+        return Axis("dropped bits and random word", ("just stays", "just goes up"))
+
+    def _word(self, x: Raw, where: Cut, word: Tensor) -> tuple[tuple[Places, ...], tuple[Places, ...]]:
+        bits = self.rounding.bits
+        ones = (1 << bits) - 1
+        dropped = where.first_bits(x.sign, self.o)
+        counted = ~(x.nan | x.inf | x.zero | where.beyond)
+        last = len(self._words[0].labels) - 1
+
+        def extreme(value: Tensor) -> Places:
+            place = torch.where(value == 0, 0, torch.where(value == ones, last, 1))
+            return _numpy(torch.where(counted, place, NONE))
+
+        edge = dropped + word - ones
+        return (extreme(dropped), extreme(word)), (_numpy(torch.where(counted & (edge >> 1 == 0), edge, NONE)),)
+
+    def extreme_words(self, raws: Sequence[Raw]) -> list[Tensor | None]:
+        """Random words that among them reach every bin that any word reaches."""
+        if not self.rounding.bits:
+            return [None]
+        x = self.total(raws)
+        ones = torch.full_like(x.exponent, (1 << self.rounding.bits) - 1)
+        dropped = cut(x, self.o, self.places).first_bits(x.sign, self.o)
+        few = [torch.zeros_like(ones), torch.ones_like(ones), ones, ones - dropped]
+        return [*few, torch.minimum(ones - dropped + 1, ones)]
+
+
+def edges(o: Format, negative: int) -> dict[int, str]:
+    """Magnitude codes at which the range of a format ends or its density changes, of numbers of a sign."""
+    grid = Grid.of(o)
+    match o:
+        case Float():
+            normal = 1 << o.man
+            named = {0: "zero", 1: "the smallest", normal - 1: "the largest subnormal", normal: "the smallest normal"}
+            if not o.subnormals:
+                named = {0: "zero", normal - 1: "just below the smallest normal", normal: "the smallest normal"}
+            named |= {o.max_code - 1: "the second largest", o.max_code: "the largest"}
+        case Posit():
+            named = {0: "zero", 1: "the smallest", o.max_code - 1: "the second largest", o.max_code: "the largest"}
+            named |= {(1 << (o.width - 2)) - 1: "just below one", 1 << (o.width - 2): "one"}
+        case _:
+            top = grid.top if negative else grid.max_code
+            named = {0: "zero", 1: "the smallest", top - 1: "the second largest", top: "the largest"}
+            if negative and not grid.negatives:
+                named = {0: "zero"}
+    # Of a tiny format some are the same; what comes first has the name.
+    return {code: next(text for other, text in named.items() if other == code) for code in sorted(named) if code >= 0}
+
+
+@dataclass(frozen=True)
+class Lies:
+    """Where the sums lie that a bin may have.
+
+    Attributes
+    ----------
+    since, until : float
+        Least and largest exponent of them.
+    least, most : float
+        How far their first bit lies below that of the largest term.
+    """
+
+    since: float = -math.inf
+    until: float = math.inf
+    least: float = -math.inf
+    most: float = math.inf
+
+
+def _lies_at(o: Format, edge: int | str) -> Lies:
+    """Exponents of what is cut off to a magnitude code."""
+    if isinstance(edge, str):
+        return Lies(since=floor_log2(o.largest)) if edge == "beyond" else Lies()
+    grid = Grid.of(o)
+    low = floor_log2(grid.value(edge)) if edge else -math.inf
+    return Lies(low, math.inf if edge >= grid.max_code else floor_log2(grid.value(edge + 1)))
+
+
+def _largest_significand(span: Span) -> float:
+    """No number of a span has a larger one, which are from 1 to below 2."""
+    return 2 - 2.0 ** (1 - span.precision)
+
+
+def _is_number(raw: Raw) -> Tensor:
+    """Whether terms are finite, and not zero."""
+    return ~(raw.zero | raw.nan | raw.inf)
+
+
+def _exponents(raws: Sequence[Raw]) -> Tensor:
+    """Exponents of terms, those of what is no number or zero below all others."""
+    return torch.stack([torch.where(_is_number(raw), raw.exponent, ZERO_EXPONENT) for raw in raws])
+
+
+def _signed64(code: int) -> int:
+    return code - (1 << 64) if code >= 1 << 63 else code
+
+
+def _numpy(tensor: Tensor) -> Places:
+    found: Places = tensor.to(torch.int64).numpy()
+    return found if found.ndim else found[np.newaxis]

@@ -1,0 +1,114 @@
+"""What clock cycles of a handshake show: who waited for whom, and how long."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .bins import NONE, Axis, Group, Places, cross
+
+LENGTHS = ("1", "2", "3", "4 or more")
+PLAIN, STREAMS = "plain", ("input", "output")
+SIGNALS = {PLAIN: ("en", "valid"), **dict.fromkeys(STREAMS, ("valid", "ready"))}
+
+_PLAIN = ("works", "no operands", "stalled", "stalled without operands")
+_STREAM = ("idle", "ready", "waits", "taken")
+_WAITS = _STREAM.index("waits")
+_TAKEN = _STREAM.index("taken")
+
+
+def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
+    """For each side of a unit what `bins` gives numbers for."""
+    found = {side: _stream_groups(side) for side in STREAMS}
+    if unit.clocked:
+        states = _states(unit)
+        pairs = tuple(f"{before}, then {after}" for before in states for after in states)
+        stalls = [_lengths("plain: clock enable low", "for cycles")]
+        stalls += [_lengths("plain: no operands", "for cycles")] * unit.has_valid
+        found[PLAIN] = (cross("plain: cycle after cycle", Axis("cycles", pairs)), *stalls)
+    return found
+
+
+def _states(unit: Any) -> tuple[str, ...]:
+    return _PLAIN if unit.has_valid else _PLAIN[::2]
+
+
+def _lengths(name: str, axis: str) -> Group:
+    return cross(name, Axis(axis, LENGTHS))
+
+
+def _pairs(side: str) -> dict[tuple[int, int], str]:
+    """What may follow what in a stream, where what is offered stays offered until it is taken.
+
+    Whether an input is ready while nothing is offered is the unit's own choice, and nothing hangs on it.
+    """
+    states = range(len(_STREAM))
+    legal = [(before, after) for before in states for after in states if before != _WAITS or after in (_WAITS, _TAKEN)]
+    names = {state: "nothing" if side == "input" and state < _WAITS else _STREAM[state] for state in states}
+    return {(before, after): f"{names[before]}, then {names[after]}" for before, after in legal}
+
+
+def _stream_groups(side: str) -> tuple[Group, ...]:
+    return (
+        cross(f"{side} stream: cycle after cycle", Axis("cycles", tuple(dict.fromkeys(_pairs(side).values())))),
+        _lengths(f"{side} stream: waits", "for cycles"),
+        cross(f"{side} stream: gaps", Axis("cycles between transfers", ("0", *LENGTHS))),
+    )
+
+
+def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
+    """Numbers of the bins that cycles show, for each group of a side.
+
+    Raises
+    ------
+    ValueError
+        If there is no such side, or signals are missing.
+    """
+    if side not in SIGNALS or (side == PLAIN and not unit.clocked):
+        known = ", ".join(name for name in SIGNALS if name != PLAIN or unit.clocked)
+        raise ValueError(f"{unit.name} has no side {side!r}; it has {known}")
+    if set(cycles) != set(SIGNALS[side]):
+        raise ValueError(f"the side {side} has the signals {' and '.join(SIGNALS[side])}, not {', '.join(cycles)}")
+    first, second = (np.asarray(cycles[name]).astype(bool) for name in SIGNALS[side])
+    if len(first) != len(second):
+        raise ValueError(f"{len(first)} cycles of {SIGNALS[side][0]} are beside {len(second)} of {SIGNALS[side][1]}")
+    if side == PLAIN:
+        return _plain_bins(unit, first, second)
+    state = 2 * first + second
+    pairs, labels = _pairs(side), _stream_groups(side)[0].axes[0].labels
+    table = np.full((len(_STREAM), len(_STREAM)), NONE)
+    for pair, label in pairs.items():
+        table[pair] = labels.index(label)
+    taken = np.flatnonzero(state == _TAKEN)
+    gaps = (np.diff(taken) - 1) - _waits_before(state, taken[1:])
+    return [
+        table[state[:-1], state[1:]],
+        _run_lengths(state == _WAITS),
+        np.minimum(gaps, len(LENGTHS)).astype(np.int64),
+    ]
+
+
+def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Places]:
+    state = 2 * ~enable + (~valid if unit.has_valid else np.zeros_like(valid))
+    count = len(_states(unit))
+    place = state if unit.has_valid else state // 2
+    found = [(place[:-1] * count + place[1:]).astype(np.int64), _run_lengths(~enable)]
+    return [*found, _run_lengths(~valid)] if unit.has_valid else found
+
+
+def _run_lengths(where: "np.ndarray") -> Places:
+    """Places of the lengths of all runs of such cycles that end."""
+    steps = np.diff(np.concatenate([[False], where]).astype(np.int8))
+    begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+    lengths = ends - begins[: len(ends)]
+    return np.minimum(lengths, len(LENGTHS)).astype(np.int64) - 1
+
+
+def _waits_before(state: "np.ndarray", taken: "np.ndarray") -> Places:
+    """For each transfer how many cycles it waited just before."""
+    waiting = np.concatenate([[0], np.cumsum(state == _WAITS)])
+    previous = np.concatenate([[0], taken[:-1]]) if len(taken) else taken
+    # All waits since the transfer before belong to this one, for what is offered stays so.
+    first = np.flatnonzero(state == _TAKEN)[:1]
+    previous[:1] = first
+    return (waiting[taken] - waiting[previous]).astype(np.int64)

@@ -1,0 +1,125 @@
+"""Sequence items: operations whose operands carry their formats, and the pace at which results may go on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pyuvm import uvm_sequence_item
+
+from halfulp.sim.ports import Port, Ports
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A code with what it stands for.
+
+    Parameters
+    ----------
+    port : Port
+    code : int
+
+    Raises
+    ------
+    ValueError
+        If the code does not fit the port.
+    """
+
+    port: Port
+    code: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.code < 1 << self.port.width:
+            raise ValueError(f"code {self.code:#x} does not fit the {self.port.width} bits of {self.port.name}")
+
+    @property
+    def fmt(self) -> Any:
+        """Its format; None of plain bits."""
+        return self.port.fmt
+
+    @property
+    def number(self) -> Fraction | float | int:
+        """The number that it stands for."""
+        return self.code if self.port.fmt is None else self.port.fmt.decode(self.code)
+
+    def __str__(self) -> str:
+        digits = -(-self.port.width // 4)
+        number = "" if self.port.fmt is None else f" ({self.port.fmt} {self.port.fmt.text(self.code)})"
+        return f"{self.port.name} 0x{self.code:0{digits}x}{number}"
+
+
+class Operation(uvm_sequence_item):
+    """Codes of a unit's inputs, or of its outputs, and what the handshake does about them.
+
+    Members
+    -------
+    operands : dict of str to Operand
+        By names of ports.
+    gap : int
+        Cycles without an offer before it is offered.
+    reset : bool
+        Whether the unit is reset first.
+    epoch, cycle : int
+        Of one that was observed: resets before it, and the clock cycle.
+    """
+
+    def __init__(self, name: str = "operation") -> None:
+        super().__init__(name)
+        self.operands: dict[str, Operand] = {}
+        self.gap = 0
+        self.reset = False
+        self.epoch = self.cycle = 0
+
+    def set(self, ports: Ports, codes: Mapping[str, int]) -> "Operation":
+        """Take codes, by names of ports, all of which have one."""
+        self.operands = {port.name: Operand(port, int(codes[port.name])) for port in ports}
+        return self
+
+    def set_word(self, ports: Ports, word: int) -> "Operation":
+        """Take codes from a packed word."""
+        return self.set(ports, dict(zip(ports.names, ports.unpack(word), strict=True)))
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """Codes by names of ports."""
+        return {name: operand.code for name, operand in self.operands.items()}
+
+    @property
+    def word(self) -> int:
+        """The packed word."""
+        operands = self.operands.values()
+        return Ports(tuple(operand.port for operand in operands)).pack([operand.code for operand in operands])
+
+    def __getitem__(self, name: str) -> Operand:
+        return self.operands[name]
+
+    def do_copy(self, rhs: Any) -> None:
+        """Take over all that another one has."""
+        super().do_copy(rhs)
+        self.operands, self.gap, self.reset = dict(rhs.operands), rhs.gap, rhs.reset
+        self.epoch, self.cycle = rhs.epoch, rhs.cycle
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Operation) and self.operands == other.operands
+
+    __hash__ = uvm_sequence_item.__hash__
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.operands.values()))
+
+
+class Grants(uvm_sequence_item):
+    """In which of the next cycles results may go on: the clock enable of a plain unit, ``ready`` of a stream.
+
+    Members
+    -------
+    pattern : tuple of bool
+        A cycle each.
+    """
+
+    def __init__(self, name: str = "grants") -> None:
+        super().__init__(name)
+        self.pattern: tuple[bool, ...] = ()
+
+    def __str__(self) -> str:
+        return "".join("+" if granted else "." for granted in self.pattern)

@@ -1,0 +1,97 @@
+"""The reference model: what the golden model gives for the operations that were observed."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyuvm import uvm_analysis_port, uvm_subscriber
+
+from halfulp.sim.expect import CHUNK, expected
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Ports
+
+from .items import Operation
+
+
+class Prediction(NamedTuple):
+    """Results that are due.
+
+    Attributes
+    ----------
+    epoch, first : int
+        Resets before it, and operations of the epoch before the first of these.
+    codes, want : dict
+        For each input, and for each output, an array of codes.
+    cycles : list of int
+        When the operands were taken.
+    chained : bool
+        Whether these are steps in time of a unit with state, from reset.
+    """
+
+    epoch: int
+    first: int
+    codes: dict[str, Codes]
+    want: dict[str, Codes]
+    cycles: list[int]
+    chained: bool
+
+
+def columns(ports: Ports, items: list[Operation]) -> dict[str, Codes]:
+    """Codes of items, an array for each port."""
+    return {port.name: np.array([item.operands[port.name].code for item in items], dtype=np.uint64) for port in ports}
+
+
+class Reference(uvm_subscriber):
+    """Asks the golden model, in the call that the plain bench makes, for the results of observed operands.
+
+    Operations of a unit with a state, or with a source of random words, are one sequence from reset to reset; others
+    are asked for in pieces.
+
+    ConfigDB: ``unit``.
+
+    Members
+    -------
+    analysis_export
+        Takes operands.
+    ap : uvm_analysis_port
+        Predictions.
+    """
+
+    def build_phase(self) -> None:
+        """Take the unit."""
+        super().build_phase()
+        self.ap = uvm_analysis_port("ap", self)
+        self.unit: Any = self.cdb_get("unit")
+        self.inputs = Ports.of(self.unit.inputs)
+        self.in_sequence = self.unit.stateful or bool(self.unit.sources)
+        self._items: list[Operation] = []
+        self._epoch = self._first = 0
+
+    def write(self, item: Operation) -> None:
+        """One more operation was observed."""
+        if item.epoch != self._epoch:
+            self.predict()
+            self._epoch, self._first = item.epoch, 0
+        self._items.append(item)
+        if not self.in_sequence and len(self._items) == CHUNK:
+            self.predict()
+
+    def extract_phase(self) -> None:
+        """Predict what is left."""
+        super().extract_phase()
+        self.predict()
+
+    def predict(self) -> None:
+        """Publish what is due for the operations since the last call."""
+        if not self._items:
+            return
+        items, self._items = self._items, []
+        codes = columns(self.inputs, items)
+        want = self.results(codes)
+        self.ap.write(
+            Prediction(items[0].epoch, self._first, codes, want, [item.cycle for item in items], self.unit.stateful)
+        )
+        self._first += len(items)
+
+    def results(self, codes: dict[str, Codes]) -> dict[str, Codes]:
+        """What the golden model gives; override it for another model."""
+        return expected(self.unit, codes, chained=self.unit.stateful)

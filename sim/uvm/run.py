@@ -1,0 +1,100 @@
+"""Building what a test is of, and running the test on it."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from halfulp.sim.build import models
+from halfulp.sim.errors import ToolError
+from halfulp.sim.paths import build_root, kept_on_failure, machine_errors
+from halfulp.sim.progress import Progress, silent
+from halfulp.sim.report import Result, write_junit
+from halfulp.sim.simulate import LOG, run_module
+from halfulp.sim.wave import decode_wave
+
+from .job import Job, class_of, find_findings, name_of, prepare
+from .tests import UnitTest
+
+
+def run(
+    request: Any,
+    *,
+    test: type[UnitTest] | str = UnitTest,
+    seed: int = 0,
+    limit: int | None = None,
+    vector: Mapping[str, int] | None = None,
+    sequence: str = "campaign",
+    wave: bool = False,
+    progress: Progress = silent,
+) -> Result:
+    """Check a unit in a pyuvm environment.
+
+    Parameters
+    ----------
+    request : Request
+        What the factory's `Dut` makes.
+    test : type or str
+        A `UnitTest`, or the text that names it.
+    seed : int
+        Of everything random.
+    limit : int, optional
+        Most operations of a sequence.
+    vector : mapping, optional
+        Codes of the one vector to run.
+    sequence : str
+        One of `SEQUENCES`.
+    wave : bool
+        Whether to leave a waveform.
+    progress : Progress
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such unit, test or sequence, or the sequence is not for the unit.
+    ToolError
+        If a tool fails, or the environment does.
+    """
+    began = time.monotonic()
+    name = name_of(test)
+    kind: Any = class_of(name)
+    dut, unit = prepare(kind, request)
+    job = Job(name, request, seed, limit, sequence, vector)
+    kind.check(job, unit)
+    progress.phase("building")
+    if wave and dut.INSIDE:
+        raise ValueError(f"{unit.name} is watched inside, of which there is no waveform")
+    model = "wave" if wave else "inside" if dut.INSIDE else "cocotb"
+    made = dut.design(unit, model)
+    built = models(made, (model,))[model]
+    what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
+    result = Result(unit.name, dut.describe(unit), what)
+    results = build_root() / "results" / unit.name
+    progress.total("running", kind.total(job))
+    with kept_on_failure(f"uvm-{unit.name}") as folder:
+        trace = folder / "trace.vcd" if wave else None
+        with machine_errors("the job of the simulation"):
+            job.leave(folder)
+        found = run_module(
+            built, made.top, "halfulp.sim.uvm.entry", ["uvm"], folder, wave=trace, progress=progress.advance
+        )
+        findings = find_findings(folder)
+        if findings is None:
+            raise ToolError(f"{_whose(unit)} came to no result: {found['uvm']} (whole log: {folder / LOG})")
+        result.checks, result.notes = findings
+        if found["uvm"] and result.passed:
+            raise ToolError(f"{_whose(unit)} failed after all was right: {found['uvm']} (whole log: {folder / LOG})")
+        if trace is not None:
+            result.wave = results / "uvm.vcd"
+            with machine_errors("the waveform"):
+                decode_wave(trace, result.wave, unit)
+    result.seconds = time.monotonic() - began
+    write_junit(result, results / "uvm.xml")
+    return result
+
+
+def _whose(unit: Any) -> str:
+    return f"the environment of {unit.name}"

@@ -1,0 +1,461 @@
+"""Systolic arrays: an agent for each stream, matrix products as stimulus, tiles as what is predicted and compared."""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import cocotb
+import numpy as np
+import torch
+from cocotb.clock import Clock
+from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
+
+from halfulp import golden
+from halfulp.hdl.formats import Tiling
+from halfulp.sim.build import Design, component_design
+from halfulp.sim.exact_text import line
+from halfulp.sim.fields import Grid as Numbers
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Port, Ports
+from halfulp.sim.protocol import PERIOD
+from halfulp.sim.report import Failure
+from halfulp.sim.request import Request, request_of, write_codes
+from halfulp.sim.rules import Pace
+from halfulp.sim.systolic import Product
+
+from .agent import OperandAgent, ResultAgent
+from .dut import Dut
+from .env import drain
+from .interfaces import Interface, Packed, Sink, Source
+from .items import Operation
+from .job import Job
+from .reference import Prediction, columns
+from .scoreboard import Scoreboard, export
+from .sequences import PaceSequence, gap_of
+from .tests import UnitTest
+
+STREAMS = ("tile", "a", "b")
+"""Streams into an array."""
+
+PRODUCTS = 16
+"""Matrix products of a sequence unless told otherwise."""
+
+LARGEST = 12
+"""Rows, columns and terms of a product, at most."""
+
+KEPT_STEPS = 16
+"""Steps of a sum of which a failure tells how to keep them, at most."""
+
+
+@dataclass(frozen=True)
+class TileRequest:
+    """An array by name, formats and sizes.
+
+    Parameters
+    ----------
+    mac : Request
+        For a ``mac``, whose options are those of the array's multiply-accumulates.
+    n, m : int
+        Rows and columns.
+    depth : int, optional
+        Vectors of a tile's row: of a chain. Without it a grid is meant.
+    """
+
+    mac: Request
+    n: int = 3
+    m: int = 2
+    depth: int | None = None
+
+
+class TileDut(Dut):
+    """The array under test.
+
+    ConfigDB: ``request``, a `TileRequest`.
+    """
+
+    def make(self) -> Any:
+        """The array."""
+        from halfulp.units.systolic import Chain, Grid
+
+        asked: Any = self.request()
+        mac = asked.mac.build()
+        known = {
+            "mac": replace(mac.spec, random=mac.source),
+            "n": asked.n,
+            "m": asked.m,
+            "seed": mac.seed,
+            "pipeline": mac.pipeline,
+            "stochastic": asked.mac.stochastic,
+            "dsp": mac.dsp,
+        }
+        made = Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
+        made._MustUse__used = True
+        return made
+
+    def design(self, unit: Any, kind: str) -> Design:
+        """Its Verilog, of which a model of that kind is made."""
+        return component_design(unit)
+
+    def describe(self, unit: Any) -> str:
+        """What it is, in words."""
+        depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
+        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.pipeline} register cuts"
+
+
+def ports_of(array: Any, stream: str) -> Ports:
+    """The lanes of a stream's payload, typed by format."""
+    if stream == "tile":
+        return Ports.of(dict(array.tile.payload.shape()))
+    fmt, lanes = {
+        "a": (array.mac.a, array.a_lanes),
+        "b": (array.mac.b, array.m),
+        "c": (array.mac.o, array.m),
+    }[stream]
+    return Ports(tuple(Port(f"{stream}{lane}", fmt.width, fmt) for lane in range(lanes)))
+
+
+class TileSequence(uvm_sequence):
+    """Matrix products of random sizes, one after the other without a rest; the first quarter without storms.
+
+    A virtual sequence: it sends to the sequencers of all streams.
+
+    ConfigDB, for the component it is given: ``unit``, ``seed``, ``limit``, ``told``.
+
+    Attributes
+    ----------
+    calm : tuple of float
+        Shares of numbers of middling size, of which each product has one; others are at the ends of ranges.
+    begins_calm : bool
+        Whether a first quarter has no gaps.
+    """
+
+    calm: ClassVar[tuple[float, ...]] = (1.0, 0.98, 0.9)
+    begins_calm: ClassVar[bool] = True
+
+    def __init__(self, name: str = "products") -> None:
+        super().__init__(name)
+        self.env: TileEnv
+
+    async def body(self) -> None:
+        """Make the products and send what goes through each stream."""
+        count = self.env.cdb_get("limit") or PRODUCTS
+        await self.send(np.random.default_rng(self.env.cdb_get("seed")), count)
+
+    async def send(self, rng: np.random.Generator, count: int) -> None:
+        """Send so many products."""
+        array, sent = self.env.cdb_get("unit"), {name: list[int]() for name in STREAMS}
+        for number in range(count):
+            product = Product(array, *self.operands(rng, array), filling=number % 2)
+            for name, words in product.payloads.items():
+                sent[name] += [int.from_bytes(row.tobytes(), "little") for row in words]
+        paces = PaceSequence.create("pace")
+        cocotb.start_soon(paces.start(self.env.agents["c"].sequencer))
+        running = []
+        for name in STREAMS:
+            part = StreamSequence.create(name)
+            part.words, part.seed = sent[name], int(rng.integers(1 << 32))
+            part.calm = len(part.words) // 4 if self.begins_calm else 0
+            running.append(cocotb.start_soon(part.start(self.env.agents[name].sequencer)))
+        for task in running:
+            await task
+        paces.going = False
+        self.env.cdb_get("told")(count)
+
+    def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two matrices of codes; override it for other ones."""
+        n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
+        calm = rng.choice(np.array(self.calm))
+        made = []
+        for fmt, shape in ((array.mac.a, (n, k)), (array.mac.b, (k, m))):
+            numbers, size = Numbers.of(fmt), shape[0] * shape[1]
+            codes = np.where(
+                rng.random(size) < calm, numbers.middling(rng, size), rng.choice(numbers.landmarks(), size)
+            )
+            made.append(torch.from_numpy(codes.astype(np.int64).reshape(shape)))
+        return made[0], made[1]
+
+
+class AnythingSequence(TileSequence):
+    """Matrices of any codes."""
+
+    def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two matrices of codes."""
+        n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
+        made = [
+            rng.integers(0, (1 << fmt.width) - 1, size, dtype=np.uint64, endpoint=True).astype(np.int64)
+            for fmt, size in ((array.mac.a, (n, k)), (array.mac.b, (k, m)))
+        ]
+        return torch.from_numpy(made[0]), torch.from_numpy(made[1])
+
+
+class TileStormSequence(TileSequence):
+    """A protocol storm: gaps and back-pressure from the first payload on, and resets between products.
+
+    Attributes
+    ----------
+    resets : int
+        Resets, after each of which as many products follow.
+    """
+
+    begins_calm: ClassVar[bool] = False
+    resets: ClassVar[int] = 4
+
+    async def body(self) -> None:
+        """Send the products in parts."""
+        rng = np.random.default_rng(self.env.cdb_get("seed"))
+        count = self.env.cdb_get("limit") or PRODUCTS
+        for part in np.array_split(np.arange(count), min(self.resets, count)):
+            await self.env.drain()
+            await self.env.reset()
+            await self.send(rng, len(part))
+
+
+class StreamSequence(uvm_sequence):
+    """Payloads of one stream, with gaps but for the first.
+
+    Attributes
+    ----------
+    words : list of int
+    seed : int
+    calm : int
+        Payloads before the first gap.
+    """
+
+    def __init__(self, name: str = "stream") -> None:
+        super().__init__(name)
+        self.words: list[int] = []
+        self.seed = self.calm = 0
+
+    async def body(self) -> None:
+        """Send the payloads."""
+        ports, pace = self.sequencer.cdb_get("interface").inputs.ports, Pace(random.Random(self.seed))
+        for number, word in enumerate(self.words):
+            item = Operation.create("payload").set_word(ports, word)
+            item.gap = gap_of(pace) if number >= self.calm else 0
+            await self.start_item(item)
+            await self.finish_item(item)
+
+
+class TileReference(uvm_component):
+    """Asks `golden.gemm` for the tiles whose operands were observed.
+
+    ConfigDB: ``unit``.
+
+    Members
+    -------
+    exports : dict
+        Analysis exports for ``tile``, ``a`` and ``b``.
+    ap : uvm_analysis_port
+        Predictions, one for each tile; ``codes`` has its two matrices.
+    """
+
+    def build_phase(self) -> None:
+        """Take the array."""
+        super().build_phase()
+        self.array: Any = self.cdb_get("unit")
+        self.ap = uvm_analysis_port("ap", self)
+        self._seen: dict[int, dict[str, list[Operation]]] = {}
+        self.exports = {name: export(name, self, self._see(name)) for name in STREAMS}
+
+    def _see(self, name: str) -> Any:
+        def see(item: Operation) -> None:
+            self._seen.setdefault(item.epoch, {stream: [] for stream in STREAMS})[name].append(item)
+
+        return see
+
+    def due(self, epoch: int) -> int:
+        """Vectors of all tiles that were asked for since a reset."""
+        asked = self._seen[epoch]["tile"] if epoch in self._seen else []
+        return sum(self.array.n * _vectors(job) for job in asked)
+
+    def extract_phase(self) -> None:
+        """Predict every tile that was asked for."""
+        super().extract_phase()
+        for epoch, seen in self._seen.items():
+            self._predict(epoch, seen)
+
+    def _predict(self, epoch: int, seen: dict[str, list[Operation]]) -> None:
+        array, step, first = self.array, 0, 0
+        a, b = (self._matrix(name, seen[name]) for name in ("a", "b"))
+        for job in seen["tile"]:
+            k, vectors = job["k"].code, _vectors(job)
+            left, a = np.split(a, [k * array.n])
+            right, b = np.split(b, [k * vectors * array.m])
+            if len(left) < k * array.n or len(right) < k * vectors * array.m:
+                return
+            matrices = left.reshape(k, array.n).T.copy(), right.reshape(k, vectors * array.m)
+            want = self.results(*matrices, step).reshape(-1, array.m)
+            step += k * vectors
+            self.ap.write(
+                Prediction(
+                    epoch,
+                    first,
+                    {"a": matrices[0], "b": matrices[1]},
+                    {f"c{lane}": want[:, lane] for lane in range(array.m)},
+                    [job.cycle] * len(want),
+                    chained=False,
+                )
+            )
+            first += len(want)
+
+    def _matrix(self, name: str, items: list[Operation]) -> Codes:
+        """All codes of a stream, one after the other."""
+        found = columns(ports_of(self.array, name), items)
+        return np.stack(list(found.values()), axis=1).reshape(-1)
+
+    def results(self, a: Codes, b: Codes, step: int) -> Codes:
+        """What the golden model gives for one tile, before which sources have given ``step`` words."""
+        array = self.array
+        dealing = {}
+        if array.mac.random:
+            tiling = Tiling(array.n, array.m, array.tiling.depth)
+            dealing = {"tiling": tiling, "seed": array.seed, "step": step}
+        x, y = (torch.from_numpy(codes.astype(np.int64)) for codes in (a, b))
+        found: Codes = golden.gemm(x, y, array.mac, **dealing).numpy().astype(np.uint64)
+        return found
+
+
+def _vectors(job: Operation) -> int:
+    """Vectors of each row of a tile."""
+    return job["vectors"].code if "vectors" in job.operands else 1
+
+
+class TileScoreboard(Scoreboard):
+    """Compares vectors of tiles, and tells a wrong element with its row and its column of operands."""
+
+    def outputs_of(self, unit: Any) -> Ports:
+        """The lanes of a vector."""
+        return ports_of(unit, "c")
+
+    def judged(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
+        """Number of wrong elements, and the first of them in full."""
+        wrong = np.stack([got[name] != part.want[name][: len(got[name])] for name in got], axis=1)
+        at = np.argwhere(wrong)[: max(most, 0)].tolist()
+        return int(wrong.sum()), [self._told(part, got, *place) for place in at]
+
+    def _told(self, part: Prediction, got: dict[str, Codes], transfer: int, lane: int) -> Failure:
+        array, a, b = self.unit, part.codes["a"], part.codes["b"]
+        row, vector = divmod(transfer, b.shape[1] // array.m)
+        column = vector * array.m + lane
+        port = self.outputs.ports[lane]
+        want = int(part.want[port.name][transfer])
+        found = int(got[port.name][transfer])
+        lines = [
+            f"row {row}, column {column} of a tile of {a.shape[1]} terms, {part.first + transfer} vectors after reset",
+            f"a      {' '.join(map(hex, a[row].tolist()))}",
+            f"b      {' '.join(map(hex, b[:, column].tolist()))}",
+            line(port, want, "expected"),
+            line(port, found, "got"),
+            *self._again(a[row].tolist(), b[:, column].tolist()),
+        ]
+        return Failure("mismatch", "\n".join(lines), None, {port.name: want}, {port.name: found})
+
+    def _again(self, a: list[int], b: list[int]) -> list[str]:
+        """How to keep the sum for the multiply-accumulate, where it has no source and is not too long to be written."""
+        from halfulp.units import Mac
+
+        if self.unit.mac.random or len(a) > KEPT_STEPS:
+            return []
+        unit = Mac.of(self.unit.mac)
+        unit._MustUse__used = True
+        inputs = Ports.of(unit.inputs)
+        steps = [
+            write_codes({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)}, inputs)
+            for number, (x, y) in enumerate(zip(a, b, strict=True))
+        ]
+        return [f"keep:  {request_of(unit).command('keep', '--vector', ';'.join(steps))}"]
+
+
+class TileEnv(uvm_env):
+    """An agent for each stream of an array, and what checks the tiles.
+
+    ConfigDB: ``unit``, ``interfaces`` by the names of streams, ``channel``, ``is_active``, and ``seed`` where active.
+    """
+
+    def build_phase(self) -> None:
+        """Build the parts."""
+        super().build_phase()
+        self.agents: dict[str, Any] = {}
+        for name, interface in self.cdb_get("interfaces").items():
+            self.cdb_set("interface", interface, f"{name}.*")
+            self.agents[name] = (OperandAgent if name in STREAMS else ResultAgent).create(name, self)
+        self.reference = TileReference.create("reference", self)
+        self.scoreboard = TileScoreboard.create("scoreboard", self)
+
+    def connect_phase(self) -> None:
+        """Connect monitors with what listens to them."""
+        super().connect_phase()
+        for name in STREAMS:
+            self.agents[name].monitor.ap.connect(self.reference.exports[name])
+        self.agents["c"].monitor.ap.connect(self.scoreboard.results)
+        self.agents["c"].monitor.broken.connect(self.scoreboard.broken)
+        self.reference.ap.connect(self.scoreboard.predictions)
+
+    async def reset(self) -> None:
+        """Reset the array."""
+        interface = self.agents["c"].monitor.interface
+        await interface.edge()
+        await interface.reset()
+
+    async def drain(self) -> None:
+        """Wait until all vectors of all tiles have come."""
+        results = self.agents["c"].monitor
+        await drain(results, lambda: results.published >= self.reference.due(results.epoch))
+
+
+class TileTest(UnitTest):
+    """Matrix products on a systolic array."""
+
+    DUT: ClassVar[type[Any]] = TileDut
+    ENV: ClassVar[type[Any]] = TileEnv
+    SEQUENCES: ClassVar[dict[str, type[Any]]] = {
+        "campaign": TileSequence,
+        "random": AnythingSequence,
+        "storm": TileStormSequence,
+    }
+
+    @classmethod
+    def check(cls, job: Job, unit: Any) -> None:
+        """Refuse sequences of units."""
+        if job.sequence not in cls.SEQUENCES:
+            raise ValueError(f"an array has no sequence {job.sequence}; it has {', '.join(cls.SEQUENCES)}")
+
+    def interfaces(self, top: Any) -> dict[str, Interface]:
+        """The streams."""
+        clock = {"clk": top.clk, "rst": top.rst}
+        found: dict[str, Interface] = {}
+        for name in (*STREAMS, "c"):
+            payload, valid, ready = (getattr(top, f"{name}__{part}") for part in ("payload", "valid", "ready"))
+            word = Packed(payload, ports_of(self.unit, name))
+            if name in STREAMS:
+                found[name] = Source(**clock, inputs=word, valid=valid, ready=ready, side=name)
+            else:
+                found[name] = Sink(**clock, outputs=word, valid=valid, ready=ready, side=name)
+        return found
+
+    @classmethod
+    def total(cls, job: Job) -> int:
+        """Matrix products."""
+        return job.limit or PRODUCTS
+
+    async def begin(self, top: Any) -> None:
+        """Start the clock and reset."""
+        Clock(top.clk, PERIOD, "ns").start()
+        await self.env.reset()
+
+    async def stimulate(self) -> None:
+        """Run the sequence, and wait until nothing is under way."""
+        sequence = self.stimulus()
+        sequence.env = self.env
+        await sequence.start()
+        await self.env.drain()
+
+    @property
+    def scoreboards(self) -> list[Scoreboard]:
+        """What checks."""
+        return [self.env.scoreboard]
+
+    @property
+    def notes(self) -> list[str]:
+        """Bins are of units, and an array is none."""
+        return []

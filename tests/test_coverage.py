@@ -1,0 +1,338 @@
+"""Coverage: bins hold what their names say, proofs say what going through all finds, and what is left out shows."""
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from halfulp.golden.codec import round_and_pack, unpack
+from halfulp.golden.raw import add, align, mask, multiply
+from halfulp.golden.round import looked_at, places, round_up
+from halfulp.hdl.formats import Fixed, Posit, Rounding, Span, parse, stochastic
+from halfulp.sim import bench
+from halfulp.sim.coverage import Coverage, proofs, reach
+from halfulp.sim.coverage.cli import coverage as command
+from halfulp.sim.coverage.cut import Cut, cut
+from halfulp.sim.coverage.model import Model
+from halfulp.sim.coverage.report import EXCLUDED, OPEN, REFUTED
+from halfulp.sim.directed import Directed
+from halfulp.sim.expect import expected
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Ports
+from halfulp.sim.space import Space
+from halfulp.units.catalogue import build
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+FORMATS = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
+UNITS = ("mul", "add", "fma", "mac", "convert", "sru", "dot", "quire")
+MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr1", "sr4")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for this test's proofs alone."""
+    monkeypatch.setattr(proofs, "build_root", lambda: tmp_path)
+    return tmp_path
+
+
+def made(name: str, fmt: str, **options: Any) -> Any:
+    """A unit that is only looked at."""
+    unit = build(name, fmt, **options)
+    unit._MustUse__used = True
+    return unit
+
+
+def covered(unit: Any, codes: dict[str, Codes]) -> Coverage:
+    """Coverage of some vectors, with the results that the golden model has."""
+    coverage = Coverage.of(unit)
+    coverage.sample(codes, expected(unit, codes))
+    return coverage
+
+
+def everything(unit: Any) -> dict[str, Codes]:
+    """Every vector that a small unit has, random words and controls among them."""
+    space = Space.of(Ports.of(unit.inputs))
+    count = 1 << (space.bits + space.random_bits)
+    columns = space.codes(0, count, with_random=True)
+    return {name: np.broadcast_to(column, count).copy() for name, column in columns.items()}
+
+
+# What is dropped -----------------------------------------------------------------------------------------------
+
+TARGETS = ("e4m3fn", "e3m0", "e3m2-ftz", "e4m3fnuz", "fxp4.4", "ufxp3.2", "posit8", "posit6e0", "posit5e2", "fp32")
+
+
+@pytest.mark.parametrize("index", range(len(TARGETS)))
+def test_what_is_cut_off_rounds_as_the_golden_model_does(index: int) -> None:
+    o = parse(TARGETS[index])
+    sources = ("e3m2", "posit6e1", "fxp3.3")
+    for source in sources if EXHAUSTIVE else sources[index % 3 :][:1]:
+        for mode in MODES if EXHAUSTIVE else MODES[index % 2 :: 2]:
+            fmt, rounding = parse(source), Rounding.parse(mode)
+            x, y = torch.meshgrid(torch.arange(1 << fmt.width), torch.arange(1 << fmt.width), indexing="ij")
+            a, b = unpack(x.flatten(), fmt), unpack(y.flatten(), fmt)
+            count = max(rounding.bits, 1)
+            keep = looked_at(o, stochastic(count), Span.of(fmt) + Span.of(fmt))
+            word = torch.arange(len(a.sign)) * 7 % (1 << count) if rounding.bits else None
+            for exact in (multiply(a, b), add(align(a, b, keep), rounding)):
+                want = round_and_pack(exact, o, rounding, True, word)
+                number = ~(exact.nan | exact.inf)
+                got = _rounded(cut(exact, o, count), exact, o, rounding, word)
+                assert torch.equal(got[number], want[number]), (source, o, mode)
+
+
+def _rounded(where: Cut, exact: Any, o: Any, rounding: Rounding, word: Any) -> torch.Tensor:
+    """Codes, saturated, from what is kept and what is dropped."""
+    negative, one_by_one = exact.sign, places(rounding) > 0
+    inexact = where.rest > 0
+    fixed = isinstance(o, Fixed)
+    below = torch.where(negative, -(where.code + inexact.long()), where.code) if fixed else where.code
+    up = round_up(
+        rounding,
+        negative=negative,
+        last=below & 1 if fixed else where.last,
+        seen=where.first_bits(negative, o),
+        sticky=where.sticky if one_by_one else inexact,
+        random=word,
+        twos_complement=fixed,
+    )
+    if fixed:
+        ends = torch.where(negative, o.lowest_integer, o.largest_integer)
+        return torch.where(where.beyond, ends, (below + up).clamp(o.lowest_integer, o.largest_integer)) & mask(o.width)
+    magnitude = torch.where(where.beyond, o.max_code, (below + up).clamp(max=o.max_code))
+    if isinstance(o, Posit):
+        magnitude = torch.where(exact.zero, 0, magnitude.clamp(min=1))
+        return torch.where(negative, -magnitude, magnitude) & mask(o.width)
+    magnitude = torch.where(exact.zero | (not o.subnormals and magnitude < 1 << o.man), 0, magnitude)
+    sign = negative if o.has_negative_zero else negative & (magnitude != 0)
+    return magnitude | (sign.long() * o.sign_code)
+
+
+# Proofs --------------------------------------------------------------------------------------------------------
+
+SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("add", "e3m1", {}),
+    ("add", "posit5", {"rounding": "sr2"}),
+    ("mul", "e2m2", {"to": "e3m1", "rounding": "sr2"}),
+    ("fma", "e2m1", {"to": "e2m0"}),
+    ("fma", "e3m0", {"c": "e4m2", "to": "e3m1-ftz"}),
+    ("mac", "e2m1", {"acc": "e3m2"}),
+    ("mac", "posit3", {"acc": "posit6", "rounding": "ro"}),
+    ("mac", "e2m1", {"acc": "e2m2", "product": "e2m0.sr1"}),
+    ("mac", "fxp2.1", {"acc": "fxp3.1"}),
+    ("quire", "e2m1", {"rounding": "rd"}),
+    ("dot", "e2m0", {"k": 2, "to": "e3m1"}),
+    ("dot", "fxp1.2", {"k": 3, "to": "fxp2.2"}),
+    ("convert", "posit6", {"to": "e3m1"}),
+    ("sru", "fxp2.4", {"to": "fxp2.2"}),
+    ("compare", "e3m1", {"rounding": "sr2", "to": "e2m0"}),
+    ("pwl", "e3m2", {"pieces": 2}),
+)
+
+
+@pytest.mark.parametrize(("name", "fmt", "options"), SMALL)
+def test_what_is_proved_is_what_no_vector_reaches(name: str, fmt: str, options: dict[str, Any]) -> None:
+    unit = made(name, fmt, **options)
+    all_there_is = covered(unit, everything(unit))
+    for known in (None, _few(unit).counts):
+        found = reach.reach(Model(unit), known)
+        for group in all_there_is.model.groups:
+            reached = all_there_is.counts[group.name] > 0
+            asked = ~reached if known is None else ~reached & (known[group.name] == 0)
+            # An open load is none of the vectors that bring their state along.
+            if group.name != "load x clear":
+                assert (found[group.name].excluded & asked == asked).all(), group.name
+                assert not (found[group.name].excluded & reached).any(), group.name
+
+
+def _few(unit: Any) -> Coverage:
+    return covered(unit, {name: column[::37] for name, column in everything(unit).items()})
+
+
+def test_a_zero_of_a_longer_sum_has_no_other_sign() -> None:
+    unit = made("dot", "e2m1", k=3)
+    rng = np.random.default_rng(0)
+    codes = {port: rng.integers(0, 16, 1 << 12, dtype=np.uint64) for port in unit.inputs}
+    coverage = covered(unit, codes)
+    found = reach.reach(coverage.model, coverage.counts)["range"]
+    labels = list(coverage.groups["range"].labels())
+    assert [labels[index] for index in np.flatnonzero(found.excluded)] == ["-zero, exact"]
+    assert coverage.counts["range"][labels.index("+zero, exact")] > 0
+
+
+def test_a_wrong_proof_is_refuted_by_the_vector_that_it_denies(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = made("fma", "e2m1")
+    right = reach._values
+
+    def half(term: Any) -> Any:
+        values = right(term)
+        return None if values is None else reach.Values(values.raw, values.count // 2)
+
+    few = _few(unit)
+    with monkeypatch.context() as wrong:
+        wrong.setattr(reach, "_values", half)
+        wrong.setattr(reach, "_by_exponent", functools.partial(_without_the_last, reach._by_exponent))
+        claimed = few.report()
+    assert not claimed.count(REFUTED)
+    whole = covered(unit, everything(unit))
+    report = whole.report()
+    assert report.count(REFUTED) > 0
+    assert not report.closed
+    assert any(line.startswith(f"{REFUTED}: ") for line in report.lines())
+
+
+def _without_the_last(by_exponent: Callable[[Any], dict[Any, Any]], raw: Any) -> dict[Any, Any]:
+    found = by_exponent(raw)
+    return {key: found[key] for key in list(found)[:-2]}
+
+
+def test_a_proof_is_kept_and_not_asked_for_again(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = made("mul", "e2m2")
+    first = covered(unit, everything(unit)).report()
+    assert first.count(EXCLUDED) > 0
+    monkeypatch.setattr(proofs, "reach", lambda *_: pytest.fail("the proofs were there"))
+    assert covered(unit, everything(unit)).report().bins_table().csv() == first.bins_table().csv()
+
+
+# Bins ----------------------------------------------------------------------------------------------------------
+
+
+def test_bins_hold_what_they_are_called() -> None:
+    """One vector at a time, whose bins were worked out by hand."""
+    unit = made("fma", "e5m2")
+    one, tiny, inf, nan = 0x3C, 0x01, 0x7C, 0x7E
+    cases = {
+        # 1 * 1 + 1: one place up, exact.
+        (one, one, one): {
+            "alignment": "0, equal",
+            "normalisation": "equal signs, 1 up",
+            "rounding rn": "even, exact, +, normal",
+        },
+        # 1 * 1 - 1 cancels.
+        (one, one, 0xBC): {"what is added": "cancelled", "range": "+zero, exact"},
+        # 1 + 2^-3 is halfway between 1 and 1.25.
+        (one, one, 0x30): {"alignment": "3, equal", "rounding rn": "even, at the tie, +, normal"},
+        # A product far below half of the smallest number, beside a smallest normal one.
+        (tiny, 0x81, 0x04): {
+            "range": "+the largest subnormal, above the tie",
+            "normalisation": "opposite signs, 1 down",
+        },
+        (inf, 0, one): {"what is added": "NaN", "a x b": "+infinite, +zero"},
+        (inf, one, 0xFC): {"what is added": "inf - inf", "result": "NaN"},
+        (nan, one, one): {"a": "NaN", "a x b x c": "NaN, power of two, power of two"},
+        # The largest number and half a place more: beyond what rounds down.
+        (0x7B, one, 0x6C): {"range": "+the largest, at the tie", "result": "+infinite"},
+        (0x7B, 0x40, 0x00): {"range": "+beyond the largest"},
+    }
+    for codes, bins in cases.items():
+        vector = {port: np.array([code], dtype=np.uint64) for port, code in zip("abc", codes, strict=True)}
+        coverage = covered(unit, vector)
+        for name, label in bins.items():
+            hit = [coverage.groups[name].label(int(index)) for index in np.flatnonzero(coverage.counts[name])]
+            assert hit == [label], (codes, name)
+
+
+def test_steps_of_a_chain_begin_with_what_was_held() -> None:
+    unit = made("mac", "e2m1", acc="e3m2")
+    steps = {"a": [2, 2, 2], "b": [2, 2, 10], "c": [0, 0, 0], "load": [1, 0, 0], "clear": [0, 0, 0]}
+    codes = {port: np.array(column, dtype=np.uint64) for port, column in steps.items()}
+    coverage = Coverage.of(unit)
+    coverage.sample(codes, expected(unit, codes, chained=True), chained=True)
+    classes = coverage.groups["c"]
+    # 0, then 1, then 2, from which 1 is taken off.
+    assert {classes.label(int(index)) for index in np.flatnonzero(coverage.counts["c"])} == {"+zero", "+power of two"}
+    assert coverage.counts["load x clear"].tolist() == [2, 0, 1, 0]
+
+
+def test_sequences_of_cycles_are_told_apart() -> None:
+    unit = made("mul", "e2m1", pipeline=1)
+    coverage = Coverage.of(unit)
+    #                   taken, waits, waits, taken, nothing, nothing, taken
+    coverage.stalls("input", {"valid": [1, 1, 1, 1, 0, 0, 1], "ready": [1, 0, 0, 1, 1, 0, 1]})
+    assert coverage.counts["input stream: waits"].tolist() == [0, 1, 0, 0]
+    assert coverage.counts["input stream: gaps"].tolist() == [1, 0, 1, 0, 0]
+    pairs = coverage.groups["input stream: cycle after cycle"]
+    assert sorted(pairs.label(int(index)) for index in np.flatnonzero(coverage.counts[pairs.name])) == [
+        "nothing, then nothing",
+        "nothing, then taken",
+        "taken, then nothing",
+        "taken, then waits",
+        "waits, then taken",
+        "waits, then waits",
+    ]
+    coverage.stalls("plain", {"en": [1, 0, 0, 0, 0, 0, 1, 0, 1], "valid": [1] * 9})
+    assert coverage.counts["plain: clock enable low"].tolist() == [1, 0, 0, 1]
+    with pytest.raises(ValueError, match="has no side 'middle'; it has plain, input, output"):
+        coverage.stalls("middle", {})
+    with pytest.raises(ValueError, match="has the signals valid and ready, not valid"):
+        coverage.stalls("input", {"valid": [1]})
+    with pytest.raises(ValueError, match="has no side 'plain'; it has input, output"):
+        Coverage.of(made("mul", "e2m1")).stalls("plain", {"en": [1], "valid": [1]})
+
+
+def test_counts_add_up() -> None:
+    unit = made("add", "e2m1")
+    codes = everything(unit)
+    whole, halves = (
+        covered(unit, codes),
+        [covered(unit, {name: column[n::2] for name, column in codes.items()}) for n in (0, 1)],
+    )
+    halves[0].merge(halves[1])
+    assert halves[0].vectors == whole.vectors == len(codes["a"])
+    assert all((halves[0].counts[name] == counts).all() for name, counts in whole.counts.items())
+    with pytest.raises(ValueError, match=r"coverage of add_e3m1_.* does not merge into that of add_e2m1_"):
+        whole.merge(Coverage.of(made("add", "e3m1")))
+    with pytest.raises(ValueError, match="b, subtract of add_e2m1_e2m1_e2m1_rn has no codes"):
+        whole.sample({"a": codes["a"]}, {"o": codes["a"]})
+
+
+# Closure -------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_class_of_vectors_bins_are_open(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = made("fma", "e4m3fn")
+    run = functools.partial(bench.plan, unit, seed=0, limit=1 << 16)
+
+    def open_bins() -> set[str]:
+        report = covered(unit, run().vectors.codes).report()
+        return {finding.group.name for finding in report.findings if finding.bins(OPEN)} - {
+            name for name in (finding.group.name for finding in report.findings) if "stream" in name
+        }
+
+    assert open_bins() == set()
+    everything_else = Directed.strategies
+
+    def fewer(self: Directed) -> Any:
+        return [(weight, maker) for weight, maker in everything_else(self) if maker != self.classes]
+
+    monkeypatch.setattr(Directed, "strategies", fewer)
+    assert "a x b x c" in open_bins()
+
+
+def test_the_command_closes_on_the_default_run_of_a_unit(own: Path, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(command, ["mac", "e2m1", "--acc", "e3m1", "--code", "-o", str(tmp_path)])
+    assert answer.exit_code == 0, answer.output
+    assert "mac_e2m1_e2m1_e3m1_rn: CLOSED" in answer.output
+    assert " 0 open, of " in answer.output
+    assert "| line" in answer.output
+    names = {path.name.removeprefix("coverage-mac_e2m1_e2m1_e3m1_rn") for path in tmp_path.glob("coverage-*")}
+    assert names == {f"{part}.{end}" for part in ("", "-bins", "-code") for end in ("md", "csv", "tex")} | {
+        ".png",
+        ".svg",
+    }
+
+
+if EXHAUSTIVE:
+    CASES = [(name, fmt) for name in UNITS for fmt in FORMATS if name != "sru" or isinstance(parse(fmt), Fixed)]
+
+    @pytest.mark.parametrize(("name", "fmt"), CASES)
+    def test_default_runs_close(name: str, fmt: str, tmp_path: Path) -> None:
+        answer = CliRunner().invoke(command, [name, fmt, "-o", str(tmp_path)])
+        assert answer.exit_code == 0, answer.output

@@ -1,0 +1,480 @@
+"""The pyuvm environment: it passes for right units, and catches what is planted in wrong ones."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from pyuvm import ConfigDB, uvm_root, uvm_sequencer
+
+from halfulp.hdl.formats import E4M3FN, E5M2, E6M5
+from halfulp.sim.ports import Port, Ports
+from halfulp.sim.rules import Entry, Pace, Registered, Waiting
+from halfulp.sim.uvm.cli import uvm
+from halfulp.sim.uvm.collector import CoverageCollector, hits
+from halfulp.sim.uvm.interfaces import Packed, Pins, Sink, Source, Wires
+from halfulp.sim.uvm.items import Operand, Operation
+from halfulp.sim.uvm.job import class_of, module_of, name_of
+from halfulp.sim.uvm.reference import Prediction, Reference
+from halfulp.sim.uvm.scoreboard import Compared, Scoreboard, export
+from halfulp.sim.uvm.sequences import ExhaustiveSequence, RandomSequence, gap_of
+from halfulp.sim.uvm.tests import UnitTest
+from halfulp.sim.uvm.tile import TileReference, TileScoreboard, ports_of
+from halfulp.units.catalogue import CATALOGUE, build
+from halfulp.units.systolic import Grid
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+OVERRIDES = Path(__file__).with_name("uvm_overrides.py")
+EXAMPLE = Path(__file__).parent.parent / "examples" / "dot_product.py"
+
+
+def command(*words: str) -> tuple[int, str]:
+    """Exit code and output of `halfulp uvm`."""
+    answer = CliRunner().invoke(uvm, words)
+    return answer.exit_code, answer.output
+
+
+# In the simulator ----------------------------------------------------------------------------------------------------
+
+TILE = "tile e3m2 --n 3 --m 2 --acc e4m3 --round sr4 --random lfsr8 --vectors 8", "grid_3x2_e3m2_e3m2_e4m3_sr4_lfsr8"
+
+UNITS = [
+    ("mul e5m2", "mul_e5m2_e5m2_e5m2_rn"),
+    ("add posit8 --round sr3", "add_posit8_posit8_posit8_sr3"),
+    ("fma bf16 --pipeline 2", "fma_e8m7_e8m7_e8m7_e8m7_rn_p2"),
+    ("mac e5m2 --round sr10 --random lfsr16 --product e5m2.sr4", "mac_e5m2_e5m2_e5m2_sr4_e6m5_sr10_lfsr16"),
+    ("mac posit8 --acc exact --to posit16 --pipeline 3", "mac_posit8_posit8_exact_posit16_rn_p3"),
+    ("accumulate fxp4.4", "accumulate_fxp4_4_fxp28_4_rn"),
+    ("convert bf16 --to e4m3fn --saturate", "convert_e8m7_e4m3fn_rn_sat"),
+    ("sru int16 --random plateau3 --lanes 4 --sharing rotated", "sru4_int16_fxp16__8_sr3_rotated_plateau3"),
+    ("sru fxp8.8 --to fxp4.2-wrap --no-increment --round sr6 --pipeline 1", "sru1_fxp8_8_fxp4_2_wrap_sr6_carry_p1"),
+    ("pwl fxp4.4 --pieces 4", "pwl_tanh"),
+    ("dot e4m3fn --to bf16 --pipeline 3", "dot4_e4m3fn_e4m3fn_e8m7_rn_p3"),
+    ("dot posit8 --k 3 --order sequential", "dot3_posit8_posit8_posit8_sequential_rn"),
+    ("quire posit8", "quire_posit8_posit8_posit8_31_rn"),
+    ("quire e5m2 --pipeline 4 --round sr3", "quire_e5m2_e5m2_e5m2_31_sr3_p4"),
+    ("compare e5m2-ftz --pipeline 1", "compare_e5m2_ftz_e5m2_ftz_e5m2_ftz_rn_p1"),
+]
+
+MORE = [
+    ("tile e5m2 --n 3 --m 2 --round sr10 --random lfsr16", "grid_3x2_e5m2_e5m2_e6m5_sr10_lfsr16"),
+    (
+        "tile posit8 --acc exact --to posit16 --n 2 --m 1 --depth 3 --pipeline 2",
+        "chain_2x1_posit8_posit8_exact_posit16",
+    ),
+    ("tile fxp4.4 --n 1 --m 3", "grid_1x3_fxp4_4_fxp4_4_fxp8_8_rn"),
+    ("tile e4m3fn --depth 1 --vectors 4 --seed 9", "chain_3x2_e4m3fn"),
+    ("tile e3m2 --round sr4 --random lfsr8 --sequence storm", "grid_3x2_e3m2_e3m2_e4m5_sr4_lfsr8"),
+    ("tile e5m2 --sequence random", "grid_3x2_e5m2_e5m2_e6m5_rn"),
+    *(
+        (f"mac e2m1 --acc e3m1 --seed 3 --sequence {name}", "mac_e2m1_e2m1_e3m1_rn")
+        for name in ("exhaustive", "directed", "random", "chain", "storm")
+    ),
+    ("mac e5m2 --sequence kept", "mac_e5m2_e5m2_e6m5_rn"),
+    ("mac e5m2 --vector 0x3c,0x40,0x001 --wave", "mac_e5m2_e5m2_e6m5_rn"),
+    (f"mul fp16 --test {OVERRIDES}:Rare", "mul_e5m10_e5m10_e5m10_rn"),
+    (f"mul fp16 --test {OVERRIDES}:OtherFormat", "mul_posit8_posit8_e5m2_rn"),
+]
+
+
+@pytest.mark.parametrize(("words", "title"), [TILE, *UNITS, *MORE] if EXHAUSTIVE else [TILE])
+def test_what_is_right_passes(words: str, title: str) -> None:
+    """Also a multiplier whose mistake the sequence that runs unless told otherwise does not find."""
+    code, text = command(*words.split())
+    assert code == 0, text
+    assert text.startswith(title)
+    assert text.endswith("PASS\n")
+    assert "mismatches  0\n" in text
+    assert text.count("pyuvm  ") == (1 if words.startswith("tile") else 2)
+
+
+def test_every_row_of_the_catalogue_is_among_them() -> None:
+    assert {words.split()[0] for words, _ in UNITS} == set(CATALOGUE)
+
+
+def test_another_design_reuses_the_agents() -> None:
+    """Active ones on its streams, a passive one around the unit inside."""
+    code, text = command("mac", "e4m3fn", "--test", f"{EXAMPLE}:DotProductTest")
+    assert code == 0, text
+    assert "40  totals\n" in text
+    assert "267  steps\n" in text
+
+
+PLANTED = [
+    ("mul fp16", "RareAimed", {"plain": "mismatch", "stream": "mismatch"}),
+    ("mul e5m2", "RestlessTest", {"plain": "stall", "stream": "payload"}),
+    ("mul e5m2", "LateTest", {"plain": "latency", "stream": "mismatch"}),
+    ("mac e5m2", "EagerTest", {"plain": "bubble", "stream": "mismatch"}),
+    ("convert e6m5", "ImpatientTest", {"plain": "stall", "stream": "payload"}),
+    ("mul e5m2", "BufferedTest", {"stream": "payload"}),
+    ("tile e5m2 --n 1 --m 2 --round sr10 --random lfsr16", "SwappedSeedsTest", {"tile": "mismatch"}),
+    ("mul e5m2", "BlindTest", {}),
+    ("mac e4m3fn", "WrongInsideTest", {"totals": "mismatch", "steps": "mismatch"}),
+    ("mac e4m3fn", "WrongOutsideTest", {"totals": "mismatch"}),
+]
+"""What is asked for, the test that puts something else in its place, and the kinds of failure that come of it."""
+
+
+@pytest.mark.parametrize(("words", "test", "found"), PLANTED if EXHAUSTIVE else PLANTED[:1])
+def test_what_is_planted_is_found_where_it_is(
+    words: str, test: str, found: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is wrong for one pair of operands in 2^32, to which another sequence goes."""
+    if test == "BufferedTest":
+        monkeypatch.setattr("halfulp.units.stream.Streamed", module_of(str(OVERRIDES)).Unheld)
+    code, text = command(*words.split(), "--test", f"{OVERRIDES}:{test}")
+    assert code == 1, text
+    assert "\nFAIL\n" in text
+    told = {line.split(": ")[0].removeprefix("pyuvm, ") for line in text.splitlines() if line.startswith("pyuvm, ")}
+    assert told == set(found), text
+    for channel, kind in found.items():
+        assert f"pyuvm, {channel}: {kind}\n" in text
+    if test == "RareAimed":
+        assert text.startswith("mul_e5m10_e5m10_e5m10_rn\n")
+        assert text.count("    300  observed on") == 2
+        assert "again: halfulp sim mul e5m10 --vector 0x3c01,0x4201\n" in text
+        assert "keep:  halfulp keep mul e5m10 --vector 0x3c01,0x4201\n" in text
+
+
+# The parts -----------------------------------------------------------------------------------------------------------
+
+
+def test_operands_carry_their_formats() -> None:
+    ports = Ports.of(build("mac", "e5m2").inputs)
+    item = Operation("operation").set(ports, {"a": 0x3E, "b": 0xC0, "c": 0, "load": 1, "clear": 0})
+    assert item["a"].fmt == E5M2
+    assert item["a"].number == 1.5
+    assert item["load"].fmt is None
+    assert str(item) == "a 0x3e (e5m2 1.5), b 0xc0 (e5m2 -2), c 0x000 (e6m5 0), load 0x1, clear 0x0"
+    assert item.codes["b"] == 0xC0
+    assert Operation("other").set_word(ports, item.word) == item
+    item.gap, item.reset = 3, True
+    copy = item.clone()
+    assert (copy, copy.gap, copy.reset) == (item, 3, True)
+    with pytest.raises(ValueError, match="code 0x100 does not fit the 8 bits of a"):
+        Operand(Port("a", 8, E5M2), 0x100)
+
+
+def test_a_registered_result_is_told_from_one_that_moved() -> None:
+    watch = Registered(latency=2, holds=True)
+    shown = []
+    # Operations 0 and 1, a stall, a cycle without operands, another stall in which the result moves.
+    words = [0, 0, 10, 10, 11, 12, 13]
+    enables = [True, True, False, True, True, False, True]
+    for word, enabled, vector in zip(words, enables, [0, 1, None, None, None, None, None], strict=True):
+        shown.append(watch.see(word))
+        watch.edge(enabled=enabled, vector=vector)
+    kind = "stall", "the result moved while the clock enable was low"
+    assert shown == [None, None, Entry(0, True), None, Entry(1, True), Entry(1, False), kind]
+
+
+def test_a_stream_that_withdraws_or_changes_a_result_is_told() -> None:
+    rule = Waiting()
+    assert rule.see(True, False, 5) is None
+    assert rule.see(True, False, 5) is None
+    assert rule.see(True, True, 6) == ("payload", "the result changed while it waited to be taken")
+    assert rule.see(True, False, 7) is None
+    assert rule.see(False, False, 7) == ("withdrawn", "valid fell before the result was taken")
+    assert rule.see(False, True, 0) is None
+
+
+class Pin:
+    """A handle of the simulator, without one."""
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+def test_results_beside_their_operands_may_not_move_while_these_wait() -> None:
+    ports = Ports((Port("a", 8),))
+    en, valid, a, o = Pin(), Pin(1), Pin(3), Pin(4)
+    pins = Pins(clk=Pin(), inputs=Packed(a, ports), outputs=Packed(o, ports), latency=0, en=en, valid=valid)
+    watch = pins.watch()
+    assert watch.see() == []
+    o.value = 5
+    assert watch.see() == [("stall", "the result moved while the clock enable was low")]
+    en.value = 1
+    assert watch.see() == [5]
+    assert pins.handshakes() == {"plain": {"en": True, "valid": True}}
+    valid.value = 0
+    assert watch.see() == []
+
+
+def test_what_is_taken_in_a_reset_is_not_an_operation() -> None:
+    ports, rst = Ports((Port("a", 8, E4M3FN), Port("b", 3))), Pin(1)
+    wires = Wires({"a": Pin(), "b": Pin()}, ports)
+    pins = Pins(clk=Pin(), rst=rst, inputs=wires, outputs=wires, latency=1)
+    pins.offer(0x755)
+    assert (wires.read(), [handle.value for handle in wires.handles]) == (0x755, [0x55, 7])
+    assert not pins.taken
+    rst.value = 0
+    assert pins.taken
+    source = Source(clk=Pin(), rst=Pin(1), inputs=wires, valid=Pin(1), ready=Pin(1))
+    assert not source.taken
+    source.rst.value = 0
+    assert source.taken
+    assert source.handshakes() == {"input": {"valid": True, "ready": True}}
+    source.offer(None, 0x2AA)
+    assert (wires.read(), source.taken) == (0x2AA, False)
+    wires.write(0x755)
+    sink = Sink(clk=Pin(), outputs=wires, valid=Pin(1), ready=Pin(0))
+    sink.grant(True)
+    assert sink.watch().see() == [0x755]
+
+
+def test_a_storm_has_every_pace() -> None:
+    pace = Pace(Random(1))
+    gaps = [gap_of(pace) for _ in range(4000)]
+    assert 0.2 < np.mean(np.array(gaps) == 0) < 0.95
+    assert max(gaps) > 8
+
+
+def test_only_some_units_have_few_enough_operands_for_all_of_them() -> None:
+    ExhaustiveSequence.check(build("mul", "e5m2"), None)
+    with pytest.raises(ValueError, match=r"2\^32 combinations of operands, and a sequence of all takes at most 2\^16"):
+        ExhaustiveSequence.check(build("mul", "fp16"), None)
+    with pytest.raises(ValueError, match=r"5 vectors are not all that mul_e2m1_e2m1_e2m1_rn has; there are 2\^8"):
+        ExhaustiveSequence.check(build("mul", "e2m1"), 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("mac e1m2", "e1m2 has 1 exponent bit; a float needs 2 to 11"),
+        ("frobnicate", "unknown unit 'frobnicate'"),
+        ("mul e5m2 --sequence best", "unknown sequence 'best'; there are campaign, exhaustive, directed, random"),
+        (
+            "mul e5m2 --sequence chain",
+            "mul_e5m2_e5m2_e5m2_rn has no state, so none of its operations builds on another",
+        ),
+        ("mul e5m2 --n 3", "--n goes with the unit tile, not with mul"),
+        ("mul e5m2 --vectors 0", "Invalid value for '--vectors'"),
+        ("mul e5m2 --vector 1", "a vector of this unit has 2 codes (a, b), not 1"),
+        ("all e5m2 --vector 1,2", "--vector goes with one unit, not with all of them"),
+        ("tile e5m2 --vector 1,2", "--vector goes with one unit, not with a tile"),
+        ("tile e5m2 --wave", "--wave goes with one unit, not with a tile"),
+        ("tile e5m2 --n 0", "a tiling has n of 1 or more, not 0"),
+        ("tile e5m2 --round sr4", "the multiply-accumulates of an array have sources of their own, but"),
+        ("mul e2m0 --sequence kept", "nothing is kept for mul_e2m0_e2m0_e2m0_rn"),
+        ("tile e5m2 --sequence chain", "an array has no sequence chain; it has campaign, random, storm"),
+        ("mul e5m2 --test nothing", "'nothing' names no test; one is written like my_tests.py:MyTest"),
+        ("mul e5m2 --test nothing.py:Test", "nothing.py with tests"),
+        ("mul e5m2 --test no.such:Test", "there is no module no.such with tests"),
+        (f"mul e5m2 --test {OVERRIDES}:Missing", "has no test Missing"),
+        (f"mul e5m2 --test {OVERRIDES}:Restless", "has no test Restless"),
+        (f"mac e5m2 --wave --test {EXAMPLE}:DotProductTest", "dot_product is watched inside, of which there is no"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(words: str, sentence: str) -> None:
+    code, text = command(*words.split())
+    assert code == 2
+    assert sentence in text
+    assert "Traceback" not in text
+
+
+def test_a_test_is_found_by_its_text() -> None:
+    assert name_of(UnitTest) == "halfulp.sim.uvm.tests:UnitTest"
+    assert class_of("halfulp.sim.uvm.tests:UnitTest") is UnitTest
+    rare = class_of(f"{OVERRIDES}:Rare")
+    assert name_of(rare) == f"{OVERRIDES}:Rare"
+    assert class_of(name_of(rare)) is rare
+
+    class Local(UnitTest):
+        pass
+
+    with pytest.raises(ValueError, match="is defined in a function, where the simulation does not find it"):
+        name_of(Local)
+
+
+# The environment's parts, without a simulator ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., Any]]:
+    """Makes components of a class for a unit, built and ready."""
+    uvm_root().clear_children()
+    ConfigDB().clear()
+
+    def make(kind: type[Any], unit: Any, **known: Any) -> Any:
+        for label, value in ({"unit": unit, "channel": "plain", "seed": 1, "limit": None} | known).items():
+            ConfigDB().set(None, "*", label, value)
+        component = kind(kind.__name__, None)
+        component.build_phase()
+        return component
+
+    yield make
+    uvm_root().clear_children()
+    ConfigDB().clear()
+
+
+def operation(ports: Ports, *codes: int, epoch: int = 0, cycle: int = 0) -> Operation:
+    """One that was observed."""
+    item = Operation("observed").set(ports, dict(zip(ports.names, codes, strict=True)))
+    item.epoch, item.cycle = epoch, cycle
+    return item
+
+
+class Heard:
+    """Listens to an analysis port."""
+
+    def __init__(self, port: Any) -> None:
+        self.found: list[Any] = []
+        port.connect(export("heard", port.parent, self.found.append))
+
+
+def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
+    """Three products of e5m2: 1, 2 and 4."""
+    codes = {"a": np.array([0x3C, 0x40, 0x40], dtype=np.uint64), "b": np.array([0x3C, 0x3C, 0x40], dtype=np.uint64)}
+    return Prediction(epoch, 0, codes, {"o": np.array([0x3C, 0x40, 0x44], dtype=np.uint64)}, [cycle] * 3, False)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "results", "cycle", "checked", "found"),
+    [
+        ([0], {0: [0x3C, 0x40, 0x44]}, 1, 3, []),
+        ([0], {0: [0x3C, 0x41, 0x44]}, 1, 3, ["mismatch"]),
+        ([0], {0: [0x3C, 0x40]}, 1, 2, ["count: 3 operations were taken and 2 results given, then nothing more"]),
+        ([0], {0: [0x3C, 0x40, 0x44, 0]}, 1, 3, ["count: there are more results than operations were taken"]),
+        ([0], {0: [0x3C, 0x40, 0x44], 1: [0]}, 1, 3, ["count: there are more results than operations were taken"]),
+        ([0], {0: [0x3C, 0x40, 0x44]}, 0, 3, ["count: a result was given before its operands were taken"]),
+        # A reset takes away what is under way, and nothing else.
+        ([0, 1], {0: [0x3C], 1: [0x3C, 0x40, 0x44]}, 1, 4, []),
+        ([0, 1], {0: [0x40], 1: [0x3C, 0x40, 0x44]}, 1, 4, ["mismatch"]),
+    ],
+)
+def test_the_scoreboard_counts_and_compares(
+    made: Callable[..., Any],
+    epochs: list[int],
+    results: dict[int, list[int]],
+    cycle: int,
+    checked: int,
+    found: list[str],
+) -> None:
+    unit = build("mul", "e5m2")
+    board = made(Scoreboard, unit)
+    compared = Heard(board.compared)
+    for epoch in epochs:
+        board.predictions.write(prediction(unit, epoch=epoch))
+    for epoch, codes in results.items():
+        for code in codes:
+            board.results.write(operation(Ports.of(unit.outputs), code, epoch=epoch, cycle=cycle))
+    board.check_phase()
+    assert board.check.checked == checked
+    assert board.check.failed == len(found)
+    told = [f"{failure.kind}: {failure.text}" for failure in board.check.failures]
+    assert [text[: len(wanted)] for text, wanted in zip(told, found, strict=True)] == found
+    assert sum(len(batch.got["o"]) for batch in compared.found) == checked
+
+
+def test_a_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
+    board = made(Scoreboard, build("mul", "e5m2"))
+    for _ in range(20):
+        board.broken.write(("stall", "it moved"))
+    board.check_phase()
+    assert board.check.failed == 20
+    assert [failure.kind for failure in board.check.failures] == ["stall"] * 8
+
+
+def test_the_reference_model_starts_anew_with_a_reset(made: Callable[..., Any]) -> None:
+    """1 * 1 three times, and after a reset once: the golden model's sums are those since the reset."""
+    unit = build("mac", "e5m2")
+    reference = made(Reference, unit)
+    heard = Heard(reference.ap)
+    for epoch in (1, 1, 1, 3):
+        reference.write(operation(Ports.of(unit.inputs), 0x3C, 0x3C, 0, 0, 0, epoch=epoch, cycle=epoch))
+    reference.extract_phase()
+    assert [(part.epoch, part.first, part.cycles, part.chained) for part in heard.found] == [
+        (1, 0, [1, 1, 1], True),
+        (3, 0, [3], True),
+    ]
+    assert [[E6M5.decode(code) for code in part.want["o"].tolist()] for part in heard.found] == [[1, 2, 3], [1]]
+
+
+def test_the_reference_model_asks_in_pieces_where_it_may(
+    made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfulp.sim.uvm.reference.CHUNK", 2)
+    unit = build("mul", "e5m2")
+    reference = made(Reference, unit)
+    heard = Heard(reference.ap)
+    for code in (0x3C, 0x40, 0x44):
+        reference.write(operation(Ports.of(unit.inputs), code, 0x3C))
+    reference.extract_phase()
+    assert [(part.first, part.want["o"].tolist()) for part in heard.found] == [(0, [0x3C, 0x40]), (2, [0x44])]
+
+
+def test_a_tile_is_predicted_from_what_its_streams_took(made: Callable[..., Any]) -> None:
+    """Two tiles of 2 by 1, of which the second has a term less than it needs."""
+    array = Grid(mac="int3*int3+int9.rn", n=2, m=1)
+    array._MustUse__used = True
+    reference = made(TileReference, array)
+    heard = Heard(reference.ap)
+    sent = {"tile": [(2,), (1,)], "a": [(1, 2), (3, 7), (1, 1)], "b": [(1,), (2,)]}
+    for name, payloads in sent.items():
+        for payload in payloads:
+            reference.exports[name].write(operation(ports_of(array, name), *payload))
+    reference.extract_phase()
+    (part,) = heard.found
+    # 1 * 1 + 3 * 2, and 2 * 1 - 1 * 2.
+    assert part.want["c0"].tolist() == [7, 0]
+    assert reference.due(0) == 4
+    board = made(TileScoreboard, array)
+    board.predictions.write(part)
+    for code in (7, 1):
+        board.results.write(operation(ports_of(array, "c"), code))
+    board.check_phase()
+    assert (board.check.checked, board.check.failed) == (2, 1)
+    text = board.check.failures[0].text
+    assert text.startswith("row 1, column 0 of a tile of 2 terms, 1 vectors after reset")
+    assert "keep:  halfulp keep mac int3 --acc int9 --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
+
+
+def test_the_collector_counts_what_was_compared(made: Callable[..., Any]) -> None:
+    unit = build("mul", "e5m2")
+    collector = made(CoverageCollector, unit)
+    part = prediction(unit)
+    assert hits([collector.coverage]).startswith("coverage    0 of ")
+    collector.write(Compared(part.codes, part.want, False))
+    # Nothing ever waits for a unit without registers, so there are no bins for it.
+    collector.handshakes.write(("plain", {"en": np.ones(3, dtype=np.uint8), "valid": np.ones(3, dtype=np.uint8)}))
+    collector.handshakes.write(("input", {"valid": np.array([1, 1, 0]), "ready": np.array([0, 1, 1])}))
+    assert (collector.coverage.vectors, collector.coverage.cycles) == (3, 3)
+    assert not hits([collector.coverage]).startswith("coverage    0 of ")
+
+
+def test_random_operations_meet_their_constraint(made: Callable[..., Any]) -> None:
+    """Those of `AroundOne`, and none where nothing meets it."""
+    sequencer = made(uvm_sequencer, build("mul", "fp16"))
+    overrides = module_of(str(OVERRIDES))
+    sequence = overrides.AroundOne("sequence")
+    sequence.sequencer = sequencer
+    codes = sequence.vectors()
+    assert len(codes["a"]) == len(codes["b"]) == 300
+    assert (codes["a"] & codes["b"] & np.uint64(1)).all()
+    ConfigDB().set(None, "*", "limit", 16)
+    impossible = RandomSequence("sequence")
+    impossible.sequencer = sequencer
+    impossible.constraint = lambda codes: np.zeros(len(codes["a"]), dtype=bool)  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="only 0 meet the constraint of RandomSequence, and 16 are"):
+        impossible.vectors()
+
+
+def test_biased_pairs_interact(made: Callable[..., Any]) -> None:
+    """Exponents of biased pairs are near each other more often than those of any two codes."""
+    sequencer = made(uvm_sequencer, build("add", "bf16"))
+
+    def near(bias: float) -> float:
+        sequence = RandomSequence("sequence")
+        sequence.sequencer = sequencer
+        sequence.bias = bias  # type: ignore[misc]
+        codes = sequence.vectors()
+        a, b = ((codes[name] >> np.uint64(7) & np.uint64(0xFF)).astype(np.int64) for name in "ab")
+        return float(np.mean(np.abs(a - b) < 12))
+
+    assert near(0.0) < 0.15
+    assert near(1.0) > 0.4

@@ -1,0 +1,103 @@
+"""Kernels at compiled speed, on a memory that may be slow and stall: bits, cycles, and the rules of AXI4."""
+
+import functools
+import os
+
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.fpga import axi
+from halfulp.fpga.kernel import Kernel
+from halfulp.fpga.verilated import Verilated
+from halfulp.sim.errors import ToolError
+from halfulp.units.systolic import Chain
+
+EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
+
+MADE = [
+    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=2, depth=8)),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=3, m=4, depth=5, rows=2, pipeline=2), chunk=4),
+    lambda: Kernel(array=Chain(mac="int3*int3+int9.rn", n=8, m=8, pipeline=2)),
+]
+KERNELS = range(len(MADE) if EXHAUSTIVE else 1)
+
+SHAPES = [(64, 64, 64), (100, 51, 16), (1, 400, 120), (64, 10, 300), (9, 500, 33), (784, 26, 6), (16, 9, 700)]
+LATENCIES = (1, 2, 33, 100, 200)
+
+
+@functools.cache
+def verilated_kernel(number):
+    return Verilated(MADE[number]())
+
+
+def operands(mac, n, k, m, generator):
+    return [
+        torch.randint(1 << fmt.width, shape, generator=generator) for fmt, shape in ((mac.a, (n, k)), (mac.b, (k, m)))
+    ]
+
+
+@pytest.mark.parametrize("number", KERNELS)
+def test_products_whatever_the_memory_does(number):
+    """Slow and stalling memories, and sources that go on."""
+    verilated, generator, step = verilated_kernel(number), torch.Generator().manual_seed(3), 0
+    mac, tiling = verilated.kernel.array.mac, verilated.kernel.array.tiling
+    for turn in range(200 if EXHAUSTIVE else 60):
+        sizes = torch.randint(1, 30, (3,), generator=generator).tolist()
+        a, b = operands(mac, *sizes, generator)
+        go_on = turn % 2 == 1
+        step = step if go_on else 0
+        behaviour = {"read": LATENCIES[turn % 5], "write": 1 + turn % 7, "stall": (0, 0.2, 0.8)[turn % 3]}
+        found = verilated.product(a, b, go_on=go_on, seed=turn, **behaviour)
+        dealt = {"tiling": tiling, "step": step} if mac.random else {}
+        assert torch.equal(found, golden.gemm(a, b, mac, **dealt)), (sizes, behaviour)
+        step += tiling.steps(*sizes)
+
+
+@pytest.mark.parametrize("number", KERNELS)
+def test_cycles_are_those_of_the_model(number):
+    """To one in 300 where requests under way hide the latency, most of them to the cycle; to one in 50 elsewhere."""
+    verilated, generator, exact = verilated_kernel(number), torch.Generator().manual_seed(4), 0
+    kernel = verilated.kernel
+    for sizes in SHAPES:
+        for read in LATENCIES:
+            a, b = operands(kernel.array.mac, *(min(size, 130) for size in sizes), generator)
+            shape = (*a.shape, b.shape[1])
+            verilated.product(a, b, read=read, write=3)
+            expected = kernel.cycles(*shape, read=read, write=3)
+            exact += verilated.cycles == expected
+            assert abs(verilated.cycles - expected) <= verilated.cycles / (300 if read < 34 else 50), (shape, read)
+    assert exact > len(SHAPES) * len(LATENCIES) / 2
+
+
+def test_what_goes_wrong_is_told(monkeypatch):
+    """The kernel's own errors, and a run that does not end; the next one does."""
+    verilated = verilated_kernel(0)
+    kernel = verilated.kernel
+    a = b = torch.ones(20, 20, dtype=torch.int64)
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "cycles", lambda *_, **__: 0)
+        with pytest.raises(
+            ToolError, match=r"^kernel_chain\w+ failed: it is not done after 128 cycles; its register er"
+        ):
+            verilated.product(a, b, read=1, write=1)
+        patch.setattr(kernel, "cycles", lambda *_, **__: 1000)
+        with pytest.raises(ToolError, match=r"^kernel_chain\w+ failed: its register error is 0x1, and 0 rules of AXI4"):
+            verilated.product(a[:, :0], b[:0])
+    assert torch.equal(verilated.product(a, b), golden.gemm(a, b, kernel.array.mac, tiling=kernel.array.tiling))
+
+
+def rules_that_are_broken(monkeypatch):
+    """Bursts across pages."""
+    monkeypatch.setattr(axi, "PAGE_BEATS", 128)
+    kernel = Kernel(array=Chain(mac="int3*int3+int64.rn", n=1, m=8, depth=128), name="across_pages")
+    zeros = torch.zeros(1, 1, dtype=torch.int64)
+    with (
+        Verilated(kernel) as verilated,
+        pytest.raises(ToolError, match=r"^across_pages failed: .* and [1-9]\d* rules of AXI4 were broken$"),
+    ):
+        verilated.product(zeros, zeros.expand(1, 1024))
+
+
+if EXHAUSTIVE:
+    test_rules_that_are_broken = rules_that_are_broken
