@@ -117,7 +117,9 @@ def gemm(
         b = encode(b, spec.b, rounding, saturate=operand_saturate)
     elif rounding != RN or operand_saturate:
         name = "operand_saturate" if rounding == RN else "operand_rounding"
-        raise ValueError(f"{name} does nothing unless a and b both are of real numbers, which are rounded; they are not")
+        raise ValueError(
+            f"{name} does nothing unless a and b both are of real numbers, which are rounded; they are not"
+        )
     check_call(spec.saturate, a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]

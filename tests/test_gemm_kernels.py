@@ -499,7 +499,9 @@ def test_what_is_refused(options, error, sentence):
     with pytest.raises(ValueError, match="operands are not rounded at random, but sr3 is asked for"):
         golden.gemm(a * 1.0, a * 1.0, "e5m2*e5m2+e6m5.rn", operand_rounding="sr3")
     for more in ({"operand_rounding": "rz"}, {"operand_saturate": True}):
-        with pytest.raises(ValueError, match=f"{next(iter(more))} does nothing unless a and b both are of real numbers"):
+        with pytest.raises(
+            ValueError, match=f"{next(iter(more))} does nothing unless a and b both are of real numbers"
+        ):
             golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", **more)
 
 

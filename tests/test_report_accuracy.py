@@ -189,7 +189,9 @@ def test_files_that_are_no_layer(content, sentence, tmp_path):
     with pytest.raises(ValueError, match="layer.pt has no tensors activations and weights.*: " + sentence):
         trained_layer(path)
     path.write_text("mac,network\n")
-    with pytest.raises(ValueError, match="torch does not read it; nor is it a run of lenet5: .*: torch does not read it$"):
+    with pytest.raises(
+        ValueError, match="torch does not read it; nor is it a run of lenet5: .*: torch does not read it$"
+    ):
         trained_layer(path)
 
 

@@ -104,7 +104,8 @@ def batch(count, seed):
 
 
 @pytest.mark.parametrize(
-    ("labels", "sentence"), [([3, 10], "an example is of class 10, and classes are 0 to 9"), ([], "there are no examples")]
+    ("labels", "sentence"),
+    [([3, 10], "an example is of class 10, and classes are 0 to 9"), ([], "there are no examples")],
 )
 def test_examples_of_no_class(labels, sentence, tmp_path):
     for part in ("train", "t10k"):

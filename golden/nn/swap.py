@@ -2,7 +2,6 @@
 
 import copy
 import fnmatch
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -204,19 +203,25 @@ def _class(twin: type[Computed], base: type[nn.Module], layer: nn.Module) -> typ
     return type(f"Parametrized{made.__name__}", (made,), kept)
 
 
-@functools.cache
-def _derived(twin: type[Computed], inner: type[nn.Module]) -> type[nn.Module]:
-    return type(twin.__name__, (twin, inner), {"__reduce_ex__": _reduced})
+_DERIVED: dict[tuple[type, ...], type[nn.Module]] = {}
+"""Classes that are made here, by those that they are of."""
+
+
+def _derived(*bases: type[nn.Module]) -> type[nn.Module]:
+    """Class of a twin and what is derived from its base, one for all layers."""
+    if bases not in _DERIVED:
+        _DERIVED[bases] = type(bases[0].__name__, bases, {"__reduce_ex__": _reduced})
+    return _DERIVED[bases]
 
 
 def _reduced(layer: nn.Module, protocol: Any) -> tuple[Any, ...]:
     """What pickle and copy make a layer from whose class has no place to be found at: the classes that it is of."""
-    _, _, *state = object.__reduce_ex__(layer, protocol)
-    return _blank, type(layer).__bases__, *state
+    parts: Any = object.__reduce_ex__(layer, protocol)
+    return _blank, type(layer).__bases__, *parts[2:]
 
 
-def _blank(twin: type[Computed], inner: type[nn.Module]) -> nn.Module:
-    made = _derived(twin, inner)
+def _blank(*bases: type[nn.Module]) -> nn.Module:
+    made = _derived(*bases)
     return made.__new__(made)
 
 

@@ -1,5 +1,6 @@
 """The command `halfulp train`."""
 
+import importlib
 import math
 import shlex
 import sys
@@ -99,7 +100,7 @@ def train(
             raise ValueError("--resume goes on and --restart starts over; give one of them")
         policies = {"*": Policy.parse(mac)} if mac is not None else rules(file)  # type: ignore[arg-type]
         if any(policy.device for policy in policies.values()):
-            from halfulp.sim import rtl  # noqa: F401  # which is what makes it known
+            importlib.import_module("halfulp.sim.rtl")  # which is what makes it known
         usual = NETWORKS[network]
         plan = Plan(
             network=network,

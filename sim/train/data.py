@@ -56,7 +56,9 @@ class Data:
                 raise ValueError(f"{self.name}: there are no examples {what}")
             if given.min() < 0 or given.max() >= self.classes:
                 beyond = int(given.max() if given.max() >= self.classes else given.min())
-                raise ValueError(f"{self.name}: an example is of class {beyond}, and classes are 0 to {self.classes - 1}")
+                raise ValueError(
+                    f"{self.name}: an example is of class {beyond}, and classes are 0 to {self.classes - 1}"
+                )
 
     def limited(self, count: int | None) -> "Data":
         """So many examples to train on and a quarter as many to test with, of all classes; all where it is None."""

@@ -245,7 +245,9 @@ class Run:
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
-        by_torch = self.conversion.left or any(None in swap.policy.macs for swap in self.conversion.swapped if swap.policy)
+        by_torch = self.conversion.left or any(
+            None in swap.policy.macs for swap in self.conversion.swapped if swap.policy
+        )
         ordered = one_thread() if by_torch else nullcontext()
         with _patient() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
