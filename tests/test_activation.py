@@ -308,7 +308,7 @@ def test_a_lookup_is_a_table_of_all_results() -> None:
     unit = Lookup(fn=table, rounding="rz", pipeline=1)
     assert (unit.structure, unit.name) == ("table", PiecewiseLinear(fn=table, rounding="rz", pipeline=1).name)
     check_in_simulation(Lookup(fn=table, rounding="rz"))
-    assert request_of(Lookup(fn="relu", fmt="fxp3.3", pieces=1)) == Request("pwl", "fxp3.3", fn="relu", pieces=1)
+    assert request_of(Lookup(fn="relu", fmt="fxp3.2", pieces=1)) == Request("pwl", "fxp3.2", fn="relu", pieces=1)
     with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
         Lookup(fn=made("odd", "fxp4.12", "fxp4.4"))
     with pytest.raises(ValueError, match="a table holds results, and sr3 has another for each random word"):
