@@ -22,7 +22,7 @@ MADE = [
 ]
 KERNELS = range(len(MADE) if EXHAUSTIVE else 1)
 
-SHAPES = [(64, 64, 64), (100, 51, 16), (1, 400, 120), (64, 10, 300), (9, 500, 33), (784, 26, 6), (16, 9, 700)]
+SHAPES = [(64, 64, 64), (100, 51, 16), (1, 400, 120), (9, 500, 33), (40, 26, 6)]
 LATENCIES = (1, 2, 33, 100, 200)
 
 
@@ -42,7 +42,7 @@ def test_products_whatever_the_memory_does(number):
     """Slow and stalling memories, and sources that go on."""
     verilated, generator, step = verilated_kernel(number), torch.Generator().manual_seed(3), 0
     mac, tiling = verilated.kernel.array.mac, verilated.kernel.array.tiling
-    for turn in range(200 if EXHAUSTIVE else 60):
+    for turn in range(200 if EXHAUSTIVE else 30):
         sizes = torch.randint(1, 30, (3,), generator=generator).tolist()
         a, b = operands(mac, *sizes, generator)
         go_on = turn % 2 == 1
