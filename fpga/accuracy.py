@@ -235,18 +235,25 @@ def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[st
         if not own:
             continue
         last = [own[-1].get(column, "") for column in SETTING]
-        alike = [run for run in own if [run.get(column, "") for column in SETTING] == last]
+        # Runs in torch's own arithmetic have no loss scale.
+        scale = next((run["scale"] for run in reversed(own) if run.get("scale")), "")
+        alike = [run for run in own if _setting(run, scale) == (last, scale)]
         counted += len(alike)
         data, train, test, epochs, batch, rate = last
         settings[network] = (
             f"{name}: ours trained on {train} and tested on {test} examples ({data}), {epochs} epochs, batch {batch}, "
-            f"rate {rate}."
+            f"rate {rate}{f', loss scale from {scale}' if scale else ''}."
         )
         for mac in dict.fromkeys(run["mac"] for run in alike):
             values = [float(run["accuracy"]) for run in alike if run["mac"] == mac]
             deviation = statistics.stdev(values) if len(values) > 1 else None
             ours.append(Ours(mac, network, statistics.fmean(values), deviation, len(values)))
     return ours, settings, len(runs) - counted
+
+
+def _setting(run: Mapping[str, str], scale: str) -> tuple[list[str], str]:
+    """How a run was trained; a loss scale where it has none of its own is the one given."""
+    return [run.get(column, "") for column in SETTING], run.get("scale") or scale
 
 
 def tables(report: Report) -> dict[str, Table]:
@@ -276,8 +283,7 @@ def _networks(report: Report) -> Table:
     notes = [
         "Test accuracy in %; published: Ben Ali et al., DATE 2025, Table II, trained on all of MNIST and CIFAR10. "
         "Ours: mean over runs with other seeds, and s.d., their standard deviation, where there are several.",
-        "All layers, forward and backward, are computed in the MAC, with a loss scale from 256; fp32 is torch's own "
-        "arithmetic.",
+        "All layers, forward and backward, are computed in the MAC; fp32 is torch's own arithmetic.",
         *(report.settings.values() or ["There are no training runs yet; halfulp train makes some."]),
         *([others] if report.others else []),
         f"Made by {report.made_by}.",

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -160,7 +161,7 @@ def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
         # torch raises whatever it comes upon in a file that is not its own.
         raise ValueError(
             f"{path} has no tensors activations and weights, of shapes (examples, k) and (outputs, k): "
-            f"{str(error).splitlines()[0]}"
+            f"{'torch does not read it' if isinstance(error, pickle.UnpicklingError) else str(error).splitlines()[0]}"
         ) from error
     return a, b
 

@@ -109,12 +109,17 @@ def gemm(
     operands and results, and of random words that are given.
     """
     spec = MacSpec.parse(mac)
+    rounding = Rounding.parse(operand_rounding)
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
-        rounding = Rounding.parse(operand_rounding)
         if rounding.bits:
             raise ValueError(f"operands are not rounded at random, but {rounding} is asked for; encode() does that")
         a = encode(a, spec.a, rounding, saturate=operand_saturate)
         b = encode(b, spec.b, rounding, saturate=operand_saturate)
+    elif rounding != RN or operand_saturate:
+        name = "operand_saturate" if rounding == RN else "operand_rounding"
+        raise ValueError(
+            f"{name} does nothing unless a and b both are of real numbers, which are rounded; they are not"
+        )
     check_call(spec.saturate, a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]

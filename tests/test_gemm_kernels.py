@@ -380,6 +380,19 @@ def test_minus_zero_stays():
         assert (found == (0x800 if "rd" in text else 0)).all(), text
 
 
+def test_every_nan_stays():
+    """Whatever its places hold: rounding adds to those of the operand, from which the lane makes the sum's."""
+    spec = MacSpec.parse("tf32*tf32+bf16.rn")
+    library = build.library("test", plan.sources(spec, None, build.has_fma())[0])
+    payloads = torch.arange(0x3FC01, 0x40000)
+    every = torch.cat([payloads, payloads | 0x40000]).reshape(-1, 1)
+    one = torch.full((1, 1), 0x1FC00)
+    for a, b in ((every, one), (one, every.mT)):
+        found = call(library, a, b, None, (len(a), b.shape[1]), Words())
+        assert found is not None
+        assert (found == spec.o.nan_code).all()
+
+
 def test_a_full_quire_is_infinite():
     """Of one bit of guard some largest products are too many, of either sign and even if others take them back."""
     largest = torch.full((1, 40), 0x7B)
@@ -485,6 +498,11 @@ def test_what_is_refused(options, error, sentence):
         golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", source="philox")
     with pytest.raises(ValueError, match="operands are not rounded at random, but sr3 is asked for"):
         golden.gemm(a * 1.0, a * 1.0, "e5m2*e5m2+e6m5.rn", operand_rounding="sr3")
+    for more in ({"operand_rounding": "rz"}, {"operand_saturate": True}):
+        with pytest.raises(
+            ValueError, match=f"{next(iter(more))} does nothing unless a and b both are of real numbers"
+        ):
+            golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", **more)
 
 
 # Conversions ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import copy
 import io
 import itertools
 import math
+import pickle
 
 import pytest
 import torch
@@ -536,6 +537,18 @@ def test_layers_of_other_classes():
     ]
     assert isinstance(found.model[1], Named)
     assert isinstance(found.model[1], nn.Linear)
+    # Their class has no place of its own, and yet they can be pickled and copied.
+    for made in (pickle.loads(pickle.dumps(found.model[1])), copy.deepcopy(found.model[1])):
+        assert type(made) is type(found.model[1])
+        assert (made.policy, made.weight.tolist()) == (found.model[1].policy, found.model[1].weight.tolist())
+        assert torch.equal(made(torch.ones(1, 2)), found.model[1](torch.ones(1, 2)))
+
+
+def test_layers_of_torch_whose_parameters_are_rounded_are_swapped():
+    found = nn.convert(tnn.Linear(2, 2), "fp32, update=e6m5.sr10")
+    assert [swap.policy.update for swap in found.swapped] == [nn.Cast.parse("e6m5.sr10")]
+    x = torch.randn(3, 2)
+    assert torch.equal(found.model(x), tnn.functional.linear(x, found.model.weight, found.model.bias))
 
 
 def test_shared_layers_and_parameters_stay_so():
@@ -845,6 +858,7 @@ def differentiated_twice():
         (lambda: nn.LossScaler("256"), TypeError, "a loss scale is a number, not str"),
         (lambda: nn.LossScaler(0), ValueError, "a loss scale is more than 0 and finite, not 0"),
         (lambda: nn.LossScaler(interval=0), ValueError, "interval is 1 or more, not 0"),
+        (lambda: nn.LossScaler(adaptive="no"), TypeError, "adaptive is a bool, not str"),
     ],
 )
 def test_what_is_refused(make, error, sentence):

@@ -100,6 +100,18 @@ def test_runs_of_one_setting_are_averaged(tmp_path):
     assert trained_with([]) == ([], {}, 0)
 
 
+def test_runs_of_another_loss_scale_are_left_out():
+    setting = {"network": "lenet5", "epochs": "2"}
+    runs = [
+        setting | {"mac": mac, "policy": mac, "accuracy": accuracy, "scale": scale}
+        for mac, accuracy, scale in ((SR, "90", "256"), (SR, "50", "1 static"), (SR, "92", "256"), ("fp32", "95", ""))
+    ]
+    ours, settings, others = trained_with(runs)
+    assert [(one.mac, one.mean, one.runs) for one in ours] == [(SR, 91, 2), ("fp32", 95, 1)]
+    assert settings["lenet5"].endswith(", loss scale from 256.")
+    assert others == 1
+
+
 def test_operands_of_a_layer_are_pieces_of_its_sums(layer):
     activations, weights = dots_module.layer_of(layer)
     dots = Dots(distributions=("trained",), count=200, scale=2.0, trained=Layer.of(layer))
@@ -175,6 +187,11 @@ def test_files_that_are_no_layer(content, sentence, tmp_path):
     path = tmp_path / "layer.pt"
     torch.save(content, path)
     with pytest.raises(ValueError, match="layer.pt has no tensors activations and weights.*: " + sentence):
+        trained_layer(path)
+    path.write_text("mac,network\n")
+    with pytest.raises(
+        ValueError, match="torch does not read it; nor is it a run of lenet5: .*: torch does not read it$"
+    ):
         trained_layer(path)
 
 

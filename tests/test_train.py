@@ -103,6 +103,18 @@ def batch(count, seed):
     return {b"data": images, b"labels": rng.integers(0, 10, count).tolist()}
 
 
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [([3, 10], "an example is of class 10, and classes are 0 to 9"), ([], "there are no examples")],
+)
+def test_examples_of_no_class(labels, sentence, tmp_path):
+    for part in ("train", "t10k"):
+        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx(np.array(labels, np.uint8)))
+        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(idx(np.zeros((len(labels), 28, 28), np.uint8)))
+    with pytest.raises(ValueError, match=sentence):
+        mnist(tmp_path)
+
+
 class Bad:
     def __reduce__(self):
         return os.system, ("true",)
@@ -257,6 +269,16 @@ def test_the_same_plan_gives_the_same_bits(tmp_path):
     assert read(whole.final)["step"] == 12
 
 
+def test_sums_that_are_left_to_torch_are_made_by_one_thread(tmp_path):
+    """Be they of layers that are swapped for how their tensors or parameters are rounded."""
+    for text in ("fp32", "fp32, weights=e5m2.rn", "fp32, update=e6m5.rn"):
+        run = Run(plan(text=text), mnist(None).limited(4), tmp_path)
+        seen = []
+        run.train(told=lambda epoch, seen=seen: seen.append(torch.get_num_threads()))
+        assert seen == [1]
+        assert run.updates if "update" in text else not run.updates
+
+
 def test_any_step_is_gone_on_from_to_the_same_bits(tmp_path):
     whole = small(tmp_path)
     end = whole.train()
@@ -377,6 +399,9 @@ def test_results(tmp_path):
         writer.writerows([{"note": "mine"} | row for row in found])
     append(table, found[0] | {"run": "new"})
     assert [row["note"] for row in rows(table)] == ["mine"] * 3 + [""]
+    table.write_text("mac,network,accuracy\nfp32,lenet5,97\nfp32,lenet5\n")
+    with pytest.raises(ValueError, match=r"results\.csv: the accuracy of run 2 is a number, not None"):
+        append(table, found[0])
     table.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is no table of training runs: there is no column mac"):
         append(table, found[0])
@@ -410,6 +435,10 @@ def test_the_command(tmp_path, halfulp):
         (["--mac", SR, "--data", "nowhere"], "nowhere has no train-images-idx3-ubyte, gzipped or not; name the folder"),
         (["--mac", SR, "--results", "small.toml"], "small.toml is no table of training runs: there is no column mac"),
         (["--mac", SR, "--epochs", "0"], "Invalid value for '--epochs': 0 is not in the range x>=1."),
+        (["--mac", SR, "--rate", "nan"], "Invalid value for '--rate': nan is not finite"),
+        (["--mac", SR, "--scale", "inf"], "Invalid value for '--scale': inf is not finite"),
+        (["--mac", "fp32", "--scale", "256"], "--scale and --static mean nothing where all layers are torch's own"),
+        (["--mac", "fp32", "--static"], "--scale and --static mean nothing where all layers are torch's own"),
     ],
 )
 def test_what_the_command_refuses(more, sentence, tmp_path, halfulp, monkeypatch):
@@ -419,6 +448,25 @@ def test_what_the_command_refuses(more, sentence, tmp_path, halfulp, monkeypatch
     assert (code, out) == (2, "")
     assert told.startswith(f"halfulp: {sentence}")
     assert told.count("\n") == 1
+
+
+def test_arithmetic_that_layers_refuse_is_refused(tmp_path, halfulp):
+    """By a layer that is used, be it on a device, in one sentence."""
+    for mac, sentence in (
+        ("ufxp0.8*ufxp0.8+fxp8.8.rn", "ufxp0.8 has no 1, by which gradients are multiplied"),
+        (f"{SR}, device=rtl", f"{SR} rounds at random, and multiply-accumulates of an array have sources"),
+    ):
+        code, out, told = halfulp("train", "lenet5", "--limit", 4, "--mac", mac, "-o", tmp_path)
+        assert (code, out) == (2, "")
+        assert told.splitlines()[-1].startswith(f"halfulp: {sentence}")
+
+
+def test_a_table_that_cannot_be_is_told_before_the_work(tmp_path, halfulp):
+    (tmp_path / "file").touch()
+    places = ["-o", tmp_path, "--results", tmp_path / "file" / "results.csv"]
+    code, out, told = halfulp("train", "lenet5", "--mac", "fp32", "--limit", 4, *places)
+    assert (code, out, told.count("\n")) == (3, "", 1)
+    assert "results.csv could not be written: " in told
 
 
 def test_networks_without_data_are_refused(halfulp):

@@ -253,12 +253,14 @@ struct FloatSteps : S {
         return Scalar(std::ldexp(sign * double(u64(x.significand)), x.exponent + scale));
     }
 
-    // Codes whose words are theirs, specials included, with zeros below; others of up to 16 bits through a table.
+    // Codes whose words are theirs, with zeros below; others of up to 16 bits through a table. Of NaN only the quiet one
+    // goes on: where all places of another are ones, what rounding adds to it would carry into its sign.
     template <class Format, int SCALE>
     static auto decoder() {
         if constexpr (begins_word<Format, LANE, 1 - L::bias - SCALE>()) {
             return [](u64 code) {
-                const auto word = typename L::Unsigned(typename L::Unsigned(code) << (LANE - Format::width));
+                auto word = typename L::Unsigned(typename L::Unsigned(code) << (LANE - Format::width));
+                word = (word & W::magnitude) > W::infinity ? W::nan : word;
                 Scalar value;
                 std::memcpy(&value, &word, sizeof value);
                 return value;

@@ -31,9 +31,16 @@ class LossScaler:
         What the loss is multiplied by now.
     skipped : int
         Steps that were left out.
+
+    Notes
+    -----
+    Until `step` divides them gradients are ``factor`` times as large: to clip their norm at 1 before it is
+    ``clip_grad_norm_(parameters, scaler.factor)``.
     """
 
     def __init__(self, start: float = 256.0, *, adaptive: bool = True, interval: int = 2000) -> None:
+        if not isinstance(adaptive, bool):
+            raise TypeError(f"adaptive is a bool, not {type(adaptive).__name__}")
         if not isinstance(start, (int, float)) or isinstance(start, bool):
             raise TypeError(f"a loss scale is a number, not {type(start).__name__}")
         if not (start > 0 and math.isfinite(start)):

@@ -178,7 +178,7 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
     if isinstance(layer, LazyModuleMixin):
         return Swap(name, kind, None, "its sizes are not known before its first use")
     if not isinstance(layer, Computed):
-        if policy.plain:
+        if policy.plain and policy.update is None:
             return Swap(name, kind, None, "fp32 is what it computes in")
         if type(layer).forward is not base.forward:
             return Swap(name, kind, None, f"{type(layer).__name__} has a forward function of its own")
@@ -195,12 +195,34 @@ def _class(twin: type[Computed], base: type[nn.Module], layer: nn.Module) -> typ
     """Class of a swapped layer, in which all that its own class adds stays."""
     own = type(layer)
     inner = own.__bases__[0] if is_parametrized(layer) else own
-    made = twin if inner is base else type(twin.__name__, (twin, inner), {})
+    made = twin if inner is base else _derived(twin, inner)
     if inner is own:
         return made
     # torch gives a parametrized layer a class with a property, outermost, and takes it away again as such.
     kept = {name: value for name, value in vars(own).items() if name not in ("__dict__", "__weakref__")}
     return type(f"Parametrized{made.__name__}", (made,), kept)
+
+
+_DERIVED: dict[tuple[type, ...], type[nn.Module]] = {}
+"""Classes that are made here, by those that they are of."""
+
+
+def _derived(*bases: type[nn.Module]) -> type[nn.Module]:
+    """Class of a twin and what is derived from its base, one for all layers."""
+    if bases not in _DERIVED:
+        _DERIVED[bases] = type(bases[0].__name__, bases, {"__reduce_ex__": _reduced})
+    return _DERIVED[bases]
+
+
+def _reduced(layer: nn.Module, protocol: Any) -> tuple[Any, ...]:
+    """What pickle and copy make a layer from whose class has no place to be found at: the classes that it is of."""
+    parts: Any = object.__reduce_ex__(layer, protocol)
+    return _blank, type(layer).__bases__, *parts[2:]
+
+
+def _blank(*bases: type[nn.Module]) -> nn.Module:
+    made = _derived(*bases)
+    return made.__new__(made)
 
 
 def _turn_off_fast_paths(model: nn.Module, swapped: set[int]) -> None:

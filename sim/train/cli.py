@@ -1,5 +1,7 @@
 """The command `halfulp train`."""
 
+import importlib
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -14,6 +16,17 @@ DEFAULT_FMT = "fxp4.12"
 """In which line segments are fitted."""
 
 _NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
+
+
+class _Number(click.FloatRange):
+    """A number in a range, and a finite one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a refusal."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is not finite", param, ctx)
+        return found
 
 
 @click.command()
@@ -35,15 +48,13 @@ _NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0, (1 << 63) - 1), help="of all that is random")
 @click.option("--epochs", metavar="N", type=click.IntRange(1))
 @click.option("--batch", metavar="N", type=click.IntRange(1), help="examples of a step")
-@click.option("--rate", metavar="X", type=click.FloatRange(0, min_open=True), help="learning rate at the beginning")
-@click.option(
-    "--scale", default=256.0, metavar="X", type=click.FloatRange(0, min_open=True), help="loss scale; 256 by default"
-)
+@click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
+@click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; 256 by default")
 @click.option("--static", is_flag=True, help="the loss scale stays as it is")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
 @click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
 @click.option("--restart", is_flag=True, help="start over, whatever an earlier run left")
-@click.option("--every", default=60.0, metavar="SECONDS", type=click.FloatRange(0), help="between checkpoints")
+@click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="between checkpoints")
 @click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table that the result is added to")
 @click.option(
     "-o",
@@ -80,8 +91,7 @@ def train(
 
     from .loop import Interrupted, Plan, Run
     from .networks import NETWORKS
-    from .results import append, results, row_of
-    from .results import rows as known
+    from .results import append, check_place, results, row_of
 
     with requests():
         if (mac is None) == (file is None):
@@ -89,6 +99,8 @@ def train(
         if resume and restart:
             raise ValueError("--resume goes on and --restart starts over; give one of them")
         policies = {"*": Policy.parse(mac)} if mac is not None else rules(file)  # type: ignore[arg-type]
+        if any(policy.device for policy in policies.values()):
+            importlib.import_module("halfulp.sim.rtl")  # which is what makes it known
         usual = NETWORKS[network]
         plan = Plan(
             network=network,
@@ -97,7 +109,7 @@ def train(
             epochs=options["epochs"] or usual.epochs,
             batch=options["batch"] or usual.batch,
             rate=options["rate"] or usual.rate,
-            scale=options["scale"],
+            scale=options["scale"] or 256.0,
             adaptive=not options["static"],
             activations=_activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative),
             derivative=derivative or "piece",
@@ -105,15 +117,17 @@ def train(
         examples = usual.load(data).limited(limit)
         place = table or results()
         run = Run(plan, examples, (output or build_root() / "train") / f"{network}-{plan.key(examples)}")
-        if place.is_file():
-            known(place)
+        if run.scaler is None and (options["scale"] or options["static"]):
+            raise ValueError("--scale and --static mean nothing where all layers are torch's own; leave them out")
+        check_place(place)
         _begin(run, resume, restart)
     # What is no place for files is told before the work.
     with machine_errors(str(run.folder)):
         run.folder.mkdir(parents=True, exist_ok=True)
     click.echo(str(run.conversion), err=True)
     try:
-        with Bar(f"train {network}") as bar:
+        # Layers refuse some arithmetic only when they are used.
+        with requests(), Bar(f"train {network}") as bar:
             run.train(bar, every=every, told=_tell)
     except Interrupted as stop:
         click.echo(f"halfulp: stopped; {stop}", err=True)

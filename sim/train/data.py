@@ -37,6 +37,11 @@ class Data:
     classes : int
     vary : callable, optional
         Gives other inputs of the same classes, with a generator.
+
+    Raises
+    ------
+    ValueError
+        If there are no examples, or some are of other classes.
     """
 
     name: str
@@ -44,6 +49,16 @@ class Data:
     test: tuple[Tensor, Tensor]
     classes: int
     vary: Callable[[Tensor, torch.Generator], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        for what, (_, given) in (("to train on", self.train), ("to test with", self.test)):
+            if given.numel() == 0:
+                raise ValueError(f"{self.name}: there are no examples {what}")
+            if given.min() < 0 or given.max() >= self.classes:
+                beyond = int(given.max() if given.max() >= self.classes else given.min())
+                raise ValueError(
+                    f"{self.name}: an example is of class {beyond}, and classes are 0 to {self.classes - 1}"
+                )
 
     def limited(self, count: int | None) -> "Data":
         """So many examples to train on and a quarter as many to test with, of all classes; all where it is None."""

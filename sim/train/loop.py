@@ -6,6 +6,7 @@ left to torch, whose sums have none, it is kept to one thread.
 
 import io
 import math
+import pickle
 import signal
 import threading
 import time
@@ -244,7 +245,10 @@ class Run:
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
-        ordered = one_thread() if self.conversion.left else nullcontext()
+        by_torch = self.conversion.left or any(
+            None in swap.policy.macs for swap in self.conversion.swapped if swap.policy
+        )
+        ordered = one_thread() if by_torch else nullcontext()
         with _patient() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
                 self._step()
@@ -341,6 +345,9 @@ def read(path: Path) -> dict[str, Any]:
             raise ValueError("it has no plan and model")
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
+    except pickle.UnpicklingError as error:
+        # torch goes on with how to load it all the same, whatever it does.
+        raise ValueError(f"{path} is no checkpoint of a training run: torch does not read it") from error
     except Exception as error:
         # torch raises whatever it comes upon in a file that is not its own.
         raise ValueError(f"{path} is no checkpoint of a training run: {str(error).splitlines()[0]}") from error

@@ -4,6 +4,7 @@ import csv
 import fcntl
 import io
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def rows(path: Path) -> list[dict[str, str]]:
     Raises
     ------
     ValueError
-        If it cannot be read, or lacks a column.
+        If it cannot be read, lacks a column, or has an accuracy that is none.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -81,11 +82,35 @@ def rows(path: Path) -> list[dict[str, str]]:
             for name in ("mac", "network", "accuracy"):
                 if name not in (found.fieldnames or ()):
                     raise ValueError(f"there is no column {name}")
-            return list(found)
+            kept = list(found)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
         raise ValueError(f"{path} is no table of training runs: {error}") from error
+    for number, row in enumerate(kept, 1):
+        try:
+            float(row["accuracy"])
+        except (TypeError, ValueError):
+            raise ValueError(f"{path}: the accuracy of run {number} is a number, not {row['accuracy']!r}") from None
+    return kept
+
+
+def check_place(path: Path) -> None:
+    """Refuse what is no place for a table, before the work.
+
+    Raises
+    ------
+    ValueError
+        If there is another kind of file.
+    ToolError
+        If files cannot be written there.
+    """
+    if path.is_file():
+        rows(path)
+    elif not path.exists():
+        with machine_errors(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def append(path: Path, row: Mapping[str, str]) -> None:
