@@ -119,7 +119,8 @@ class Kernel(wiring.Component):
         """Clock cycles of a run, as the register ``cycles`` tells them.
 
         Of a chain they are exact where rows begin at whole beats and the requests that a port may have under way hide
-        the memory's latency (`halfulp.fpga.kernelmodel`), but for a few cycles now and then; else to a percent or two.
+        the memory's latency (`halfulp.fpga.kernelmodel`), but for a few cycles now and then; else to three
+        percent, unless four chunks of ``a`` take less time than the memory's latency.
 
         Parameters
         ----------

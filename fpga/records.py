@@ -1,26 +1,28 @@
 """Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from halfulp.hdl.formats import Float, MacSpec
+from halfulp.hdl.formats import Float, MacSpec, parse
 from halfulp.hdl.segments.functions import FUNCTIONS
 from halfulp.sim.build import verilog
 from halfulp.sim.paths import machine_errors, write_whole
 from halfulp.sim.progress import Progress, silent
 from halfulp.sim.request import Request
 from halfulp.sim.toolchain import version
+from halfulp.units.activation import STRUCTURES, TABLE, TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
 
 from . import pwl, sru
 from .arrays import array, kernel
 from .farm import Farm
 from .resources import measure_requests
-from .synth import Cost, Module, measure_modules
+from .synth import Cost, Module, measure_modules, module_of
 from .targets import FAMILIES, TARGETS, Target
 from .tilecost import SMALL as SMALL_ARRAYS
 
@@ -64,13 +66,31 @@ TILES: tuple[Callable[[], Any], ...] = (
 """Arrays whose cost tells that of larger ones, ones that show how well, and kernels around some of them."""
 
 
+FITS: tuple[Request, ...] = (
+    Request("pwl", "fxp4.4", fn="relu", pieces=1),
+    Request("pwl", "fxp4.4", fn="tanh", pieces=4),
+    Request("pwl", "fxp4.4", fn="hard_sigmoid", pieces=2),
+    Request("pwl", "e4m3fn", fn="tanh", pieces=4),
+    Request("pwl", "fxp4.6", fn="tanh", pieces=8, error=1.0),
+    Request("pwl", "fxp4.8", fn="sigmoid", pieces=8, error=1.5),
+    Request("pwl", "fxp4.8", fn="silu", pieces=8, error=2.0),
+    Request("pwl", "fxp4.8", fn="reciprocal", pieces=8, breakpoints="uniform"),
+    Request("pwl", "fxp4.12", fn="rsqrt", pieces=4),
+    Request("pwl", "e5m5", fn="exp", pieces=4, breakpoints="uniform"),
+    Request("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
+    Request("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
+)
+"""Functions as line segments in every structure that they can have; the default one is to be the smallest."""
+
+
 def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
     """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
 
     ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
     on a device of each family, with its clock between registers where that can be had; ``tiles.csv`` has `TILES`;
     ``sru.csv`` and ``sru-cropped.csv`` what `halfulp report sru` measures; ``pwl.csv``
-    what `halfulp report pwl` does of every function with 4, 8 and 16 pieces; ``tools.csv`` the versions of the tools.
+    what `halfulp report pwl` does of every function with 4, 8 and 16 pieces; ``structures.csv`` `FITS` in
+    every structure; ``tools.csv`` the versions of the tools.
 
     Parameters
     ----------
@@ -106,6 +126,7 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
             yield leave(stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]])
     pieces = pwl.cases(list(FUNCTIONS), "fxp4.12", (4, 8, 16))
     yield leave("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, farm)).frame)
+    yield leave("structures", _structures(progress, farm))
     yield leave("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 
 
@@ -135,6 +156,21 @@ def _tiles(progress: Progress, farm: Farm | None) -> pd.DataFrame:
     costs = measure_modules(modules, DEVICES[0], progress, farm)
     found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
     return _sorted(found).drop(columns="MHz")
+
+
+def _structures(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    wanted = {
+        (request.command("synth"), structure): replace(request, structure=structure)
+        for request in FITS
+        for structure in STRUCTURES
+        if structure != TABLE or parse(request.fmt).width <= TABLE_WIDTH
+    }
+    progress.total("synthesis", len(wanted))
+    costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, farm)
+    found: dict[str, dict[str, object]] = {}
+    for (unit, structure), cost in zip(wanted, costs, strict=True):
+        found.setdefault(unit, {"unit": unit})[structure] = cost.lut
+    return pd.DataFrame(list(found.values()), columns=["unit", *STRUCTURES]).astype(dict.fromkeys(STRUCTURES, "Int64"))
 
 
 def _sorted(found: Sequence[dict[str, object]]) -> pd.DataFrame:

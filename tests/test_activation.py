@@ -147,6 +147,14 @@ def test_structures_give_the_same_bits(shape: str, fmt: str, out: str, rounding:
         check_in_simulation(PiecewiseLinear(fn=table, structure=structure, rounding=rounding))
 
 
+@pytest.mark.parametrize("structure", ["comparators", "address"])
+def test_breakpoints_of_few_bits_are_told_on_both_sides_of_zero(structure: str) -> None:
+    """At minus a breakpoint, where all bits below are zero, the later line begins already; it is elsewhere."""
+    pieces = tuple(Piece(F(start), F(n, 4), F(n * n, 8)) for n, start in enumerate(("0", "1/2", "1", "5/2")))
+    table = Segments("steps", parse("fxp4.4"), parse("fxp3.5"), Fixed(4, 4), Fixed(4, 4), pieces, "odd")
+    check_in_simulation(PiecewiseLinear(fn=table, structure=structure))
+
+
 def check_in_simulation(unit: PiecewiseLinear) -> None:
     """A combinational unit against the oracle, with all operands and some random words."""
     mode, rng = unit.rounding, np.random.default_rng(2)
@@ -308,7 +316,7 @@ def test_a_lookup_is_a_table_of_all_results() -> None:
     unit = Lookup(fn=table, rounding="rz", pipeline=1)
     assert (unit.structure, unit.name) == ("table", PiecewiseLinear(fn=table, rounding="rz", pipeline=1).name)
     check_in_simulation(Lookup(fn=table, rounding="rz"))
-    assert request_of(Lookup(fn="relu", fmt="fxp3.3", pieces=1)) == Request("pwl", "fxp3.3", fn="relu", pieces=1)
+    assert request_of(Lookup(fn="relu", fmt="fxp3.2", pieces=1)) == Request("pwl", "fxp3.2", fn="relu", pieces=1)
     with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
         Lookup(fn=made("odd", "fxp4.12", "fxp4.4"))
     with pytest.raises(ValueError, match="a table holds results, and sr3 has another for each random word"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from halfulp.fpga import records
-from halfulp.fpga.records import BLOCKS, DEVICES, SMALL, TOOLS, UNITS, rows, write
+from halfulp.fpga.records import BLOCKS, DEVICES, FITS, SMALL, TOOLS, UNITS, rows, write
 from halfulp.fpga.targets import FAMILIES
 from halfulp.sim.request import Request
 from halfulp.sim.toolchain import version
@@ -75,6 +75,16 @@ def test_what_is_recorded_is_what_synthesis_gives(name, request_, target):
     assert {column: kept[column] for column in now if column != "MHz"} == {
         column: value for column, value in now.items() if column != "MHz"
     }, RUN
+
+
+def test_the_default_structure_of_line_segments_is_the_smallest_one_recorded():
+    kept = recorded("structures").set_index("unit")
+    assert list(kept.index) == [request.command("synth") for request in FITS], RUN
+    for request in FITS:
+        row = kept.loc[request.command("synth")]
+        assert row[request.build().structure] == row.min(), request
+    # Each of them is the smallest somewhere.
+    assert set(kept.idxmin(axis=1, skipna=True)) == {"comparators", "address", "table"}
 
 
 def test_records_are_written_file_by_file(tmp_path, monkeypatch):

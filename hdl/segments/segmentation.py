@@ -267,7 +267,7 @@ class Task:
         """
         found = self.within(error)
         if found is None:
-            most = "" if self.pieces is None else f" with {self.pieces} pieces"
+            most = "" if self.pieces is None else f" with {self.pieces} piece{'s' if self.pieces != 1 else ''}"
             raise ValueError(f"an error of {error:.6g} is not reached{most}")
         return found
 
