@@ -190,7 +190,7 @@ def test_files_that_are_no_layer(content, sentence, tmp_path):
         trained_layer(path)
     path.write_text("mac,network\n")
     with pytest.raises(
-        ValueError, match="torch does not read it; nor is it a run of lenet5: .*: torch does not read it$"
+        ValueError, match=r"torch does not read it; nor is it a run of lenet5: .*: torch does not read it$"
     ):
         trained_layer(path)
 
