@@ -115,8 +115,9 @@ def test_what_cannot_be_traced(model, sentence):
 
 # The published model -------------------------------------------------------------------------------------------------
 
-PRINTED_OTHERWISE = {("lenet5", 4): "0.0172", ("resnet20", 10): "0.62"}
-"""Two of the twenty figures are printed one higher in their last place: the model has 0.017216 s and 0.62457 s."""
+CLOCK_IN_USE = {4: 297.4, 10: 196.0}
+"""Clocks, in MHz, by which both networks have the printed figures where by the printed clocks, 298.0 and 196.2, one has
+one less in its last place. (298.0 is printed for three cores, too.)"""
 
 
 @pytest.mark.parametrize(
@@ -124,15 +125,20 @@ PRINTED_OTHERWISE = {("lenet5", 4): "0.0172", ("resnet20", 10): "0.62"}
     [("lenet5", lenet5, (64, 1, 28, 28), 4), ("resnet20", resnet20, (128, 3, 32, 32), 2)],
 )
 def test_the_published_table(name, model, images, places):
-    """Table IV to the printed digits, from traced models."""
+    """Table IV to the printed digits, from traced models: by the printed clocks, or one within 0.2 % of them."""
     counts = counted(trace(model(), torch.zeros(images)))
+    otherwise = set()
     for row in TABLE_IV:
-        found = f"{total(Published(8, 8, row.cores, row.mhz), counts).seconds:.{places}f}"
-        assert found == PRINTED_OTHERWISE.get((name, row.cores), getattr(row, name))
-    for (network, cores), found in PRINTED_OTHERWISE.items():
-        printed = getattr(TABLE_IV[cores - 1], network)
-        last = 10.0 ** -len(printed.partition(".")[2])
-        assert float(printed) - float(found) == pytest.approx(last)
+        times = {
+            mhz: total(Published(8, 8, row.cores, mhz), counts).seconds
+            for mhz in (row.mhz, CLOCK_IN_USE.get(row.cores, row.mhz))
+        }
+        by_print, in_use = times[row.mhz], list(times.values())[-1]
+        assert f"{in_use:.{places}f}" == getattr(row, name)
+        assert in_use < 1.0021 * by_print
+        if f"{by_print:.{places}f}" != getattr(row, name):
+            otherwise.add(row.cores)
+    assert otherwise == {"lenet5": {4}, "resnet20": {10}}[name]
 
 
 def test_how_the_published_model_pads():
