@@ -27,6 +27,9 @@ from .wave import decode_wave
 PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12
 """Vectors that cocotb runs through the plain unit, chained, and through the stream wrapper: seconds, not minutes."""
 
+FEWEST = 1 << 10
+"""An exhaustive set of fewer vectors goes through the stream wrapper several times, so that every stall can occur."""
+
 ALL = 1 << 17
 """An exhaustive set of so many vectors goes through cocotb whole."""
 
@@ -98,6 +101,8 @@ def plan(
     most = TRACED if traced else ALL if vectors.exhaustive and vectors.count <= ALL else PLAIN
     order = np.random.default_rng(seed).permutation(vectors.count)
     plain, few = vectors.take(np.sort(order[:most])), order[-(TRACED if traced else STREAM) :]
+    if vectors.exhaustive and vectors.count < FEWEST:
+        few = np.tile(few, -(-FEWEST // vectors.count))
     steps = None
     if stateful:
         steps = chains(inputs, result_formats(unit), min(LOOP_CHAIN, max(limit or LOOP_CHAIN, 256)), seed + 1)

@@ -76,6 +76,15 @@ def test_the_catalogue_has_no_row_that_the_bench_cannot_run() -> None:
         assert request_of(unit) == Request(name, fmt)
 
 
+def test_few_vectors_go_through_a_stream_several_times() -> None:
+    """So that there are as many stalls as of other units, between any two of them."""
+    unit = build("convert", "e2m1", to="e3m2")
+    chosen = plan(unit, seed=0)
+    assert chosen.vectors.count == len(chosen.plain["a"]) == 16
+    assert len(chosen.stream["a"]) == 1 << 10
+    assert set(chosen.stream["a"]) == set(range(16))
+
+
 def test_results_are_left_as_junit() -> None:
     result = run(build("mul", "e2m1fn"))
     root = ElementTree.parse(build_root() / "results" / result.title / "results.xml").getroot()
