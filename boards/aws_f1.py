@@ -1,9 +1,8 @@
 """The VU9P of Amazon's F1 instances, behind Amazon's shell."""
 
-from halfulp.fpga.board import Board, alike
-from halfulp.fpga.targets import TARGETS
-
+from .board import Board, alike
 from .ddr import ddr
+from .targets import TARGETS
 
 AWS_F1 = Board(
     name="aws-f1",

@@ -1,8 +1,7 @@
 """The boards that there are."""
 
-from halfulp.fpga.board import Board, lines
-
 from .aws_f1 import AWS_F1
+from .board import Board, lines
 from .u55c import U55C
 from .u200 import U200
 from .u250 import U250

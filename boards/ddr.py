@@ -1,6 +1,6 @@
 """What the cards with modules of DDR4 have in common."""
 
-from halfulp.fpga.board import Memory
+from .board import Memory
 
 DDR_NS = 73.3
 """Latency of DDR4 that is read page by page (Wang et al., Shuhai, FCCM 2020, on an Alveo U280)."""

@@ -1,6 +1,6 @@
 """What the cards with two stacks of HBM2 have in common."""
 
-from halfulp.fpga.board import Memory, Slr
+from .board import Memory, Slr
 
 HBM_SLRS = (
     Slr(lut=439_680, ff=879_360, dsp=2_880, bram=672, uram=320),

@@ -1,9 +1,8 @@
 """Alveo U200: a VU9P, two of whose four channels of DDR4 are beside the die in the middle."""
 
-from halfulp.fpga.board import Board, alike
-from halfulp.fpga.targets import TARGETS
-
+from .board import Board, alike
 from .ddr import ddr
+from .targets import TARGETS
 
 U200 = Board(
     name="u200",

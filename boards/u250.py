@@ -1,9 +1,8 @@
 """Alveo U250: four dies with a channel of DDR4 each."""
 
-from halfulp.fpga.board import Board, alike
-from halfulp.fpga.targets import TARGETS
-
+from .board import Board, alike
 from .ddr import ddr
+from .targets import TARGETS
 
 U250 = Board(
     name="u250",

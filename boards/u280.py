@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from halfulp.fpga.board import Board
-from halfulp.fpga.targets import TARGETS
-
+from .board import Board
 from .ddr import ddr
 from .hbm import HBM_SLRS, hbm
+from .targets import TARGETS
 
 U280 = Board(
     name="u280",

@@ -1,9 +1,8 @@
 """Alveo U55C: the card of the published arrays (Ben Ali et al., DATE 2025)."""
 
-from halfulp.fpga.board import Board
-from halfulp.fpga.targets import TARGETS
-
+from .board import Board
 from .hbm import HBM_SLRS, hbm
+from .targets import TARGETS
 
 U55C = Board(
     name="u55c",

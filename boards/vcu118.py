@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 from amaranth.build import Attrs, Clock, DiffPairs, Pins, Resource
 from amaranth.vendor import XilinxPlatform
 
-from halfulp.fpga.board import Board, Memory, alike, fields_of
-from halfulp.fpga.targets import TARGETS
-
+from .board import Board, Memory, alike, fields_of
 from .ddr import DDR_NS
+from .targets import TARGETS
 
 VCU118 = Board(
     name="vcu118",

@@ -19,9 +19,9 @@ from pyuvm import uvm_active_passive_enum, uvm_env, uvm_scoreboard, uvm_sequence
 
 from halfulp.hdl.formats import E4M3FN, E6M5
 from halfulp.sim.build import component_design
-from halfulp.sim.expect import expected
 from halfulp.sim.ports import Ports
 from halfulp.sim.protocol import PERIOD
+from halfulp.sim.reference import expected
 from halfulp.sim.report import Check, Failure
 from halfulp.sim.uvm.agent import OperandAgent, ResultAgent
 from halfulp.sim.uvm.collector import hits

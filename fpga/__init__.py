@@ -1,1 +1,1 @@
-"""What units cost on a device, beside what they compute."""
+"""Costs of units and arrays on devices, and the files that vendor tools need."""

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.sim.cli import Function, requests, unit_options, wanted
+from halfulp.sim.options import Function, unit_options, wanted
+from halfulp.tools.commands import requests
 
-from .emit import DEFAULT_CLOCK
-from .study import ENDINGS
+from .report.study import ENDINGS
+from .vendor.cli import DEFAULT_CLOCK
 
 if TYPE_CHECKING:
-    from halfulp.sim.tables import Table
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.tables import Table
 
-    from .coreport import Report
-    from .farm import Farm
+    from .report.coreport import Report
 
 
 def _scheduled(function: Function) -> Function:
@@ -72,10 +73,9 @@ def synth(
     **options: Any,
 ) -> None:
     """Say what UNIT in FMT (e5m2 by default) costs on a device; UNIT `all` takes every unit for such operands."""
-    from halfulp.sim.progress import Bar
-
-    from .farm import Farm
-    from .targets import check_route, target_of
+    from halfulp.boards.targets import check_route, target_of
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.progress import Bar
 
     vivado = flow == "vivado"
     with requests():
@@ -89,12 +89,12 @@ def synth(
         if clock is not None and not vivado:
             raise ValueError("--clock means something to Vivado only; add --flow vivado")
         if vivado:
-            from .vivado import check
+            from .vendor.vivado import check
 
             clock = DEFAULT_CLOCK if clock is None else clock
             check(target, clock)
     # pandas takes long to load.
-    from .resources import implement_requests, measure_requests, table
+    from .report.resources import implement_requests, measure_requests, table
 
     with farm, Bar("synth") as bar:
         if clock is not None:
@@ -115,13 +115,12 @@ def cost(scheduler: str | None, output: Path | None) -> None:
 
     The project's own are in fpga/results, where `make cost` leaves them: a change of cost is a change of these files.
     """
-    from halfulp.sim.progress import Bar
-
-    from .farm import Farm
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.progress import Bar
 
     with requests():
         farm = Farm(scheduler)
-    from .records import write
+    from .report.records import write
 
     with farm, Bar("cost") as bar:
         for path in write(output or _reports(), bar, farm):
@@ -154,13 +153,12 @@ def report() -> None:
 @_written
 def sru(scheduler: str | None, output: Path | None) -> None:
     """Stochastic rounding units beside those of Chang et al. (DATE 2023)."""
-    from halfulp.sim.progress import Bar
-
-    from .farm import Farm
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.progress import Bar
 
     with requests():
         farm = Farm(scheduler)
-    from .sru import study, tables
+    from .report.sru import study, tables
 
     with farm, Bar("report sru") as bar:
         found = study(progress=bar, farm=farm)
@@ -172,13 +170,12 @@ def sru(scheduler: str | None, output: Path | None) -> None:
 @_written
 def adders(scheduler: str | None, output: Path | None) -> None:
     """Stochastic rounding in adders and accumulators, lazy and eager, beside rounding to nearest."""
-    from halfulp.sim.progress import Bar
-
-    from .farm import Farm
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.progress import Bar
 
     with requests():
         farm = Farm(scheduler)
-    from .adders import study, table
+    from .report.adders import study, table
 
     with farm, Bar("report adders") as bar:
         found = study(progress=bar, farm=farm)
@@ -223,12 +220,12 @@ def pwl(
     FUNCTION is tanh, sigmoid, exp, or another that halfulp sim pwl knows; tanh and sigmoid if none is named. Free
     breakpoints stand beside uniform ones.
     """
-    from halfulp.sim.paths import machine_errors
-    from halfulp.sim.progress import Bar
+    from halfulp.boards.targets import target_of
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.paths import machine_errors
+    from halfulp.tools.progress import Bar
 
-    from .farm import Farm
-    from .pwl import cases, leave, study, table
-    from .targets import target_of
+    from .report.pwl import cases, leave, study, table
 
     with requests():
         target = target_of(name)
@@ -254,17 +251,16 @@ def pwl(
 @_written
 def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> None:
     """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
-    from halfulp.sim.progress import Bar
-
-    from .farm import Farm
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.progress import Bar
 
     with requests():
         farm = Farm(scheduler)
-    from halfulp.hdl.formats import MacSpec
+    from halfulp.boards.targets import TARGETS
+    from halfulp.hdl.specs import MacSpec
 
-    from .arrays import cores_law
-    from .targets import TARGETS
-    from .tiles import LARGEST, MAC, study, table
+    from .kernel.arrays import cores_law
+    from .report.tiles import LARGEST, MAC, study, table
 
     with farm, Bar("report tiles") as bar, requests():
         found = study(LARGEST if largest is None else largest, progress=bar, farm=farm)
@@ -285,12 +281,12 @@ def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, c
     """Networks that were trained, beside those of Ben Ali et al. (DATE 2025), and the error of dot products."""
     import sys
 
-    from halfulp.hdl.formats import MacSpec
-    from halfulp.sim.paths import machine_errors
-    from halfulp.sim.progress import Bar
-    from halfulp.sim.train.results import results, rows
+    from halfulp.golden.train.results import results, rows
+    from halfulp.hdl.specs import MacSpec
+    from halfulp.tools.paths import machine_errors
+    from halfulp.tools.progress import Bar
 
-    from .accuracy import MACS, default_dots, leave, measure, tables, trained_layer
+    from .report.accuracy import MACS, default_dots, leave, measure, tables, trained_layer
 
     with requests():
         macs = [MacSpec.parse(text) for text in dict.fromkeys(texts or MACS)]
@@ -319,10 +315,10 @@ def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
     FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, of which tables and plots are made
     again, beside it unless told otherwise.
     """
-    from halfulp.sim.paths import machine_errors
+    from halfulp.tools.jobs import Farm
+    from halfulp.tools.paths import machine_errors
 
-    from .coreport import load
-    from .farm import Farm
+    from .report.coreport import load
 
     with requests():
         farm = Farm(scheduler)
@@ -338,7 +334,7 @@ def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         found = _measured(file, folder / f"{file.stem}.json", farm)
     # matplotlib takes long to load.
-    from .coreport_view import leave, tables
+    from .report.coreport_tables import leave, tables
 
     for table in tables(found).values():
         click.echo(table.markdown())
@@ -348,10 +344,10 @@ def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
 
 def _measured(file: Path, record: Path, farm: "Farm") -> "Report":
     """The figures of a study, from its record where nothing changed since."""
-    from halfulp.sim.progress import Bar
+    from halfulp.tools.progress import Bar
 
-    from .coreport import key_of, load, measure
-    from .study import read
+    from .report.coreport import key_of, load, measure
+    from .report.study import read
 
     with requests():
         study = read(file)
@@ -377,6 +373,60 @@ def _leave(table: "Table", folder: Path, stem: str) -> None:
 
 
 def _reports() -> Path:
-    from halfulp.sim.paths import build_root
+    from halfulp.tools.paths import build_root
 
     return build_root() / "reports"
+
+
+@click.group()
+def stats() -> None:
+    """Statistics of rounding, as a table and plots."""
+
+
+@stats.command(name="sru")
+@click.option(
+    "--random",
+    "texts",
+    metavar="SOURCE",
+    multiple=True,
+    help="lfsrN, naiveN (the same), plateauN, or with fewer bits lfsrN.srM; several times for several sources",
+)
+@click.option("--rounds", metavar="N", type=click.IntRange(1), help="of each fraction; a period or 2^17 by default")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where the files go; reports/ of the build folder by default",
+)
+def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
+    """How often stochastic rounding goes up, for each random source: measured, by the source's law, and ideally.
+
+    The tables are printed as Markdown and left, with a plot, as Markdown, CSV, LaTeX, PNG and SVG.
+    """
+    from halfulp.tools.paths import build_root, machine_errors
+    from halfulp.tools.progress import Bar
+
+    from .report.stats import SOURCES, Rounder, fractions_table, measure, sources_table
+
+    with requests():
+        rounders = [Rounder.parse(text) for text in dict.fromkeys(texts or SOURCES)]
+    folder = output or build_root() / "reports"
+    # What is no place for files is told before the work.
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    with Bar("stats sru") as bar:
+        measurements = [measure(rounder, rounds, bar) for rounder in rounders]
+    # matplotlib takes long to load.
+    from halfulp.tools.plots import plot_chances, write
+
+    files = []
+    for stem, table in (
+        ("stats-sru-fractions", fractions_table(measurements)),
+        ("stats-sru", sources_table(measurements)),
+    ):
+        click.echo(table.markdown())
+        files += table.write(folder, stem)
+    files += write(plot_chances([measurement.count.plotted() for measurement in measurements]), folder, "stats-sru")
+    for file in files:
+        click.echo(f"halfulp: wrote {file}", err=True)

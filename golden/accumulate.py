@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding, SumSpec, parse
-from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.specs import SumSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .check import check_call, codes_of, random_of
 from .codec import unpack

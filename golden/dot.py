@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, DotSpec, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.specs import DotSpec
 
 from . import register
 from .check import check_call, codes_of, random_of

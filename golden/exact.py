@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, MacSpec, Posit, Rounding, SumSpec
-from halfulp.hdl.formats.quire import CARRY_BITS
-from halfulp.hdl.segments import Segments
+from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, Posit, Rounding
+from halfulp.hdl.specs import MacSpec, SumSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
+from halfulp.hdl.specs.segments import Segments
 
 
 @dataclass(frozen=True)

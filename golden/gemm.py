@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, MacSpec, Rounding, Tiling
+from halfulp.hdl.formats import RN, Rounding
 from halfulp.hdl.formats.source import Source, Stream
+from halfulp.hdl.specs import MacSpec, Tiling
 
 from . import kernels
 from .check import check_call, codes_of, random_of

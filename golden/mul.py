@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
+from halfulp.hdl.specs import Span
 
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack

@@ -5,8 +5,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, MacSpec, Rounding, parse
-from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .check import check_call, codes_of, flags_of, random_of
 from .codec import unpack

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RD, Quire, Rounding
+from halfulp.hdl.formats import RD, Rounding
+from halfulp.hdl.specs import Quire
 
 from .raw import Raw
 from .wide import DIGIT, DIGIT_MASK, carry, from_digits

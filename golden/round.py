@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Fixed, Format, Rounding, Span
+from halfulp.hdl.formats import Fixed, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs import Span
 
 
 def places(rounding: Rounding) -> int:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Format, MacSpec, Quire, Rounding, SumSpec
+from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.specs import MacSpec, Quire, SumSpec
 
 from . import register
 from .check import check_call, codes_of, flags_of, random_of

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP64, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats import EXACT, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.specs import Span
 
 from .check import check_call, codes_of, random_of
 from .convert import convert

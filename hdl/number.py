@@ -9,11 +9,12 @@ from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from . import eager, fixed, floating, posit, posit_linear, raw
+from . import eager, fixed, floating, posit, raw
+from . import posit_as_fixed as posit_linear
 from .fixed import Point
 from .formats import Fixed, Float, Format, Posit, Rounding
 from .multiply import multiply as multiply_raw
-from .posit_linear import Faced
+from .posit_as_fixed import Faced
 from .raw import Raw
 from .round import places
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .fixed import NEVER, Point, of_raw
-from .formats import RD, Quire, Rounding
+from .formats import RD, Rounding
 from .number import Number
+from .specs import Quire
 from .wire import wire
 
 

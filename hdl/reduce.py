@@ -12,7 +12,7 @@ from .number import Number
 from .product import product
 from .raw import Raw, normalise
 from .round import places
-from .segments import Segments
+from .specs.segments import Segments
 from .wire import wire
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfulp.tools.errors import ToolError
+
 from .build import component_design, models
-from .errors import ToolError
 from .harness import axi_ports
 
 Bytes = npt.NDArray[np.uint8]

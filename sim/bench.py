@@ -8,17 +8,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfulp.hdl.formats import Format
+from halfulp.tools.paths import build_root, kept_on_failure, machine_errors
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import one_thread
 
 from . import regressions
 from .build import design, models
-from .expect import CHUNK, expected, one_thread
-from .judge import judge, spelled
+from .compare import judge, spelled
+from .corner_segments import marks
+from .corner_words import sharpen
 from .loop import Codes, Loop
-from .marks import marks
-from .paths import build_root, kept_on_failure, machine_errors
-from .pivot import sharpen
 from .ports import Ports
-from .progress import Progress, silent
+from .reference import CHUNK, expected
 from .report import Check, Failure, Result, describe, write_junit
 from .simulate import Interface, Outcome, Simulation
 from .vectors import DEFAULT, Vectors, chains, make

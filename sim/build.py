@@ -1,7 +1,6 @@
 """From a unit to something that runs: Verilog, an executable for cocotb, and the compiled loop."""
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,25 +9,15 @@ from typing import Any
 
 from cocotb_tools import config
 
-from . import processes
-from .errors import ToolError
+from halfulp.tools import processes
+from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import build_root, building
+from halfulp.tools.processes import Command
+
 from .harness import TOP, harness, loop_ports
-from .paths import build_root, building
 from .ports import Ports, verilog_ports
-from .processes import Command
-from .toolchain import (
-    COMPILE,
-    PREFIX,
-    compiler,
-    digest,
-    include_flags,
-    precompiled,
-    runtime,
-    tools,
-    verilate,
-    verilator_root,
-    version,
-)
+from .toolchain import COMPILE, PREFIX, compiler, include_flags, precompiled, runtime, tools, verilate, verilator_root
 
 HERE = Path(__file__).resolve().parent
 
@@ -179,19 +168,6 @@ def verilog(component: Any, name: str | None = None) -> str:
         return emit(component, name)
     except YosysError as error:
         raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
-
-
-def sources(rooms: Iterable[str] = ("hdl", "units")) -> str:
-    """Hash of every source file of some rooms: of those that decide a unit's Verilog unless others are named."""
-    files = sorted(path for room in rooms for path in _room(room).rglob("*.py"))
-    return digest(*(part for path in files for part in (path.name, path.read_text())))
-
-
-def _room(name: str) -> Path:
-    spec = importlib.util.find_spec(f"halfulp.{name}")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).resolve().parent
 
 
 def emitter() -> str:

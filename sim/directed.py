@@ -8,7 +8,7 @@ import numpy as np
 
 from halfulp.hdl.formats import Format
 
-from . import aim
+from . import corner_operands as aim
 from .classes import Classes
 from .fields import Codes, Grid, Ints, words
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 from halfulp.hdl.formats import Format, decimal_text
-from halfulp.hdl.segments import Segments
+from halfulp.hdl.specs.segments import Segments
 
 from .ports import STATE, Port, Ports
 

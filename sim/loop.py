@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ToolError
+from halfulp.tools.errors import ToolError
+
 from .ports import Ports
 
 Codes = npt.NDArray[np.uint64]

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from .errors import CheckError
-from .expect import expected
+from halfulp.tools.errors import CheckError
+from halfulp.tools.paths import write_whole
+
 from .loop import Codes, Loop
-from .paths import write_whole
 from .ports import STATE, Ports
+from .reference import expected
 from .report import Check, Failure, exact_codes, mismatch
 from .request import Request, read_codes, read_vector, request_of, write_codes, write_vector
 
@@ -153,7 +154,7 @@ def read(path: Path) -> tuple[Any, list[Kept]]:
     ValueError
         If a line cannot be read; the sentence names it.
     """
-    from .cli import read_request
+    from .options import read_request
 
     unit: Any = None
     rows = []

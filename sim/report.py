@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from halfulp.tools.paths import write_whole
+
 from .exact_text import line, shown
-from .paths import write_whole
 from .ports import Ports
 from .request import request_of, write_vector
 
@@ -215,7 +216,7 @@ def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
     """Results of one vector by the exact model, by port."""
     from halfulp.golden import exact
 
-    from .expect import operands_of, row_of, words_of
+    from .reference import operands_of, row_of, words_of
 
     def given(names: str | list[str]) -> Any:
         return codes[names] if isinstance(names, str) else [codes[name] for name in names]

@@ -133,7 +133,7 @@ class Request:
 
 def request_of(unit: Any) -> Request:
     """Shortest request that a unit of the catalogue would come from."""
-    from .expect import row_of
+    from .reference import row_of
 
     given = unit.parameters
     row = row_of(unit)
@@ -175,7 +175,7 @@ def _request_of_function(unit: Any, row: Any) -> Request:
 
     A function that has no name is in a file.
     """
-    from halfulp.hdl.segments.store import PIECES, write
+    from halfulp.hdl.fit.store import PIECES, write
     from halfulp.units.catalogue import DEFAULT_FUNCTION
 
     table, given = unit.table, unit.parameters

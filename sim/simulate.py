@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from cocotb_tools import config
 
-from .errors import ToolError
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import machine_errors
+from halfulp.tools.processes import Command, failure, start, stop, uninterrupted
+
 from .harness import TOP
 from .loop import Codes
-from .paths import machine_errors
 from .ports import Ports
-from .processes import Command, failure, start, stop, uninterrupted
 
 LOG = "simulator.log"
 """What the simulator and the tests in it say, in the folder of their files."""

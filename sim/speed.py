@@ -10,9 +10,9 @@ from typing import Any
 
 from .bench import result_formats
 from .build import design, models
-from .expect import CHUNK, expected, row_of
 from .loop import Codes, Loop
 from .ports import STATE, Ports
+from .reference import CHUNK, expected, row_of
 from .request import Request
 from .simulate import Interface, Simulation
 from .vectors import make
@@ -66,7 +66,7 @@ def products() -> list[str]:
     import torch
 
     from halfulp import golden
-    from halfulp.hdl.formats import MacSpec
+    from halfulp.hdl.specs import MacSpec
 
     lines = [
         f"{f'{SIDE}^3 products, {THREADS} threads':34}{'golden':>10}{'FP32':>12}{'ratio':>8}",

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.hdl import Value
 
+from halfulp.tools.errors import ToolError
+
 from .build import component_design, models
-from .errors import ToolError
 from .harness import stream_ports, streams_of
 
 Words = npt.NDArray[np.uint32]

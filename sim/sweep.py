@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from halfulp.tools.digests import digest
+from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.processes import processors
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import one_thread
+
 from .bench import KEPT, compare, result_formats
 from .build import Design, design, models
-from .expect import expected, one_thread
+from .corner_segments import marks
 from .loop import Codes, Loop
-from .marks import marks
-from .paths import build_root, write_whole
 from .ports import Ports
-from .processes import processors
-from .progress import Progress, silent
+from .reference import expected
 from .report import Check, Failure, Result, describe, write_junit
 from .space import Space
-from .toolchain import digest
 from .vectors import random_words, sampled
 
 CHUNK_BITS = 17

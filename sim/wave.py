@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from halfulp.hdl.formats import Format
+from halfulp.tools.paths import replacing
 
-from .paths import replacing
 from .ports import Ports
 
 

@@ -18,8 +18,8 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiReadBus, AxiResp, AxiWri
 from cocotbext.axi.axi_ram import AxiRamRead, AxiRamWrite
 from cocotbext.axi.sparse_memory import SparseMemory
 
-from halfulp.fpga import kernelmap
-from halfulp.fpga.kernelmap import AP_CTRL, ARGUMENTS, CONTROL, GIE, IER, ISR, MASTERS, RESULTS
+from halfulp.fpga.kernel import layout as kernelmap
+from halfulp.fpga.kernel.layout import AP_CTRL, ARGUMENTS, CONTROL, GIE, IER, ISR, MASTERS, RESULTS
 
 FOLDER = Path(os.environ["HALFULP_JOB"])
 JOB = json.loads((FOLDER / "job.json").read_text())

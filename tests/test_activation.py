@@ -16,12 +16,12 @@ from halfulp.golden.nn import PiecewiseLinear as Segmented
 from halfulp.golden.nn import swap_activations
 from halfulp.golden.nn.activation import slopes
 from halfulp.hdl import lines
+from halfulp.hdl.fit.store import segments_of, write
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
-from halfulp.hdl.segments import Piece, PowerSum, Segments
-from halfulp.hdl.segments.store import segments_of, write
+from halfulp.hdl.specs.segments import Piece, PowerSum, Segments
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
-from halfulp.sim.marks import marks_of
+from halfulp.sim.corner_segments import marks_of
 from halfulp.sim.request import Request, request_of
 from halfulp.sim.sweep import sweep
 from halfulp.units import Lookup, PiecewiseLinear

@@ -2,8 +2,8 @@
 
 import pytest
 
-from halfulp.fpga.synth import Module, measure_modules
-from halfulp.fpga.targets import TARGETS
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.synth.measure import Module, measure_modules
 from halfulp.units import Mul
 from halfulp.units.verilog import emit
 

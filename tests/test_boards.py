@@ -9,9 +9,9 @@ import pytest
 from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import io
 
+from halfulp.boards.board import KINDS, Memory, Slr, alike, fields_of
 from halfulp.boards.catalogue import BOARDS, board_of, listing
-from halfulp.fpga.board import KINDS, Memory, Slr, alike, fields_of
-from halfulp.fpga.targets import TARGETS
+from halfulp.boards.targets import TARGETS
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)

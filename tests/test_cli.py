@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import build_root, building, machine_errors, write_whole
-from halfulp.sim.processes import Command, run_all, uninterrupted
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import build_root, building, machine_errors, write_whole
+from halfulp.tools.processes import Command, run_all, uninterrupted
 
 PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
 

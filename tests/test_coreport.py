@@ -18,16 +18,16 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from halfulp.fpga import resources
-from halfulp.fpga.coreport import Accuracy, Report, Row, Variant, _flags, _request, load, measure
-from halfulp.fpga.coreport_view import leave, plot, tables
-from halfulp.fpga.dots import Error
-from halfulp.fpga.study import Dots, Study
-from halfulp.fpga.targets import TARGETS
-from halfulp.hdl.formats import MacSpec
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.report import resources
+from halfulp.fpga.report.coreport import Accuracy, Report, Row, Variant, _flags, _request, load, measure
+from halfulp.fpga.report.coreport_tables import leave, plot, tables
+from halfulp.fpga.report.dots import Error
+from halfulp.fpga.report.study import Dots, Study
+from halfulp.hdl.specs import MacSpec
 from halfulp.sim.cli import main
-from halfulp.sim.plots import Panel, best_so_far, front
-from halfulp.sim.tables import Table
+from halfulp.tools.plots import Panel, best_so_far, front
+from halfulp.tools.tables import Table
 from halfulp.units import Mac
 
 STUDY = """

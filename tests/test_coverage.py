@@ -14,17 +14,18 @@ from click.testing import CliRunner
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import add, align, mask, multiply
 from halfulp.golden.round import looked_at, places, round_up
-from halfulp.hdl.formats import Fixed, Posit, Rounding, Span, parse, stochastic
+from halfulp.hdl.formats import Fixed, Posit, Rounding, parse, stochastic
+from halfulp.hdl.specs import Span
 from halfulp.sim import bench
 from halfulp.sim.coverage import Coverage, proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
-from halfulp.sim.coverage.cut import Cut, cut
 from halfulp.sim.coverage.model import Model
 from halfulp.sim.coverage.report import EXCLUDED, OPEN, REFUTED
+from halfulp.sim.coverage.truncated import Cut, cut
 from halfulp.sim.directed import Directed
-from halfulp.sim.expect import expected
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
+from halfulp.sim.reference import expected
 from halfulp.sim.space import Space
 from halfulp.units.catalogue import build
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from halfulp.fpga import farm as room
-from halfulp.fpga.farm import Farm
-from halfulp.fpga.synth import Module, Program, results
-from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import scratch
-from halfulp.sim.processes import processors
-from halfulp.sim.progress import Progress
+from halfulp.fpga.synth.measure import Module, Program, results
+from halfulp.tools import jobs as room
+from halfulp.tools.errors import ToolError
+from halfulp.tools.jobs import Farm
+from halfulp.tools.paths import scratch
+from halfulp.tools.processes import processors
+from halfulp.tools.progress import Progress
 
 TOOL = """
 import json, os, sys

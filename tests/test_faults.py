@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from halfulp.hdl.formats import parse
-from halfulp.sim.altered import faults as campaigns
-from halfulp.sim.altered.cli import faults as command
-from halfulp.sim.altered.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
-from halfulp.sim.altered.model import Model, make
-from halfulp.sim.expect import expected
+from halfulp.sim.mutation import faults as campaigns
+from halfulp.sim.mutation.cli import faults as command
+from halfulp.sim.mutation.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
+from halfulp.sim.mutation.model import Model, make
 from halfulp.sim.ports import Ports
+from halfulp.sim.reference import expected
 from halfulp.units.catalogue import build
 
 U64 = np.uint64

@@ -17,15 +17,15 @@ from halfulp.hdl import eager
 from halfulp.hdl.formats import RN, RU, RZ, parse
 from halfulp.hdl.number import multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.sim.cli import read_request
-from halfulp.sim.errors import ToolError
 from halfulp.sim.formal import claims as claims_module
 from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
 from halfulp.sim.formal.cli import formal
 from halfulp.sim.formal.codes import magnitude, negated, rank
 from halfulp.sim.formal.prove import PROVED, REFUTED, UNFINISHED, Question, Stopped, Verdict
+from halfulp.sim.options import read_request
 from halfulp.sim.ports import Ports
 from halfulp.sim.regressions import judged, parse_steps
+from halfulp.tools.errors import ToolError
 from halfulp.units.base import Unit
 from halfulp.units.stream import Streamed
 

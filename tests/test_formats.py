@@ -36,19 +36,15 @@ from halfulp.hdl.formats import (
     RO,
     RU,
     RZ,
-    DotSpec,
     Fixed,
     Float,
-    MacSpec,
     Posit,
     Rounding,
-    Span,
-    SumSpec,
-    default_accumulator,
     parse,
     stochastic,
 )
 from halfulp.hdl.formats.source import Lfsr, Plateau
+from halfulp.hdl.specs import DotSpec, MacSpec, Span, SumSpec, default_accumulator
 
 KINDS = ("ieee", "fn", "fnuz", "finite")
 

@@ -10,8 +10,9 @@ from amaranth.hdl import Cat, Module, Signal, unsigned
 from halfulp import golden
 from halfulp.golden import exact
 from halfulp.golden.random import of_stream
-from halfulp.hdl.formats import E5M2, Float, MacSpec
+from halfulp.hdl.formats import E5M2, Float
 from halfulp.hdl.formats.source import lanes
+from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports

@@ -19,7 +19,8 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.kernels import build, plan
 from halfulp.golden.kernels.launch import Words, call
 from halfulp.golden.philox import philox, philox_words
-from halfulp.hdl.formats import FP32, FP64, Fixed, MacSpec, Rounding, parse
+from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
+from halfulp.hdl.specs import MacSpec
 
 gemm_module = importlib.import_module("halfulp.golden.gemm")
 

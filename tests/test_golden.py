@@ -35,12 +35,11 @@ from halfulp.hdl.formats import (
     RO,
     RZ,
     Float,
-    MacSpec,
     Rounding,
-    SumSpec,
     parse,
     stochastic,
 )
+from halfulp.hdl.specs import MacSpec, SumSpec
 
 MODES = [Rounding.parse(text) for text in ("rn", "ra", "rz", "ru", "rd", "ro", "sr1", "sr3")]
 

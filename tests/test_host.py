@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.fpga.host import Card, Tile, from_memory, run, stride_of, to_memory
-from halfulp.fpga.kernelmap import ARGUMENTS, CONTINUE, element_bytes
-from halfulp.hdl.formats import MacSpec, Tiling
-from halfulp.sim.errors import ToolError
+from halfulp.fpga.kernel.host import Card, Tile, from_memory, run, stride_of, to_memory
+from halfulp.fpga.kernel.layout import ARGUMENTS, CONTINUE, element_bytes
+from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.tools.errors import ToolError
 
 STOCHASTIC = Tile("gemm", 3, "e5m2*e5m2+e6m5.sr10@lfsr16", Tiling(2, 3, 4), seed=7)
 OTHERS = (

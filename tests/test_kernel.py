@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.fpga import kernelmap
-from halfulp.fpga.kernel import LATENCY, Kernel
-from halfulp.fpga.kernelmap import ERRORS
-from halfulp.fpga.verilated import Verilated
+from halfulp.fpga.kernel import layout as kernelmap
+from halfulp.fpga.kernel.kernel import LATENCY, Kernel
+from halfulp.fpga.kernel.layout import ERRORS
+from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.golden.nn import functional
+from halfulp.golden.train import data, networks
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import run_module
-from halfulp.sim.train import data, networks
 from halfulp.units.systolic import Chain, Grid
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"

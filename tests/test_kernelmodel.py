@@ -7,14 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from halfulp.fpga.arrays import kernel, timing
-from halfulp.fpga.kernel import Kernel
-from halfulp.fpga.kernelmodel import Memory, Timing
-from halfulp.fpga.perfmodel import cycles_of
-from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.fpga.kernel.arrays import kernel, timing
+from halfulp.fpga.kernel.kernel import Kernel
+from halfulp.fpga.kernel.timing import Memory, Timing
+from halfulp.fpga.match.performance import cycles_of
+from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.test_kernel import KERNELS, simulate
 from halfulp.units.systolic import Chain, Grid
-
-from .test_kernel import KERNELS, simulate
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 

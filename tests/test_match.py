@@ -10,16 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from halfulp.boards.catalogue import BOARDS
-from halfulp.boards.cli import match
-from halfulp.fpga.arrays import kernel, with_source
-from halfulp.fpga.gemms import Gemm
-from halfulp.fpga.kernelmodel import Memory, Timing
-from halfulp.fpga.match import SIZES, Option, fastest, published, searched, storage, unbeaten
-from halfulp.fpga.perfmodel import Exact, Published, Total, total
-from halfulp.fpga.published import clocks
-from halfulp.fpga.tilecost import SMALL, Cells, Law
-from halfulp.fpga.workload import EXAMPLES, workload
-from halfulp.hdl.formats import MacSpec
+from halfulp.fpga.kernel.arrays import kernel, with_source
+from halfulp.fpga.kernel.cost_model import SMALL, Cells, Law
+from halfulp.fpga.kernel.timing import Memory, Timing
+from halfulp.fpga.match.cli import match
+from halfulp.fpga.match.performance import Exact, Published, Total, total
+from halfulp.fpga.match.products import Gemm
+from halfulp.fpga.match.published import clocks
+from halfulp.fpga.match.search import SIZES, Option, fastest, published, searched, storage, unbeaten
+from halfulp.fpga.match.workload import EXAMPLES, workload
+from halfulp.hdl.specs import MacSpec
 
 U55C = BOARDS["u55c"]
 MAC = MacSpec.parse("e5m2*e5m2+e6m5.sr10")
@@ -84,11 +84,11 @@ def core_of(n, m, cores, mhz):
 @pytest.fixture
 def known(monkeypatch):
     """What arrays cost is known, as if they had been synthesised before."""
-    monkeypatch.setattr("halfulp.fpga.match.cores_law", lambda mac, target, progress, farm: LAW)
+    monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, farm: LAW)
 
 
 def test_the_search(known, tmp_path, monkeypatch):
-    monkeypatch.setattr("halfulp.fpga.match.SIZES", (1, 4, 16))
+    monkeypatch.setattr("halfulp.fpga.match.search.SIZES", (1, 4, 16))
     code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)
     assert code == 0, out
     frame = pd.read_csv(tmp_path / "match-lenet5-u55c.csv")
@@ -107,7 +107,7 @@ def test_the_search(known, tmp_path, monkeypatch):
 
 def test_every_size_is_tried(known, monkeypatch):
     """The fastest, by trying all sizes and numbers one by one."""
-    monkeypatch.setattr("halfulp.fpga.match.SIZES", SIZES[:4])
+    monkeypatch.setattr("halfulp.fpga.match.search.SIZES", SIZES[:4])
     load = workload("lenet5", batch=1, training=False)
     found, _ = searched(U55C, load, MAC, clock=100)
     model = {
@@ -132,7 +132,7 @@ def test_a_source_where_one_is_needed():
 def test_no_room(known, monkeypatch):
     load = workload("lenet5", batch=1, training=False)
     large = Law({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
-    monkeypatch.setattr("halfulp.fpga.match.cores_law", lambda mac, target, progress, farm: large)
+    monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, farm: large)
     with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
         searched(U55C, load, MAC)
 

@@ -9,16 +9,16 @@ import pytest
 from click.testing import CliRunner
 
 from halfulp.sim import regressions
-from halfulp.sim.altered import mutation
-from halfulp.sim.altered.cli import mutate as command
-from halfulp.sim.altered.model import Model, make
-from halfulp.sim.altered.mutation import EQUIVALENT, KILLED, SURVIVED, mutate, table
-from halfulp.sim.altered.tape import Tape, record
 from halfulp.sim.bench import plan
-from halfulp.sim.errors import ToolError
-from halfulp.sim.expect import expected
 from halfulp.sim.loop import Codes
+from halfulp.sim.mutation import mutants as mutation
+from halfulp.sim.mutation.cli import mutate as command
+from halfulp.sim.mutation.model import Model, make
+from halfulp.sim.mutation.mutants import EQUIVALENT, KILLED, SURVIVED, mutate, table
+from halfulp.sim.mutation.recording import Tape, record
 from halfulp.sim.ports import Ports
+from halfulp.sim.reference import expected
+from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import build
 
 

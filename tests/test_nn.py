@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations, prune
 from halfulp import golden
 from halfulp.golden import nn
 from halfulp.golden.nn.draw import mix, states, words
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 E5M2 = "e5m2*e5m2+e6m5.rn"
 SR = "e5m2*e5m2+e6m5.sr10"

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from halfulp.fpga.gemms import Gemm, counted, trace
-from halfulp.fpga.perfmodel import Exact, Published, best, cycles_of, total
-from halfulp.fpga.published import TABLE_III, TABLE_IV, clock_of, clocks
-from halfulp.sim.train.networks import NanoGpt, lenet5, resnet20
+from halfulp.fpga.match.performance import Exact, Published, best, cycles_of, total
+from halfulp.fpga.match.products import Gemm, counted, trace
+from halfulp.fpga.match.published import TABLE_III, TABLE_IV, clock_of, clocks
+from halfulp.golden.train.networks import NanoGpt, lenet5, resnet20
 from halfulp.units.systolic import Chain, Grid
 
 # Products of torch models --------------------------------------------------------------------------------------------

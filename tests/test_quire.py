@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from halfulp.hdl.formats import Fixed, Posit, Quire, Span, parse
+from halfulp.hdl.formats import Fixed, Posit, parse
+from halfulp.hdl.specs import Quire, Span
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports

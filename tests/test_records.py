@@ -6,14 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from halfulp.fpga import records
-from halfulp.fpga.records import BLOCKS, DEVICES, FITS, SMALL, TOOLS, UNITS, rows, write
-from halfulp.fpga.targets import FAMILIES
+from halfulp.boards.targets import FAMILIES
+from halfulp.fpga.report import records
+from halfulp.fpga.report.records import BLOCKS, DEVICES, FITS, SMALL, TOOLS, UNITS, rows, write
 from halfulp.sim.request import Request
-from halfulp.sim.toolchain import version
+from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
 
-HERE = Path(records.__file__).resolve().parent / "results"
+HERE = Path(records.__file__).resolve().parents[1] / "results"
 RUN = "fpga/results is not what synthesis gives now: run `make cost`, and look at what changes"
 
 

@@ -15,12 +15,12 @@ from amaranth.sim import Simulator
 from halfulp.sim import regressions
 from halfulp.sim.bench import run
 from halfulp.sim.cli import main
-from halfulp.sim.errors import CheckError
-from halfulp.sim.expect import expected
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
+from halfulp.sim.reference import expected
 from halfulp.sim.regressions import Kept, judged, keep, parse_steps, place, read
 from halfulp.sim.report import Check, exact_codes, summary
+from halfulp.tools.errors import CheckError
 from halfulp.units.catalogue import build
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.txt"))

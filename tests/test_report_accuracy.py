@@ -12,14 +12,23 @@ import torch
 from PIL import Image
 
 from halfulp import golden
-from halfulp.fpga import accuracy as accuracy_module
-from halfulp.fpga import dots as dots_module
-from halfulp.fpga.accuracy import MACS, PUBLISHED, default_dots, measure, plot, tables, trained_layer, trained_with
-from halfulp.fpga.dots import Error, errors
-from halfulp.fpga.study import Dots, Layer, read
-from halfulp.hdl.formats import MacSpec
+from halfulp.fpga.report import accuracy as accuracy_module
+from halfulp.fpga.report import dots as dots_module
+from halfulp.fpga.report.accuracy import (
+    MACS,
+    PUBLISHED,
+    default_dots,
+    measure,
+    plot,
+    tables,
+    trained_layer,
+    trained_with,
+)
+from halfulp.fpga.report.dots import Error, errors
+from halfulp.fpga.report.study import Dots, Layer, read
+from halfulp.hdl.specs import MacSpec
 from halfulp.sim.cli import main
-from halfulp.sim.plots import Curve, curves
+from halfulp.tools.plots import Curve, curves
 
 RN, SR = "e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10"
 RUNS = """mac,network,accuracy,policy,data,train,test,epochs,batch,rate

@@ -2,9 +2,9 @@
 
 import pytest
 
-from halfulp.fpga.adders import CASES, study, table
-from halfulp.fpga.synth import measure_modules, module_of
-from halfulp.fpga.targets import TARGETS
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.report.adders import CASES, study, table
+from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.sim.request import Request
 from halfulp.units.base import EAGER_IS_SMALLER
 

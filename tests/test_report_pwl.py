@@ -11,14 +11,15 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from halfulp.fpga import cli, records
-from halfulp.fpga.pwl import cases, lean, leave, plot, study, table
-from halfulp.fpga.synth import measure_modules, module_of
-from halfulp.fpga.targets import TARGETS
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga import cli
+from halfulp.fpga.report import records
+from halfulp.fpga.report.pwl import cases, lean, leave, plot, study, table
+from halfulp.fpga.synth.measure import measure_modules, module_of
+from halfulp.hdl.fit.error import errors
+from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Fixed, parse
-from halfulp.hdl.segments import Piece, Segments
-from halfulp.hdl.segments.error import errors
-from halfulp.hdl.segments.functions import FUNCTIONS
+from halfulp.hdl.specs.segments import Piece, Segments
 from halfulp.sim.request import Request
 
 VU9P, INT4 = TARGETS["vu9p"], parse("int4")
@@ -73,7 +74,7 @@ def test_small_units_are_between_the_two_and_smaller(found):
 
 
 def recorded():
-    return pd.read_csv(Path(records.__file__).with_name("results") / "pwl.csv")
+    return pd.read_csv(Path(records.__file__).resolve().parents[1] / "results" / "pwl.csv")
 
 
 def test_small_units_beat_equal_distances_in_error_and_in_tables():
@@ -106,7 +107,7 @@ def test_what_is_recorded_is_what_there_is_now():
 
 def test_the_readme_has_what_is_recorded():
     frame = recorded().query("pieces == 8").set_index("function")
-    text = Path(records.__file__).parents[1].joinpath("README.md").read_text()
+    text = Path(records.__file__).resolve().parents[2].joinpath("README.md").read_text()
     table = re.findall(
         r"^\| (\w+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \|$", text, re.MULTILINE
     )

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
-from halfulp.fpga import cli, sru
-from halfulp.fpga.sru import CROPPED, LANES, ROWS, UNITS, Measured, Study, tables
-from halfulp.fpga.synth import Cost, measure_modules
-from halfulp.fpga.targets import TARGETS
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga import cli
+from halfulp.fpga.report import sru
+from halfulp.fpga.report.sru import CROPPED, LANES, ROWS, UNITS, Measured, Study, tables
+from halfulp.fpga.synth.measure import Cost, measure_modules
 from halfulp.sim.ports import verilog_ports
 
 VU9P = TARGETS["vu9p"]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from halfulp.fpga import tiles
-from halfulp.fpga.arrays import array, cores_law
-from halfulp.fpga.synth import Cost
-from halfulp.fpga.targets import TARGETS
-from halfulp.fpga.tilecost import SMALL, Cells, Law, recorded
-from halfulp.fpga.tiles import MAC, study, table
-from halfulp.hdl.formats import MacSpec
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.kernel.arrays import array, cores_law
+from halfulp.fpga.kernel.cost_model import SMALL, Cells, Law, recorded
+from halfulp.fpga.report import tiles
+from halfulp.fpga.report.tiles import MAC, study, table
+from halfulp.fpga.synth.measure import Cost
+from halfulp.hdl.specs import MacSpec
 
 SPEC = MacSpec.parse(MAC)
 KERNELS = Law({(n, m): Cells(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
@@ -45,7 +45,7 @@ def test_the_table(monkeypatch):
 
 
 def test_the_readme_has_what_is_recorded():
-    text = (Path(tiles.__file__).resolve().parents[1] / "README.md").read_text()
+    text = (Path(tiles.__file__).resolve().parents[2] / "README.md").read_text()
     rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", text, re.MULTILINE)
     kernels = cores_law(SPEC, TARGETS["u55c"])
     assert kernels.source == "the records of this version"

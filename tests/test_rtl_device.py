@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.fpga import rtl
+from halfulp.fpga.kernel import layers as rtl
 from halfulp.golden import nn
 from halfulp.golden.nn import product
-from halfulp.hdl.formats import MacSpec
-from halfulp.sim.train import data, networks
+from halfulp.golden.train import data, networks
+from halfulp.hdl.specs import MacSpec
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
@@ -112,7 +112,7 @@ def test_what_is_refused(monkeypatch):
     with pytest.raises(ValueError, match=r"sums on device rtl start from products with 1, and not all biases are such"):
         fine(x)
     monkeypatch.delitem(product._DEVICES, "rtl")
-    with pytest.raises(ValueError, match=r"there is no device rtl yet; import halfulp.fpga.rtl first"):
+    with pytest.raises(ValueError, match=r"there is no device rtl yet; import halfulp.fpga.kernel.layers first"):
         fine(x)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from mpmath import mp
 
+from halfulp.hdl.fit.fit import SHARE, fit
+from halfulp.hdl.fit.functions import FUNCTIONS, function_of
+from halfulp.hdl.fit.minimax import minimax
+from halfulp.hdl.fit.points import nearest_to
+from halfulp.hdl.fit.rounding_table import ladder_of
 from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
-from halfulp.hdl.segments import Piece
-from halfulp.hdl.segments.fit import SHARE, fit
-from halfulp.hdl.segments.functions import FUNCTIONS, function_of
-from halfulp.hdl.segments.ladder import ladder_of
-from halfulp.hdl.segments.minimax import minimax
-from halfulp.hdl.segments.points import nearest_to
+from halfulp.hdl.specs.segments import Piece
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 

@@ -14,20 +14,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from halfulp.hdl import FormatView, connect
-from halfulp.hdl.formats import (
-    E4M3,
-    E4M3FN,
-    E4M3FNUZ,
-    E5M2,
-    FP16,
-    FP32,
-    INT8,
-    NAMED,
-    POSIT8,
-    Float,
-    Posit,
-    parse,
-)
+from halfulp.hdl.formats import E4M3, E4M3FN, E4M3FNUZ, E5M2, FP16, FP32, INT8, NAMED, POSIT8, Float, Posit, parse
 
 FXP = parse("fxp4.4")
 

@@ -12,15 +12,15 @@ from halfulp.hdl.formats import E5M2, RN, parse
 from halfulp.sim import build as builder
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import design, models
-from halfulp.sim.errors import ToolError
 from halfulp.sim.exact_text import exact_result, number, shown
-from halfulp.sim.expect import expected
 from halfulp.sim.loop import Loop
-from halfulp.sim.paths import build_root
 from halfulp.sim.ports import Ports, verilog_ports
+from halfulp.sim.reference import expected
 from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
 from halfulp.sim.request import Request, read_vector, request_of, write_vector
 from halfulp.sim.simulate import Interface, Simulation
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import build_root
 from halfulp.units.catalogue import CATALOGUE, build
 
 VECTORS = 1 << 14

@@ -14,9 +14,9 @@ from amaranth.hdl import Module, Mux, Value
 from halfulp.hdl.formats import E5M2
 from halfulp.hdl.number import pack
 from halfulp.sim import sweep as sweeping
-from halfulp.sim.progress import Progress
 from halfulp.sim.report import summary
 from halfulp.sim.sweep import Interrupted, State, job, sweep
+from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import build
 from halfulp.units.mul import Mul
 

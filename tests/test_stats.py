@@ -12,12 +12,21 @@ import pytest
 import torch
 
 from halfulp import golden
+from halfulp.fpga.report import stats
+from halfulp.fpga.report.stats import (
+    Count,
+    Measurement,
+    Rounder,
+    count_ups,
+    fractions_table,
+    mean_bias,
+    measure,
+    sources_table,
+)
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats.source import Lfsr, Plateau, Stream
-from halfulp.sim import stats
 from halfulp.sim.cli import main
-from halfulp.sim.plots import chances, write
-from halfulp.sim.stats import Count, Measurement, Rounder, count_ups, fractions_table, mean_bias, measure, sources_table
+from halfulp.tools.plots import plot_chances, write
 
 # The law ---------------------------------------------------------------------------------------------------------
 
@@ -235,7 +244,7 @@ def test_an_infinite_distance_is_printed():
 def test_plots_are_the_same_bytes_for_the_same_counts(measurements, tmp_path):
     drawn = []
     for name in ("one", "two"):
-        files = write(chances([measurements[0].count]), tmp_path / name, "plot")
+        files = write(plot_chances([measurements[0].count.plotted()]), tmp_path / name, "plot")
         assert [file.name for file in files] == ["plot.png", "plot.svg"]
         drawn.append([file.read_bytes() for file in files])
     assert drawn[0] == drawn[1]
@@ -244,7 +253,7 @@ def test_plots_are_the_same_bytes_for_the_same_counts(measurements, tmp_path):
 @pytest.mark.parametrize("sources", [1, 5, 7])
 def test_plots_have_two_panels_for_each_source(measurements, sources):
     counts = [measurements[index % 2].count for index in range(sources)]
-    figure = chances(counts)
+    figure = plot_chances([count.plotted() for count in counts])
     assert len(figure.axes) == 2 * sources
     titles = [panel.get_title() for panel in figure.axes if panel.get_title()]
     assert titles == [f"{count.rounder.name}, sr3" for count in counts]

@@ -12,7 +12,7 @@ from halfulp.golden import exact
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import parse, stochastic
 from halfulp.hdl.wire import LONGEST_CARRY_IN_TABLES, carry_out
-from halfulp.sim.expect import expected
+from halfulp.sim.reference import expected
 from halfulp.sim.report import mismatch
 from halfulp.units import StochasticRounder
 from halfulp.units.catalogue import build

@@ -7,11 +7,12 @@ from fractions import Fraction
 import pytest
 
 from halfulp import golden
-from halfulp.fpga import dots as dots_module
-from halfulp.fpga.dots import errors, exact_sum, last_place
-from halfulp.fpga.study import Dots, Study, Trained, read
+from halfulp.fpga.report import dots as dots_module
+from halfulp.fpga.report.dots import errors, exact_sum, last_place
+from halfulp.fpga.report.study import Dots, Study, Trained, read
 from halfulp.golden import exact
-from halfulp.hdl.formats import MacSpec, parse
+from halfulp.hdl.formats import parse
+from halfulp.hdl.specs import MacSpec
 
 TOML = """
 title = "All keys"

@@ -17,16 +17,17 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from halfulp.fpga import route, synth
-from halfulp.fpga.records import DEVICES
-from halfulp.fpga.registered import Registered
-from halfulp.fpga.resources import measure_requests
-from halfulp.fpga.route import frequencies
-from halfulp.fpga.synth import Cost, Module, measure, measure_modules, module_of
-from halfulp.fpga.targets import FAMILIES, TARGETS, target_of
-from halfulp.sim.errors import ToolError
-from halfulp.sim.progress import Progress
+from halfulp.boards.targets import FAMILIES, TARGETS, target_of
+from halfulp.fpga.report.records import DEVICES
+from halfulp.fpga.report.resources import measure_requests
+from halfulp.fpga.synth import measure as synth
+from halfulp.fpga.synth import route
+from halfulp.fpga.synth.measure import Cost, Module, measure, measure_modules, module_of
+from halfulp.fpga.synth.registered import Registered
+from halfulp.fpga.synth.route import frequencies
 from halfulp.sim.request import Request
+from halfulp.tools.errors import ToolError
+from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
 
 VU9P, ECP5 = TARGETS["vu9p"], TARGETS["ecp5-85k"]

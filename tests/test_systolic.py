@@ -14,8 +14,9 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from halfulp import golden
-from halfulp.hdl.formats import Fixed, MacSpec, Tiling
+from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
+from halfulp.hdl.specs import MacSpec, Tiling
 from halfulp.sim.streams import Streams, pack, unpack
 from halfulp.sim.systolic import Product, Systolic
 from halfulp.units.systolic import Chain, Grid, array

@@ -11,19 +11,19 @@ import pytest
 from click.testing import CliRunner
 
 from halfulp.boards.catalogue import BOARDS
-from halfulp.boards.cli import tile
-from halfulp.fpga import tilecost, vivado
-from halfulp.fpga.arrays import KERNEL, array, kernel, with_source
-from halfulp.fpga.kernelmap import ARGUMENTS, MASTERS
-from halfulp.fpga.synth import Cost
-from halfulp.fpga.targets import TARGETS
-from halfulp.fpga.tile import Design
-from halfulp.fpga.tilecost import KINDS, SMALL, Cells, Law, law, recorded
-from halfulp.hdl.formats import MacSpec
-
-from .test_host import pyxrt
-from .test_vivado import REPORTED, recorder  # noqa: F401
-from .test_xrt import linked
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.kernel import cost_model as tilecost
+from halfulp.fpga.kernel.arrays import KERNEL, array, kernel, with_source
+from halfulp.fpga.kernel.cost_model import KINDS, SMALL, Cells, Law, law, recorded
+from halfulp.fpga.kernel.layout import ARGUMENTS, MASTERS
+from halfulp.fpga.match.cli import tile
+from halfulp.fpga.synth.measure import Cost
+from halfulp.fpga.vendor import vivado
+from halfulp.fpga.vendor.tile import Design
+from halfulp.hdl.specs import MacSpec
+from halfulp.test_host import pyxrt
+from halfulp.test_vivado import REPORTED, recorder  # noqa: F401
+from halfulp.test_xrt import linked
 
 MAC = "e5m2*e5m2+e6m5.sr10"
 SPEC = with_source(MacSpec.parse(MAC))
@@ -33,7 +33,7 @@ LAW = Law({(n, m): Cells(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=
 def written(*words):
     """The command, as if what kernels cost were known."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("halfulp.fpga.tile.cores_law", lambda *_, **__: LAW)
+        patch.setattr("halfulp.fpga.vendor.tile.cores_law", lambda *_, **__: LAW)
         answer = CliRunner().invoke(tile, [*map(str, words)])
     return answer.exit_code, answer.output
 
@@ -155,8 +155,10 @@ def design(**changes):
 def test_other_clocks_and_devices(monkeypatch):
     assert design().clock == 300
     assert design(board=BOARDS["aws-f1"]).clock == 250
-    monkeypatch.setattr("halfulp.fpga.tile.verilog", lambda *_: "")
-    monkeypatch.setattr("halfulp.fpga.vivado.verilog", lambda component, name: f"module {component.name}();\nendmodule")
+    monkeypatch.setattr("halfulp.fpga.vendor.tile.verilog", lambda *_: "")
+    monkeypatch.setattr(
+        "halfulp.fpga.vendor.vivado.verilog", lambda component, name: f"module {component.name}();\nendmodule"
+    )
     files = design(n=1, m=1, depth=2, cores=1, mhz=123.4, bare=TARGETS["u250"]).files()
     assert "freqHz=123400000:" in files["link.cfg"]
     assert "xcu250-figd2104-2L-e" in files["tile/flow.tcl"]

@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 import torch
 
-from halfulp.fpga.study import _trained
+from halfulp.fpga.report.study import _trained
 from halfulp.golden.nn import Linear, MultiheadAttention, PiecewiseLinear
-from halfulp.hdl.formats import MacSpec, parse
-from halfulp.hdl.segments import Piece, Segments
+from halfulp.golden.train import data as data_module
+from halfulp.golden.train.data import BLOCK, cifar10, letters, mnist
+from halfulp.golden.train.loop import Epoch, Interrupted, Plan, Run, read
+from halfulp.golden.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
+from halfulp.golden.train.results import append, row_of, rows
+from halfulp.hdl.formats import parse
+from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.segments import Piece, Segments
 from halfulp.sim.cli import main
-from halfulp.sim.paths import build_root
-from halfulp.sim.train import data as data_module
-from halfulp.sim.train.data import BLOCK, cifar10, letters, mnist
-from halfulp.sim.train.loop import Epoch, Interrupted, Plan, Run, read
-from halfulp.sim.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
-from halfulp.sim.train.results import append, row_of, rows
+from halfulp.tools.paths import build_root
 
 SR = "e5m2*e5m2+e6m5.sr10"
 # The last layer alone, rounded at random in every way there is, so that a step takes no time.

@@ -14,7 +14,8 @@ from amaranth.sim import Simulator
 
 from halfulp import golden
 from halfulp.golden import exact
-from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, MacSpec, Rounding, parse, stochastic
+from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, Rounding, parse, stochastic
+from halfulp.hdl.specs import MacSpec
 from halfulp.sim.toolchain import verilator_root
 from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE, build

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.fpga import axi
-from halfulp.fpga.kernel import Kernel
-from halfulp.fpga.verilated import Verilated
-from halfulp.sim.errors import ToolError
+from halfulp.fpga.kernel import axi
+from halfulp.fpga.kernel.kernel import Kernel
+from halfulp.fpga.kernel.verilated import Verilated
+from halfulp.tools.errors import ToolError
 from halfulp.units.systolic import Chain
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"

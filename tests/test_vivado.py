@@ -21,16 +21,16 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from click.testing import CliRunner
 
-from halfulp.fpga import vivado
+from halfulp.boards.targets import TARGETS
 from halfulp.fpga.cli import synth
-from halfulp.fpga.emit import emit
-from halfulp.fpga.synth import Cost, module_of
-from halfulp.fpga.synth import Module as Unit
-from halfulp.fpga.targets import TARGETS
-from halfulp.fpga.vivado import Power, Routed, Timing, implement, knows, power, run, scripts, timing, utilization
+from halfulp.fpga.synth.measure import Cost, module_of
+from halfulp.fpga.synth.measure import Module as Unit
+from halfulp.fpga.vendor import vivado
+from halfulp.fpga.vendor.cli import emit
+from halfulp.fpga.vendor.vivado import Power, Routed, Timing, implement, knows, power, run, scripts, timing, utilization
 from halfulp.hdl.formats import Float
-from halfulp.sim.errors import ToolError
 from halfulp.sim.request import Request
+from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import CATALOGUE
 
 HERE = Path(__file__).resolve().parent / "vivado"
@@ -260,7 +260,7 @@ def test_ctrl_c_ends_vivado(tmp_path, monkeypatch):
     folder = scripted(tmp_path / "out")
     # The vendor's program is a script that starts another.
     monkeypatch.setenv("PATH", program(tmp_path / "bin", "#!/bin/sh\nsleep 600 &\necho $! >sleeper\nwait\n"))
-    code = f"from pathlib import Path\nfrom halfulp.fpga.vivado import run\nrun(Path({str(folder)!r}))"
+    code = f"from pathlib import Path\nfrom halfulp.fpga.vendor.vivado import run\nrun(Path({str(folder)!r}))"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
     sleeper = folder / "sleeper"

@@ -10,10 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from halfulp.boards.catalogue import BOARDS
-from halfulp.fpga.kernelmap import CONTROL, Register
-from halfulp.fpga.xrt import Description, kernel_xml, link_cfg, makefile, package_tcl, places
-
-from .test_vivado import recorder  # noqa: F401
+from halfulp.fpga.kernel.layout import CONTROL, Register
+from halfulp.fpga.vendor.xrt import Description, kernel_xml, link_cfg, makefile, package_tcl, places
+from halfulp.test_vivado import recorder  # noqa: F401
 
 KERNEL = Description(
     "gemm",

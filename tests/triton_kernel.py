@@ -8,7 +8,7 @@ import torch
 from halfulp import golden
 from halfulp.golden.kernels import triton_gemm
 from halfulp.golden.kernels.launch import Words
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 TEXTS = [
     "e5m2*e5m2+e6m5.rn",

@@ -2,11 +2,12 @@
 
 from amaranth.hdl import Module
 
-from halfulp.hdl.formats import RN, Format, Rounding, SumSpec, parse
-from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import SumSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling, accumulator_format
 

@@ -7,10 +7,11 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
 from halfulp.hdl.fixed import Point
-from halfulp.hdl.formats import Format, MacSpec, Quire, Rounding, SumSpec, parse
+from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import MacSpec, Quire, SumSpec
 
 from .base import Unit, check_adder, check_saturate
 

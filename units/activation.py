@@ -8,6 +8,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
+from halfulp.hdl.fit.store import segments_of
 from halfulp.hdl.fixed import NEVER, Point
 from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Source
@@ -27,8 +28,7 @@ from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
-from halfulp.hdl.segments import PowerSum, Segments, Special
-from halfulp.hdl.segments.store import segments_of
+from halfulp.hdl.specs.segments import PowerSum, Segments, Special
 from halfulp.hdl.wire import lookup, wire
 
 from .base import LAZY, Arithmetic

@@ -4,19 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from halfulp.hdl.formats import (
-    EXACT,
-    RN,
-    Fixed,
-    Float,
-    Format,
-    Posit,
-    Rounding,
-    default_accumulator,
-    default_sum,
-    parse,
-)
+from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, parse
 from halfulp.hdl.formats.source import Source
+from halfulp.hdl.specs import default_accumulator, default_sum
 
 from .accumulate import Accumulate
 from .accumulating import accumulator_format

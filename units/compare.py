@@ -3,10 +3,11 @@
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import Point
-from halfulp.hdl.formats import EXACT, RN, Float, Format, Posit, Rounding, Span, parse
+from halfulp.hdl.formats import EXACT, RN, Float, Format, Posit, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, as_raw, cut, pack, unpack
 from halfulp.hdl.raw import Raw, order
+from halfulp.hdl.specs import Span
 from halfulp.hdl.wire import wire
 
 from .base import Unit, check_saturate, random_input

@@ -6,10 +6,11 @@ from typing import Any
 from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import quire
-from halfulp.hdl.formats import RN, DotSpec, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, cut, multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import DotSpec
 
 from .base import Unit, check_adder, check_saturate, random_input
 

@@ -4,11 +4,12 @@ from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, MacSpec, Rounding, parse
-from halfulp.hdl.formats.quire import CARRY_BITS
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source, parse_source
 from halfulp.hdl.number import Number, cut, multiply, pack, unpack
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling, accumulator_format
 from .base import check_saturate

@@ -2,10 +2,11 @@
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import Span
 
 from .base import Arithmetic
 

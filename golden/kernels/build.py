@@ -12,7 +12,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from halfulp.hdl.paths import build_root
+from halfulp.tools.paths import build_root
 
 SETTING = "HALFULP_KERNEL"
 LEVELS = {

@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, Fixed, MacSpec, Rounding, Span
+from halfulp.hdl.formats import EXACT, Fixed, Rounding
+from halfulp.hdl.specs import MacSpec, Span
 
 from .float_plan import Refused, need
 from .text import boolean

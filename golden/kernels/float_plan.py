@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from halfulp.hdl.formats import EXACT, Fixed, Float, Format, MacSpec, Posit, Rounding, Span
+from halfulp.hdl.formats import EXACT, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs import MacSpec, Span
 
 from .text import boolean
 

@@ -5,8 +5,8 @@ import functools
 import re
 
 from halfulp.golden.round import looked_at
-from halfulp.hdl.formats import MacSpec, Span
 from halfulp.hdl.formats.source import Lfsr
+from halfulp.hdl.specs import MacSpec, Span
 
 from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need

@@ -1,7 +1,8 @@
 """Descriptors as C++ types."""
 
-from halfulp.hdl.formats import Fixed, Float, Format, MacSpec, Posit, Rounding
+from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Plateau
+from halfulp.hdl.specs import MacSpec
 
 PHILOX = "philox"
 """The counter-based source, which is no hardware."""

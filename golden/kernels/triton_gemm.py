@@ -10,7 +10,8 @@ import triton.language as tl
 from torch import Tensor
 
 from halfulp.golden.round import looked_at
-from halfulp.hdl.formats import Float, MacSpec
+from halfulp.hdl.formats import Float
+from halfulp.hdl.specs import MacSpec
 
 PLACE = 58
 """Place of the first one of the larger term: below it is more than rounding looks at, and above it room for a carry."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from halfulp.golden.activation import pwl
 from halfulp.golden.values import decode
 from halfulp.hdl.formats import EXACT, RN, Rounding
-from halfulp.hdl.segments import Segments
+from halfulp.hdl.specs.segments import Segments
 
 from .cast import Cast, check_holds, check_real
 from .draw import words

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.values import decode, encode
-from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, Span, parse
+from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.specs import Span
 
 from .draw import words
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast, Operand, check_real, real
 from .draw import mix

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast
 from .draw import STATE, check_seed, fresh_state, next_key

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast
 
@@ -47,8 +47,8 @@ class Policy:
         Whether the optimiser steps a copy of the parameters that is not rounded so.
     device : str, optional
         ``rtl``: products are made by a Verilated kernel around an array, to the same bits; for small ones, once
-        `halfulp.fpga.rtl` has been imported. Where they round at random the array's multiply-accumulates have sources
-        of their own, whose words are not those of the golden layer (`halfulp.fpga.rtl.expected` has them).
+        `halfulp.fpga.kernel.layers` has been imported. Where they round at random the array's multiply-accumulates have sources
+        of their own, whose words are not those of the golden layer (`halfulp.fpga.kernel.layers.expected` has them).
 
     Raises
     ------

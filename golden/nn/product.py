@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from halfulp.golden.gemm import gemm
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 from .draw import states
 

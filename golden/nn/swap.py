@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
-from halfulp.hdl.formats import MacSpec
+from halfulp.hdl.specs import MacSpec
 
 from .attention import MultiheadAttention
 from .draw import check_seed, seed_of

@@ -1,16 +1,11 @@
-"""Number formats, rounding modes and descriptions of operations: plain, immutable data."""
+"""Number formats, rounding modes and random sources: plain, immutable data."""
 
 from .base import Format, decimal_text
 from .catalogue import ML_DTYPES, NAMED, parse
-from .dot import DotSpec
 from .fixed import Fixed
 from .floating import Float
-from .mac import MacSpec, SumSpec, default_accumulator, default_sum
 from .posit import Posit
-from .quire import Quire
 from .rounding import EXACT, RA, RD, RN, RO, RU, RZ, Rounding, stochastic
-from .span import Span
-from .tiling import Tiling
 
 
 def _float(name: str) -> Float:
@@ -73,20 +68,12 @@ __all__ = [
     "RU",
     "RZ",
     "TF32",
-    "DotSpec",
     "Fixed",
     "Float",
     "Format",
-    "MacSpec",
     "Posit",
-    "Quire",
     "Rounding",
-    "Span",
-    "SumSpec",
-    "Tiling",
     "decimal_text",
-    "default_accumulator",
-    "default_sum",
     "parse",
     "stochastic",
 ]

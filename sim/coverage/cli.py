@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from halfulp.sim.cli import requests, unit_options, wanted
+from halfulp.sim.options import unit_options, wanted
+from halfulp.tools.commands import requests
 
 
 @click.command()
@@ -32,14 +33,14 @@ def coverage(
     the tables and a picture are left as files.
     """
     from halfulp.sim.bench import run
-    from halfulp.sim.paths import build_root
-    from halfulp.sim.progress import Bar
     from halfulp.sim.report import summary
+    from halfulp.tools.paths import build_root
+    from halfulp.tools.progress import Bar
 
     with requests():
         units = [request.build() for request in wanted(unit, fmt, options)]
     from .collect import Coverage
-    from .picture import picture
+    from .plot import picture
     from .rtl import code_coverage
 
     folder = output or build_root() / "reports"

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.sim.expect import one_thread, own_words
-from halfulp.sim.progress import Progress, silent
+from halfulp.sim.reference import own_words
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import one_thread
 
 from . import stalls
 from .bins import Counts, Group

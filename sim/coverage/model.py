@@ -14,11 +14,12 @@ from halfulp.golden.activation import value_of
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.register import cancelled_sign
-from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit, Span
+from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit
+from halfulp.hdl.specs import Span
 from halfulp.sim.classes import Classes, Regimes
-from halfulp.sim.expect import row_of
 from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import STATE, Ports
+from halfulp.sim.reference import row_of
 
 from .bins import NONE, Axis, Group, Places, cross
 from .stages import Stage, Term

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from halfulp.sim.build import sources
-from halfulp.sim.paths import build_root, write_whole
-from halfulp.sim.progress import Progress, silent
-from halfulp.sim.toolchain import digest
+from halfulp.tools.digests import digest, sources
+from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.progress import Progress, silent
 
 from .reach import Reach, hits, reach
 

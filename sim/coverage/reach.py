@@ -18,10 +18,11 @@ from halfulp.golden.raw import Raw, mask
 from halfulp.golden.wide import Wide
 from halfulp.hdl.formats import Fixed
 from halfulp.sim.classes import ALL_BITS, some_codes
-from halfulp.sim.expect import expected, one_thread
 from halfulp.sim.fields import Codes
 from halfulp.sim.ports import is_random
-from halfulp.sim.progress import Progress, silent
+from halfulp.sim.reference import expected
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import one_thread
 
 from .bins import Counts, Group
 from .model import Alone, Joint, Model, result_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from halfulp.sim.progress import Progress, silent
-from halfulp.sim.tables import Table
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
 
 from . import proofs
 from .bins import Counts, Group

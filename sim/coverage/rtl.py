@@ -12,11 +12,11 @@ import pandas as pd
 
 from halfulp.sim.bench import plan
 from halfulp.sim.build import design, models
-from halfulp.sim.errors import ToolError
 from halfulp.sim.loop import Loop
-from halfulp.sim.paths import machine_errors
 from halfulp.sim.ports import Ports
-from halfulp.sim.tables import Table
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import machine_errors
+from halfulp.tools.tables import Table
 
 SHOWN = 12
 """Points of a kind that are named."""

@@ -13,13 +13,14 @@ from torch import Tensor
 from halfulp.golden import register
 from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align
 from halfulp.golden.round import looked_at
-from halfulp.hdl.formats import RN, Float, Format, Posit, Quire, Rounding, Span
+from halfulp.hdl.formats import RN, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs import Quire, Span
 from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
 
 from .bins import NONE, Axis, Group, Places, cross
-from .cut import Cut, cut
+from .truncated import Cut, cut
 
 SIGNS = ("+", "-")
 RESTS = ("exact", "below the tie", "at the tie", "above the tie")

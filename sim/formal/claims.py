@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from halfulp.hdl.formats import Fixed, Float, parse
-from halfulp.sim.errors import ToolError
 from halfulp.sim.exact_text import line
 from halfulp.sim.ports import Ports
-from halfulp.sim.processes import processors
-from halfulp.sim.progress import Progress, silent
 from halfulp.sim.request import Request, request_of, write_vector
+from halfulp.tools.errors import ToolError
+from halfulp.tools.processes import processors
+from halfulp.tools.progress import Progress, silent
 
 from . import properties, structures
 from .miters import Miter

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from halfulp.sim.cli import requests
+from halfulp.tools.commands import requests
 
 from .claims import LIMIT
 
@@ -29,7 +29,7 @@ def formal(unit: str, fmt: str | None, limit: float, output: Path | None) -> Non
     What is proved or refuted is kept. A claim that is refuted comes with inputs that do so, and with the commands that
     keep them to be run from then on.
     """
-    from halfulp.sim.progress import Bar
+    from halfulp.tools.progress import Bar
 
     from .claims import claims, examine
 

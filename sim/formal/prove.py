@@ -15,10 +15,10 @@ from typing import Any
 from amaranth.back import rtlil
 
 from halfulp.sim.build import emitter
-from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import build_root, machine_errors, scratch, write_whole
-from halfulp.sim.processes import Command, failure, run_all, start, stop, uninterrupted
-from halfulp.sim.toolchain import digest, version
+from halfulp.tools.digests import digest, version
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import build_root, machine_errors, scratch, write_whole
+from halfulp.tools.processes import Command, failure, run_all, start, stop, uninterrupted
 
 PROVED, REFUTED, UNFINISHED = "proved", "refuted", "not finished"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from halfulp.sim.tables import Table
+from halfulp.tools.tables import Table
 
 from .claims import KINDS, Finding
 from .prove import PROVED, REFUTED, UNFINISHED

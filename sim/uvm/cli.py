@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from halfulp.sim.cli import requests, unit_options, wanted
+from halfulp.sim.options import unit_options, wanted
+from halfulp.tools.commands import requests
 
 TILE = "tile"
 """What an array of multiply-accumulates is called among the units."""
@@ -45,9 +46,9 @@ def uvm(
     build folder. Exit codes are those of `halfulp sim`.
     """
     from halfulp.sim.ports import Ports
-    from halfulp.sim.progress import Bar
     from halfulp.sim.report import summary
     from halfulp.sim.request import Request, read_vector
+    from halfulp.tools.progress import Bar
 
     from .run import run
     from .tests import UnitTest

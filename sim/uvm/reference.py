@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyuvm import uvm_analysis_port, uvm_subscriber
 
-from halfulp.sim.expect import CHUNK, expected
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
+from halfulp.sim.reference import CHUNK, expected
 
 from .items import Operation
 

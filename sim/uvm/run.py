@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from halfulp.sim.build import models
-from halfulp.sim.errors import ToolError
-from halfulp.sim.paths import build_root, kept_on_failure, machine_errors
-from halfulp.sim.progress import Progress, silent
 from halfulp.sim.report import Result, write_junit
 from halfulp.sim.simulate import LOG, run_module
 from halfulp.sim.wave import decode_wave
+from halfulp.tools.errors import ToolError
+from halfulp.tools.paths import build_root, kept_on_failure, machine_errors
+from halfulp.tools.progress import Progress, silent
 
 from .job import Job, class_of, find_findings, name_of, prepare
 from .tests import UnitTest

@@ -11,9 +11,9 @@ from pyuvm import uvm_sequence
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import Plan, plan, result_formats
+from halfulp.sim.corner_words import sharpen
 from halfulp.sim.directed import Directed
 from halfulp.sim.loop import Codes
-from halfulp.sim.pivot import sharpen
 from halfulp.sim.ports import Ports
 from halfulp.sim.rules import PACED, Pace
 from halfulp.sim.space import Space

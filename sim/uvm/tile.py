@@ -11,7 +11,7 @@ from cocotb.clock import Clock
 from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
 
 from halfulp import golden
-from halfulp.hdl.formats import Tiling
+from halfulp.hdl.specs import Tiling
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers

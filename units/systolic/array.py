@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.hdl.specs import MacSpec, Tiling
 from halfulp.units.base import MAX_PIPELINE
 
 K_BITS = 32

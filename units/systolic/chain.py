@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.hdl.specs import MacSpec, Tiling
 
 from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
 from .step import Read, Step, state_bits

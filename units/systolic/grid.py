@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.formats import MacSpec, Tiling
+from halfulp.hdl.specs import MacSpec, Tiling
 from halfulp.units.mac import Mac
 
 from .array import K_BITS, Array, Drain, delayed, index_of

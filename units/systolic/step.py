@@ -5,9 +5,9 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
 from halfulp.hdl import quire
-from halfulp.hdl.formats import MacSpec
 from halfulp.hdl.number import Number, add, align, cut, pack, unpack
 from halfulp.hdl.pipeline import Pipeline, cut_places
+from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.wire import wire
 from halfulp.units.base import EAGER_IS_SMALLER, Unit, check_adder
 from halfulp.units.mac import mac_name, product_term

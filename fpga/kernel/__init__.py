@@ -1,0 +1,1 @@
+"""Accelerator kernels: systolic arrays with AXI ports, and the host's side of them."""

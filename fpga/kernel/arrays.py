@@ -1,0 +1,75 @@
+"""The cores that boards are filled with: arrays, kernels around them, and what they cost."""
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+from halfulp.boards.targets import Target
+from halfulp.hdl.formats.source import parse_source
+from halfulp.hdl.specs import MacSpec
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+from halfulp.units.systolic import Chain
+from halfulp.units.systolic.chain import DEPTH
+
+from .cost_model import Law, law
+from .kernel import Kernel
+from .timing import Memory, Timing
+
+KERNEL = "halfulp_gemm"
+"""Name of a kernel. XRT has room for 63 letters of it and of its instance together."""
+
+
+def with_source(mac: MacSpec) -> MacSpec:
+    """The description, with an LFSR where it takes random words and names no source; of 16 bits if these are enough."""
+    if mac.random is not None or not mac.words:
+        return mac
+    return replace(mac, random=parse_source(f"lfsr{max(16, *mac.words.values())}"))
+
+
+@functools.cache
+def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, rows: int = 1) -> Any:
+    """A chain of n elements of m multiply-accumulates."""
+    chain = Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, pipeline=pipeline)
+    # Amaranth warns of a component that is never elaborated.
+    chain._MustUse__used = True
+    return chain
+
+
+def kernel(
+    mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None, *, rows: int = 1
+) -> Any:
+    """The kernel around such a chain."""
+    made = Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
+    made._MustUse__used = True
+    return made
+
+
+@functools.cache
+def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
+    """How long products take on such a kernel, by the laws of the kernel.
+
+    The smallest kernel's is told to be of another size: the ports of a large one take long to build.
+    """
+    small = Timing.of(kernel(mac, 1, 1, depth, pipeline), memory)
+    return small.resized(replace(small.tiling, n=n, m=m))
+
+
+def cores_law(
+    mac: MacSpec,
+    target: Target,
+    progress: Progress = silent,
+    farm: Farm | None = None,
+    *,
+    depth: int = DEPTH,
+    pipeline: int = 0,
+    rows: int = 1,
+) -> Law:
+    """What kernels around such chains cost on a device.
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails.
+    """
+    return law(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, farm)

@@ -1,0 +1,255 @@
+"""The AXI4 ends of a kernel: masters that read and write, and their bursts."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from .layout import ADDRESS_BITS, DATA_BITS
+
+BYTES = DATA_BITS // 8
+"""Of a beat."""
+
+PLACE_BITS = (BYTES - 1).bit_length()
+"""Bits of a byte's place in a beat."""
+
+PAGE_BEATS = 4096 // BYTES
+"""Beats of a page, which no burst crosses, and so of the longest burst."""
+
+OUTSTANDING = 16
+"""Bursts that a port has begun and not ended, at most."""
+
+READ_CHANNELS: dict[str, dict[str, Any]] = {
+    "ar": {
+        "valid": Out(1),
+        "ready": In(1),
+        "id": Out(1),
+        "addr": Out(ADDRESS_BITS),
+        "len": Out(8),
+        "size": Out(3),
+        "burst": Out(2),
+        "lock": Out(1),
+        "cache": Out(4),
+        "prot": Out(3),
+    },
+    "r": {
+        "valid": In(1),
+        "ready": Out(1),
+        "id": In(1),
+        "data": In(DATA_BITS),
+        "resp": In(2),
+        "last": In(1),
+    },
+}
+
+WRITE_CHANNELS: dict[str, dict[str, Any]] = {
+    "aw": READ_CHANNELS["ar"],
+    "w": {"valid": Out(1), "ready": In(1), "data": Out(DATA_BITS), "strb": Out(BYTES), "last": Out(1)},
+    "b": {"valid": In(1), "ready": Out(1), "id": In(1), "resp": In(2)},
+}
+
+Burst = data.StructLayout({"address": ADDRESS_BITS - PLACE_BITS, "beats": range(PAGE_BEATS + 1)})
+"""A burst: the number of its first beat in memory, and how many there are."""
+
+WriteBeat = data.StructLayout({"data": DATA_BITS, "strobe": BYTES})
+
+
+def flat_ports(prefix: str, channels: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Members of a component for the channels of a port, under the names that vendors' tools know them by."""
+    return {f"{prefix}_{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
+
+
+def channel_signature(channels: dict[str, dict[str, Any]]) -> wiring.Signature:
+    """The same as an interface inside."""
+    return wiring.Signature(
+        {f"{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
+    )
+
+
+def join_ports(m: Module, component: Any, prefix: str, master: Any, channels: dict[str, dict[str, Any]]) -> None:
+    """Connect a master inside to the ports of the component around it."""
+    for channel, ports in channels.items():
+        for name, port in ports.items():
+            outside, inside = getattr(component, f"{prefix}_{channel}{name}"), getattr(master, f"{channel}{name}")
+            m.d.comb += outside.eq(inside) if port.flow is Out else inside.eq(outside)
+
+
+class Split(wiring.Component):
+    """Bursts for a run of bytes: whole beats, none across a page.
+
+    Members
+    -------
+    i : In(stream of address and bytes)
+        Bytes are 1 or more.
+    o : Out(stream of Burst)
+    idle : Out(1)
+    """
+
+    def __init__(self, *, most_bytes: int) -> None:
+        self.most_beats = -(-most_bytes // BYTES) + 1
+        request = data.StructLayout({"address": ADDRESS_BITS, "bytes": range(most_bytes + 1)})
+        super().__init__({"i": In(stream.Signature(request)), "o": Out(stream.Signature(Burst)), "idle": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left = Signal(range(self.most_beats + 1))
+        address = Signal(ADDRESS_BITS - PLACE_BITS)
+        to_page = Signal(range(PAGE_BEATS + 1))
+        beats = self.o.payload.beats
+        place = self.i.payload.address[:PLACE_BITS]
+        m.d.comb += [
+            to_page.eq(PAGE_BEATS - address[: (PAGE_BEATS - 1).bit_length()]),
+            beats.eq(Mux(left < to_page, left, to_page)),
+            self.o.payload.address.eq(address),
+            self.o.valid.eq(left != 0),
+            self.i.ready.eq(left == 0),
+            self.idle.eq(left == 0),
+        ]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += [left.eq(left - beats), address.eq(address + beats)]
+        with m.If(self.i.valid & self.i.ready):
+            whole = (place + self.i.payload.bytes + (BYTES - 1))[PLACE_BITS:]
+            m.d.sync += [left.eq(whole), address.eq(self.i.payload.address[PLACE_BITS:])]
+        return m
+
+
+class _Master(wiring.Component):
+    """What both kinds of masters do: begin bursts, of which so many at most have not ended."""
+
+    def __init__(self, channels: dict[str, dict[str, Any]], beats: Any) -> None:
+        super().__init__(
+            {
+                "bus": Out(channel_signature(channels)),
+                "request": In(stream.Signature(Burst)),
+                "beats": beats,
+                "stop": In(1),
+                "idle": Out(1),
+                "error": Out(1),
+            }
+        )
+
+    def _begin(self, m: Module, channel: str, ended: Value) -> Value:
+        """Offer bursts on an address channel, and say when one is accepted. Once offered it stays.
+
+        Parameters
+        ----------
+        ended : Value
+            Whether a burst has, in this cycle.
+        """
+        outstanding = Signal(range(OUTSTANDING + 1))
+        held, burst = Signal(name=f"{channel}_offered"), Signal(Burst, name=f"{channel}_burst")
+        request = self.request
+        signals = {
+            name: getattr(self.bus, f"{channel}{name}")
+            for name in ("valid", "ready", "addr", "len", "size", "burst", "cache")
+        }
+        begun = request.valid & request.ready
+        m.d.comb += [
+            signals["valid"].eq(held),
+            signals["addr"].eq(Cat(Const(0, PLACE_BITS), burst.address)),
+            signals["len"].eq(burst.beats - 1),
+            signals["size"].eq(PLACE_BITS),
+            signals["burst"].eq(1),
+            # Modifiable and bufferable, as Vivado's interconnects like it.
+            signals["cache"].eq(0b0011),
+            request.ready.eq(~self.stop & (outstanding != OUTSTANDING) & (~held | signals["ready"])),
+            self.idle.eq(outstanding == 0),
+        ]
+        with m.If(held & signals["ready"]):
+            m.d.sync += held.eq(0)
+        with m.If(begun):
+            m.d.sync += [held.eq(1), burst.eq(request.payload)]
+        m.d.sync += outstanding.eq(outstanding + begun - ended)
+        return begun
+
+
+class ReadMaster(_Master):
+    """Reads bursts, and delivers their beats in order.
+
+    Members
+    -------
+    bus : Out(AXI4 read channels)
+    request : In(stream of Burst)
+    beats : Out(stream of DATA_BITS)
+    stop : In(1)
+        No further bursts; beats still to come are dropped.
+    idle : Out(1)
+        None are to come.
+    error : Out(1)
+        A beat came with an error, in this cycle.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(READ_CHANNELS, Out(stream.Signature(DATA_BITS)))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus = self.bus
+        self._begin(m, "ar", ended=bus.rvalid & bus.rready & bus.rlast)
+        m.d.comb += [
+            self.beats.valid.eq(bus.rvalid & ~self.stop),
+            self.beats.payload.eq(bus.rdata),
+            bus.rready.eq(self.beats.ready | self.stop),
+            self.error.eq(bus.rvalid & bus.rready & bus.rresp[1]),
+        ]
+        return m
+
+
+class WriteMaster(_Master):
+    """Writes bursts.
+
+    Members
+    -------
+    bus : Out(AXI4 write channels)
+    request : In(stream of Burst)
+    beats : In(stream of WriteBeat)
+        Of all bursts in order.
+    stop : In(1)
+        No further bursts; those that have begun are ended with beats that write nothing.
+    idle : Out(1)
+        All bursts that were begun have been answered.
+    error : Out(1)
+        A burst was answered with an error, in this cycle.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(WRITE_CHANNELS, In(stream.Signature(WriteBeat)))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus = self.bus
+        begun = self._begin(m, "aw", ended=bus.bvalid & bus.bready)
+        # How long the bursts are of which beats are still to be sent.
+        m.submodules.lengths = lengths = SyncFIFO(width=len(self.request.payload.beats), depth=OUTSTANDING)
+        m.d.comb += [lengths.w_data.eq(self.request.payload.beats), lengths.w_en.eq(begun)]
+        sent = Signal.like(self.request.payload.beats)
+        offered = Signal()
+        # A beat that was offered stays as it is until it is taken, even when all is to stop.
+        beat, full = Signal(WriteBeat), Signal()
+        last = Signal()
+        takes = Signal()
+        m.d.comb += [
+            takes.eq(lengths.r_rdy & (~full | bus.wready)),
+            self.beats.ready.eq(takes & ~self.stop),
+            offered.eq(takes & (self.beats.valid | self.stop)),
+            lengths.r_en.eq(offered & (sent + 1 == lengths.r_data)),
+            bus.wvalid.eq(full),
+            bus.wdata.eq(beat.data),
+            bus.wstrb.eq(beat.strobe),
+            bus.wlast.eq(last),
+            bus.bready.eq(1),
+            self.error.eq(bus.bvalid & bus.bresp[1]),
+        ]
+        with m.If(bus.wready):
+            m.d.sync += full.eq(0)
+        with m.If(offered):
+            m.d.sync += [
+                full.eq(1),
+                beat.data.eq(self.beats.payload.data),
+                beat.strobe.eq(Mux(self.stop, 0, self.beats.payload.strobe)),
+                last.eq(lengths.r_en),
+                sent.eq(Mux(lengths.r_en, 0, sent + 1)),
+            ]
+        return m

@@ -1,0 +1,223 @@
+"""The host's side of kernels on a card: matrix products through XRT's Python module, and the check of them.
+
+It needs XRT (https://xilinx.github.io/XRT), whose module ``pyxrt`` it imports when it runs.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfulp import golden
+from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.tools.errors import ToolError
+
+from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes
+
+PATIENCE = 60_000
+"""Milliseconds that a product may take before the card counts as stuck."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a host has to know of the kernels on a card.
+
+    Parameters
+    ----------
+    kernel : str
+        Name of the kernel; its instances are this name with _1, _2 and so on.
+    cores : int
+        How many there are.
+    mac : str
+        What a multiply-accumulate does.
+    tiling : Tiling
+        Of the array in each of them.
+    seed : int
+        State of the source of the first multiply-accumulate of each when it starts anew.
+    """
+
+    kernel: str
+    cores: int
+    mac: str
+    tiling: Tiling
+    seed: int = 1
+
+    @property
+    def spec(self) -> MacSpec:
+        """The description of a multiply-accumulate."""
+        return MacSpec.parse(self.mac)
+
+    def shares(self, rows: int) -> list[slice]:
+        """The rows of each core, in whole tiles but for the last, of those cores that have any."""
+        tiles = -(-rows // self.tiling.height)
+        share = -(-tiles // self.cores) * self.tiling.height
+        return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
+
+
+def stride_of(columns: int, width: int) -> int:
+    """Bytes from a row in memory to the next: whole beats, for which the kernel is the fastest."""
+    beat = DATA_BITS // 8
+    return -(-columns * element_bytes(width) // beat) * beat
+
+
+def to_memory(codes: Tensor, width: int) -> bytes:
+    """Codes as they are in memory: row by row, each code in whole bytes, the lowest first, and zeros behind a row."""
+    rows, columns = codes.shape
+    size = element_bytes(width)
+    held = np.zeros((rows, stride_of(columns, width) // size), f"<u{size}")
+    held[:, :columns] = codes.cpu().numpy().astype(np.uint64)
+    return held.tobytes()
+
+
+def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
+    """Codes that were in memory."""
+    held = np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape[0], -1)
+    return torch.from_numpy(held[:, : shape[1]].astype(np.int64))
+
+
+class Card:
+    """A card with kernels on it, programmed anew.
+
+    Parameters
+    ----------
+    tile : Tile
+    xclbin : Path
+        What the linker made.
+    device : int
+        Number of the card.
+
+    Raises
+    ------
+    ToolError
+        If XRT is not there.
+    """
+
+    def __init__(self, tile: Tile, xclbin: Path, device: int = 0) -> None:
+        try:
+            import pyxrt
+        except ImportError as error:
+            raise ToolError(
+                "there is no Python module pyxrt: install XRT, and source its setup.sh before this program"
+            ) from error
+        self.tile = tile
+        self._xrt: Any = pyxrt
+        self._device = pyxrt.device(device)
+        uuid = self._device.load_xclbin(str(xclbin))
+        # A name in braces is that of an instance.
+        self._kernels = [
+            pyxrt.kernel(self._device, uuid, f"{tile.kernel}:{{{tile.kernel}_{core + 1}}}", pyxrt.kernel.exclusive)
+            for core in range(tile.cores)
+        ]
+        self._steps = [0] * tile.cores
+
+    def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
+        """The matrix product of codes, of shapes (n, k) and (k, m), none of which is 0; its rows dealt to the cores.
+
+        Parameters
+        ----------
+        a, b : Tensor
+        go_on : bool
+            Sources of random words go on where the product before left them; else they start anew.
+
+        Raises
+        ------
+        ToolError
+            If a core does not finish.
+        """
+        shares = self.tile.shares(a.shape[0])
+        runs = [self._start(core, a[rows], b, go_on) for core, rows in enumerate(shares)]
+        for core, rows in enumerate(shares):
+            before = self._steps[core] if go_on else 0
+            self._steps[core] = before + self.tile.tiling.steps(rows.stop - rows.start, a.shape[1], b.shape[1])
+        return torch.cat([self._finished(*run) for run in runs])
+
+    def expected(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
+        """What `product` has to give next, by the golden model."""
+        spec = self.tile.spec
+        parts = []
+        for core, rows in enumerate(self.tile.shares(a.shape[0])):
+            sources: dict[str, Any] = {}
+            if spec.words:
+                step = self._steps[core] if go_on else 0
+                sources = {"tiling": self.tile.tiling, "seed": self.tile.seed, "step": step}
+            parts.append(golden.gemm(a[rows], b, spec, **sources))
+        return torch.cat(parts)
+
+    def _start(self, core: int, a: Tensor, b: Tensor, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
+        """Send the operands to the memory of a core, and start it."""
+        spec, kernel = self.tile.spec, self._kernels[core]
+        (n, k), m = a.shape, b.shape[1]
+        values: dict[str, Any] = {"n": n, "k": k, "m": m, "flags": int(go_on) << CONTINUE}
+        places = {argument.name: place for place, argument in enumerate(ARGUMENTS)}
+        for name, fmt, rows, columns in (("a", spec.a, n, k), ("b", spec.b, k, m), ("c", spec.o, n, m)):
+            stride = stride_of(columns, fmt.width)
+            values[f"{name}_stride"] = stride
+            group = kernel.group_id(places[name])
+            values[name] = self._xrt.bo(self._device, rows * stride, self._xrt.bo.normal, group)
+        for name, codes, fmt in (("a", a, spec.a), ("b", b, spec.b)):
+            data = to_memory(codes, fmt.width)
+            values[name].write(data, 0)
+            values[name].sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE, len(data), 0)
+        return core, kernel(*(values[argument.name] for argument in ARGUMENTS)), values["c"], (n, m)
+
+    def _finished(self, core: int, run: Any, buffer: Any, shape: tuple[int, int]) -> Tensor:
+        """Wait for a core, and fetch its result."""
+        state = run.wait(PATIENCE)
+        if state != self._xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
+            raise ToolError(f"core {core + 1} of {self.tile.kernel} did not finish: {state}")
+        width = self.tile.spec.o.width
+        size = shape[0] * stride_of(shape[1], width)
+        buffer.sync(self._xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE, size, 0)
+        return from_memory(bytes(buffer.read(size, 0)), width, shape)
+
+
+def program(tile: Tile) -> click.Command:
+    """A command that runs matrix products on a card and compares each element with the golden model.
+
+    Its exit code is 0 if all are equal, 1 if one is not, 2 if the request is wrong, and 3 if the card fails.
+    """
+
+    @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+    @click.argument("xclbin", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    @click.option("--device", default=0, metavar="N", type=click.IntRange(0), help="number of the card; 0 by default")
+    @click.option("--n", "rows", default=100, metavar="N", type=click.IntRange(1), help="rows; 100 by default")
+    @click.option("--k", "depth", default=100, metavar="N", type=click.IntRange(1), help="products of a sum")
+    @click.option("--m", "columns", default=100, metavar="N", type=click.IntRange(1), help="columns")
+    @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of the operands; 0 by default")
+    @click.option("--runs", default=2, metavar="N", type=click.IntRange(1), help="products one after the other")
+    def main(xclbin: Path, device: int, rows: int, depth: int, columns: int, seed: int, runs: int) -> None:
+        """Run matrix products of random codes on the card that XCLBIN is for, and check every element."""
+        card = Card(tile, xclbin, device)
+        random = torch.Generator().manual_seed(seed)
+        spec = tile.spec
+        for number in range(1, runs + 1):
+            a = torch.randint(1 << spec.a.width, (rows, depth), generator=random)
+            b = torch.randint(1 << spec.b.width, (depth, columns), generator=random)
+            go_on = number > 1
+            want = card.expected(a, b, go_on=go_on)
+            wrong = (card.product(a, b, go_on=go_on) != want).nonzero()
+            shape = f"product {number}, {rows} x {depth} x {columns} of {spec}"
+            if len(wrong):
+                row, column = wrong[0].tolist()
+                click.echo(f"{shape}: {len(wrong):,} of {want.numel():,} elements are wrong, first [{row}, {column}]")
+                sys.exit(1)
+            click.echo(f"{shape}: all {want.numel():,} elements are as the golden model has them")
+
+    return main
+
+
+def run(tile: Tile) -> None:
+    """The program of a card's host."""
+    try:
+        program(tile)(standalone_mode=False)
+    except click.ClickException as error:
+        click.echo(f"halfulp: {error.format_message()}", err=True)
+        sys.exit(2)
+    except ToolError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        sys.exit(3)

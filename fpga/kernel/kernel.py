@@ -1,0 +1,381 @@
+"""The accelerator core: a systolic array between ports to memory, with the registers that start it."""
+
+import re
+from typing import Any
+
+from amaranth.hdl import Cat, ClockDomain, ClockSignal, Const, Module, ResetInserter, ResetSignal, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from halfulp.units.systolic import Array, Chain
+
+from . import layout as kernelmap
+from . import movers, packing, reorder
+from .axi import (
+    BYTES,
+    READ_CHANNELS,
+    WRITE_CHANNELS,
+    Burst,
+    ReadMaster,
+    Split,
+    WriteBeat,
+    WriteMaster,
+    flat_ports,
+    join_ports,
+)
+from .control import CHANNELS, Control
+from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
+
+CHUNK = 32
+"""Columns of ``a`` that are read at a time, and held on chip, unless told otherwise."""
+
+LATENCY = 100
+"""Cycles that a memory of a card takes to answer, unless told otherwise."""
+
+OVERHEAD = 12
+"""Cycles of a run in which neither the array works nor a memory is waited for."""
+
+READ_AHEAD = 16
+"""Beats that wait behind each port that reads."""
+
+
+class Kernel(wiring.Component):
+    """An array with ports to memory: c = a * b for matrices of any size, row by row.
+
+    A run is started, and told what to do, through registers (`kernelmap`). Elements take 1, 2, 4 or 8 bytes each, the
+    fewest that hold their codes, which are in the lowest bits; rows begin at any multiple of that, and are as far apart
+    as is said. The bits are those of ``golden.gemm``, with the array's tiling where words are random; a run begins with
+    the seeds, or with flag `CONTINUE` where the run before ended. What pads tiles is made on chip, and of the memory
+    nothing but ``c`` is written.
+
+    Parameters
+    ----------
+    array : Array
+        Becomes a submodule.
+    chunk : int
+        Columns of ``a`` that are read at a time, a power of two; so many of each row of a tile, four times, are held on
+        chip.
+    name : str, optional
+        Of the module; the array's with ``kernel_`` before it unless told otherwise.
+
+    Members
+    -------
+    ap_clk, ap_rst_n : In(1)
+        Clock, and reset, synchronous and active low.
+    interrupt : Out(1)
+    s_axi_control_* : AXI4-Lite
+    m_axi_a_*, m_axi_b_*, m_axi_c_* : AXI4
+        The first two only read, the third only writes: bursts of whole beats in ascending order, up to the end of a
+        page of 4 KiB, with strobes for what is written.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the array is none, the chunk is no power of two, or the name is none that Verilog takes.
+
+    Notes
+    -----
+    Where a size is 0, or an address or stride is no multiple of an element's bytes, nothing is read or written. After
+    an error of the memory no further bursts are begun, and when those that were have ended the run does. In both cases
+    the register ``error`` says so.
+
+    Vectors of ``b`` come at full speed where ``m`` of the array is a power of two, and results leave at it; otherwise
+    in as many parts as the largest power of two in it leaves.
+    """
+
+    def __init__(self, *, array: Array, chunk: int = CHUNK, name: str | None = None) -> None:
+        if not isinstance(array, Array):
+            raise TypeError(f"a kernel is built around an array, not {type(array).__name__}")
+        if not isinstance(chunk, int) or isinstance(chunk, bool):
+            raise TypeError(f"chunk is an int, not {type(chunk).__name__}")
+        if chunk < 1 or chunk & (chunk - 1):
+            raise ValueError(f"chunk is a power of two, not {chunk}")
+        self.array = array
+        self.chunk = chunk
+        self.name = f"kernel_{array.name}" if name is None else name
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
+            raise ValueError(f"{self.name!r} is no name of a module; one is made of letters, digits and _")
+        channels = {MASTERS[0]: READ_CHANNELS, MASTERS[1]: READ_CHANNELS, MASTERS[2]: WRITE_CHANNELS}
+        super().__init__(
+            {
+                kernelmap.CLOCK: In(1),
+                kernelmap.RESET: In(1),
+                kernelmap.INTERRUPT: Out(1),
+                **flat_ports(kernelmap.CONTROL, CHANNELS),
+                **{
+                    name: port for prefix, ports in channels.items() for name, port in flat_ports(prefix, ports).items()
+                },
+            }
+        )
+
+    @property
+    def bytes(self) -> tuple[int, int, int]:
+        """Bytes of an element of a, of b, and of c."""
+        mac = self.array.mac
+        a, b, c = (element_bytes(fmt.width) for fmt in (mac.a, mac.b, mac.o))
+        return a, b, c
+
+    def cycles(self, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
+        """Clock cycles of a run, as the register ``cycles`` tells them.
+
+        Of a chain they are exact where rows begin at whole beats and the requests that a port may have under way hide
+        the memory's latency (`halfulp.fpga.kernel.timing`), but for a few cycles now and then; else to three
+        percent, unless four chunks of ``a`` take less time than the memory's latency.
+
+        Parameters
+        ----------
+        n, k, m : int
+            Sizes, of a product of (n, k) and (k, m).
+        read : int
+            Cycles from an address that the memory takes to the first beat, of a memory that has a beat in every cycle
+            and answers bursts as fast as they are asked for.
+        write : int
+            Cycles from the last beat of a burst that is written to its answer.
+        """
+        array = self.array
+        if isinstance(array, Chain):
+            from .timing import Memory, Timing
+
+            return Timing.of(self, Memory(read, write)).cycles(n, k, m)
+        # Before the first step a chunk of every row has come, element by element.
+        chunk = array.tiling.height * min(k, self.chunk)
+        busy = array.cycles(n, k, m)
+        # Elements of a come one by one, and those of b as many as a power of two is in m.
+        parts = max(array.a_lanes, array.m // movers.power_below(array.m, BYTES // self.bytes[1]))
+        return OVERHEAD + read + chunk + max(busy, parts * array.tiling.steps(n, k, m)) + write
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.domains.sync = ClockDomain(local=True)
+        m.d.comb += [
+            ClockSignal().eq(getattr(self, kernelmap.CLOCK)),
+            ResetSignal().eq(~getattr(self, kernelmap.RESET)),
+        ]
+        m.submodules.control = control = Control()
+        m.d.comb += getattr(self, kernelmap.INTERRUPT).eq(control.interrupt)
+        join_ports(m, self, kernelmap.CONTROL, control.bus, CHANNELS)
+        m.submodules.read_a, m.submodules.read_b = readers = ReadMaster(), ReadMaster()
+        m.submodules.write_c = writer = WriteMaster()
+        for prefix, reader in zip(MASTERS, readers, strict=False):
+            join_ports(m, self, prefix, reader.bus, READ_CHANNELS)
+        join_ports(m, self, MASTERS[2], writer.bus, WRITE_CHANNELS)
+        flush = Signal()
+        path = Datapath(self.array, self.bytes, self.chunk)
+        m.submodules.path = ResetInserter({"sync": flush})(path)
+        for name in ("n", "k", "m", "a", "b", "c", "a_stride", "b_stride", "c_stride"):
+            m.d.comb += getattr(path, name).eq(getattr(control, name))
+        for operand, reader in zip(("a", "b"), readers, strict=True):
+            movers.connect(m, getattr(path, f"{operand}_request"), reader.request)
+            movers.connect(m, reader.beats, getattr(path, f"{operand}_beats"))
+        movers.connect(m, path.c_request, writer.request)
+        movers.connect(m, path.c_beats, writer.beats)
+        self._run(m, control, path, [*readers, writer], flush)
+        return m
+
+    def _run(self, m: Module, control: Control, path: "Datapath", masters: Any, flush: Signal) -> None:
+        """One run after the other."""
+        error, cycles = Signal(len(ERRORS)), Signal(32)
+        resting, failing, calm = Signal(), Signal(3), Signal()
+        stop = Signal()
+        wrong = self._wrong(control)
+        m.d.comb += [
+            control.error.eq(error),
+            control.cycles.eq(cycles),
+            control.resting.eq(resting),
+            failing.eq(Cat(*(master.error for master in masters))),
+            calm.eq(Cat(*(master.idle for master in masters)).all()),
+            *(master.stop.eq(stop) for master in masters),
+        ]
+        with m.If(~resting):
+            # Errors of the memory come behind those of what was asked.
+            m.d.sync += [cycles.eq(cycles + 1), error.eq(error | (failing << len(wrong)))]
+        with m.FSM():
+            with m.State("rest"):
+                m.d.comb += resting.eq(1)
+                with m.If(control.start):
+                    m.d.sync += [error.eq(wrong), cycles.eq(1)]
+                    m.next = "prepare"
+            with m.State("prepare"):
+                with m.If(error.any()):
+                    m.next = "finish"
+                with m.Else():
+                    m.d.comb += path.seeds.eq(~control.flags[kernelmap.CONTINUE])
+                    m.next = "begin"
+            with m.State("begin"):
+                m.d.comb += path.start.eq(1)
+                m.next = "run"
+            with m.State("run"):
+                with m.If(failing.any()):
+                    m.next = "stop"
+                with m.Elif(path.idle & calm):
+                    m.next = "finish"
+            with m.State("stop"):
+                m.d.comb += stop.eq(1)
+                with m.If(calm):
+                    m.next = "flush"
+            with m.State("flush"):
+                m.d.comb += [stop.eq(1), flush.eq(1)]
+                m.next = "finish"
+            with m.State("finish"):
+                m.d.comb += control.finished.eq(1)
+                m.next = "rest"
+
+    def _wrong(self, control: Control) -> Value:
+        """Bits of the error register for what is asked."""
+        misplaced = []
+        for name, size in zip(("a", "b", "c"), self.bytes, strict=True):
+            for register in (getattr(control, name), getattr(control, f"{name}_stride")):
+                misplaced.append(register[: (size - 1).bit_length()].any())
+        empty = [size == 0 for size in (control.n, control.k, control.m)]
+        return Cat(Cat(*empty).any(), Cat(*misplaced).any())
+
+
+class Datapath(wiring.Component):
+    """The array, and what feeds it from memory and takes its results there.
+
+    Parameters
+    ----------
+    array : Array
+    sizes : tuple of int
+        Bytes of an element of a, b and c.
+    chunk : int
+    """
+
+    def __init__(self, array: Array, sizes: tuple[int, int, int], chunk: int) -> None:
+        self.array, self.sizes, self.chunk = array, sizes, chunk
+        super().__init__(
+            {
+                "start": In(1),
+                "seeds": In(1),
+                "idle": Out(1),
+                **{name: In(movers.SIZE_BITS) for name in ("n", "k", "m", "a_stride", "b_stride", "c_stride")},
+                **{name: In(ADDRESS_BITS) for name in ("a", "b", "c")},
+                **{f"{name}_request": Out(stream.Signature(Burst)) for name in ("a", "b", "c")},
+                "a_beats": In(stream.Signature(DATA_BITS)),
+                "b_beats": In(stream.Signature(DATA_BITS)),
+                "c_beats": Out(stream.Signature(WriteBeat)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.array = ResetInserter({"sync": self.seeds})(self.array)
+        tiles = self._tiles(m, "array_tiles", along=0, down=False)
+        payload = self.array.tile.payload
+        m.d.comb += [
+            payload.k.eq(self.k),
+            self.array.tile.valid.eq(tiles.o.valid),
+            tiles.o.ready.eq(self.array.tile.ready),
+        ]
+        if self.array.tiling.depth > 1:
+            m.d.comb += payload.vectors.eq(tiles.o.payload.vectors)
+        self._feed_a(m)
+        self._feed_b(m)
+        m.d.comb += self.idle.eq(self._take_c(m))
+        return m
+
+    def _tiles(self, m: Module, name: str, *, along: int, down: bool, operand: str | None = None) -> movers.Tiles:
+        m.submodules[name] = tiles = movers.Tiles(tiling=self.array.tiling, along=along, down=down)
+        m.d.comb += [tiles.start.eq(self.start), tiles.n.eq(self.n), tiles.m.eq(self.m)]
+        if operand is not None:
+            m.d.comb += [tiles.base.eq(getattr(self, operand)), tiles.stride.eq(getattr(self, f"{operand}_stride"))]
+        return tiles
+
+    def _segments(self, m: Module, operand: str, blocks: Any, most: int, size: int) -> tuple[movers.Fork, Split]:
+        """Rows of blocks, whose bursts are asked for."""
+        rows = movers.Rows(most=most)
+        fork = movers.Fork(most=most, size=size)
+        split = Split(most_bytes=most * size)
+        m.submodules += [rows, fork, split]
+        m.d.comb += rows.stride.eq(getattr(self, f"{operand}_stride"))
+        movers.connect(m, blocks, rows.i)
+        movers.connect(m, rows.o, fork.i)
+        movers.connect(m, fork.runs, split.i)
+        movers.connect(m, split.o, getattr(self, f"{operand}_request"))
+        return fork, split
+
+    def _elements(self, m: Module, operand: str, fork: movers.Fork, most: int, size: int, group: int) -> Any:
+        """The elements of segments, out of beats."""
+        m.submodules[f"beats_{operand}"] = queue = SyncFIFO(width=DATA_BITS, depth=READ_AHEAD)
+        m.submodules[f"unpack_{operand}"] = unpack = packing.Unpack(most=most, size=size, group=group)
+        beats = getattr(self, f"{operand}_beats")
+        m.d.comb += [
+            queue.w_data.eq(beats.payload),
+            queue.w_en.eq(beats.valid),
+            beats.ready.eq(queue.w_rdy),
+            unpack.beats.payload.eq(queue.r_data),
+            unpack.beats.valid.eq(queue.r_rdy),
+            queue.r_en.eq(unpack.beats.ready),
+        ]
+        movers.connect(m, fork.places, unpack.places)
+        return unpack.o
+
+    def _feed_a(self, m: Module) -> None:
+        """Columns of tiles' rows, by way of a memory of some of them."""
+        array, size, bits = self.array, self.sizes[0], self.array.mac.a.width
+        tiles = self._tiles(m, "tiles_a", along=0, down=True, operand="a")
+        m.submodules.chunks = chunks = movers.Chunks(tiling=array.tiling, size=size, chunk=self.chunk)
+        movers.connect(m, tiles.o, chunks.i)
+        m.d.comb += chunks.k.eq(self.k)
+        fork, _ = self._segments(m, "a", chunks.o, self.chunk, size)
+        elements = self._elements(m, "a", fork, self.chunk, size, 1)
+        m.submodules.transpose = turn = reorder.Transpose(rows=array.tiling.height, chunk=self.chunk, bits=bits)
+        m.d.comb += turn.k.eq(self.k)
+        movers.connect(m, elements, turn.i)
+        m.submodules.join_a = join = reorder.Regroup(bits=bits, ratio=array.a_lanes, joins=True)
+        movers.connect(m, turn.o, join.i)
+        movers.connect(m, join.o, array.a)
+
+    def _feed_b(self, m: Module) -> None:
+        """Rows, as far as a tile has columns of them."""
+        array, size, bits = self.array, self.sizes[1], self.array.mac.b.width
+        most = array.tiling.columns
+        tiles = self._tiles(m, "tiles_b", along=size, down=False, operand="b")
+        fork, _ = self._segments(m, "b", self._blocks(m, tiles, rows=self.k, wanted=self.k), most, size)
+        group = movers.power_below(array.m, BYTES // size)
+        elements = self._elements(m, "b", fork, most, size, group)
+        m.submodules.join_b = join = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
+        m.d.comb += [
+            join.i.payload.eq(Cat(*(elements.payload.word_select(lane, 8 * size)[:bits] for lane in range(group)))),
+            join.i.valid.eq(elements.valid),
+            elements.ready.eq(join.i.ready),
+        ]
+        movers.connect(m, join.o, array.b)
+
+    def _take_c(self, m: Module) -> Value:
+        """Rows of tiles, as far as they are wanted; whether all have been handed over."""
+        array, size, bits = self.array, self.sizes[2], self.array.mac.o.width
+        most = array.tiling.columns
+        tiles = self._tiles(m, "tiles_c", along=size, down=True, operand="c")
+        blocks = self._blocks(m, tiles, rows=Value.cast(array.tiling.height), wanted=tiles.o.payload.rows)
+        fork, split = self._segments(m, "c", blocks, most, size)
+        group = movers.power_below(array.m, BYTES // size)
+        m.submodules.part_c = part = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=False)
+        movers.connect(m, array.c, part.i)
+        m.submodules.pack = pack = packing.Pack(most=most, size=size, group=group)
+        above = Const(0, 8 * size - bits)
+        padded = [Cat(part.o.payload.word_select(lane, bits), above) for lane in range(group)]
+        m.d.comb += [
+            pack.i.payload.eq(Cat(*padded)),
+            pack.i.valid.eq(part.o.valid),
+            part.o.ready.eq(pack.i.ready),
+        ]
+        movers.connect(m, fork.places, pack.places)
+        movers.connect(m, pack.o, self.c_beats)
+        return tiles.idle & fork.idle & split.idle & pack.idle
+
+    def _blocks(self, m: Module, tiles: movers.Tiles, *, rows: Value, wanted: Value) -> Any:
+        """Blocks of whole tiles."""
+        blocks = stream.Signature(movers.block_layout(self.array.tiling.columns)).create()
+        tile = tiles.o.payload
+        m.d.comb += [
+            blocks.payload.address.eq(tile.address),
+            blocks.payload.rows.eq(rows),
+            blocks.payload.wanted.eq(wanted),
+            blocks.payload.count.eq(tile.columns),
+            blocks.payload.total.eq(tile.vectors * self.array.m),
+            blocks.valid.eq(tiles.o.valid),
+            tiles.o.ready.eq(blocks.ready),
+        ]
+        return blocks

@@ -1,0 +1,114 @@
+"""Layers of `golden.nn` on hardware: their matrix products are made by a Verilated kernel, which has them in memory.
+
+To import this module lets policies say ``device=rtl``. It is for few and small products: a layer that is right there is
+right on a card.
+"""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfulp import golden
+from halfulp.golden.nn.product import register
+from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.units.systolic import Chain
+
+from .kernel import Kernel
+from .verilated import Verilated
+
+DEVICE = "rtl"
+TILING = Tiling(2, 2, 8)
+"""Of the array in the kernel: small, for what takes longest is to build its model."""
+
+LARGEST = 1 << 24
+"""Steps of the array that a layer's product may take: a few minutes."""
+
+BEGINNINGS = 1 << 10
+"""Steps of sources, at one of which random words of a product begin; the key says at which."""
+
+
+def product(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) -> Tensor:
+    """Matrix product of codes on a kernel, to the bits of `expected`.
+
+    Products of a batch follow each other. Where words are random, a product of zeros before them takes the sources to
+    where they begin.
+
+    Raises
+    ------
+    ValueError
+        If the product is too large, sums cannot start from what they are to, or words of stochastic rounding have no
+        source.
+    """
+    a, b, shape = _operands(a, b, mac, start)
+    result = torch.zeros(shape, dtype=torch.int64)
+    if result.numel() == 0 or a.shape[-1] == 0:
+        return result.to(a.device)
+    kernel = _verilated(mac)
+    begin = key % BEGINNINGS if mac.words else 0
+    if begin:
+        zeros = torch.zeros(1, begin, dtype=torch.int64)
+        kernel.product(zeros, zeros.mT)
+    go_on = begin > 0
+    flat = zip(*(codes.reshape(-1, *codes.shape[-2:]) for codes in (a.cpu(), b.cpu(), result)), strict=True)
+    for x, y, z in flat:
+        z[:] = kernel.product(x, y, go_on=go_on)
+        go_on = bool(mac.words)
+    return result.to(a.device)
+
+
+def expected(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) -> Tensor:
+    """The same by the golden model: `golden.gemm`, with the array's tiling where words are random.
+
+    Sums of an array start from +0. What they are to start from is a row of b, by which a column of ones is multiplied
+    first; that takes a random word as other steps do, and needs none.
+    """
+    a, b, _ = _operands(a, b, mac, start)
+    dealt: dict[str, Any] = {"tiling": TILING, "step": key % BEGINNINGS} if mac.words else {}
+    return golden.gemm(a, b, mac, **dealt)
+
+
+def _operands(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """What the array multiplies, the batches of both alike, and the shape of the result."""
+    if mac.words and mac.random is None:
+        raise ValueError(
+            f"{mac} rounds at random and names no source, as {mac}@lfsr16 does; multiply-accumulates on "
+            f"device {DEVICE} have their own"
+        )
+    *batch, n, m = shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    if start is not None and 0 not in shape:
+        a, b = _with_start(a, b, mac, start.expand(shape))
+    k = a.shape[-1]
+    products = torch.Size(batch).numel()
+    steps = products * k * -(-n // TILING.n) * -(-m // TILING.m)
+    if steps > LARGEST:
+        raise ValueError(
+            f"{products} products of {n} x {k} x {m} are {steps:,} steps of an array of {TILING.n} x {TILING.m}; "
+            f"layers on device {DEVICE} have up to {LARGEST:,}, take smaller ones or fewer images at once"
+        )
+    return a.expand(*batch, n, k), b.expand(*batch, k, m), shape
+
+
+def _with_start(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor) -> tuple[Tensor, Tensor]:
+    one, first = mac.a.encode(1, "rz"), start[..., :1, :]
+    row = golden.encode(golden.decode(first, mac.o), mac.b)
+    ones = torch.full((*start.shape[:-1], 1), one, dtype=torch.int64, device=a.device)
+    words: dict[str, Any] = {"tiling": TILING} if mac.words else {}
+    if not torch.equal(golden.gemm(ones, row, mac, **words), start):
+        raise ValueError(
+            f"sums on device {DEVICE} start from products with 1, and not all biases are such in {mac}; round them to "
+            f"its operands, as bias={mac.b}.rn does, or take a layer without bias"
+        )
+    return (
+        torch.cat([ones, a.expand(*start.shape[:-2], *a.shape[-2:])], -1),
+        torch.cat([row, b.expand(*start.shape[:-2], *b.shape[-2:])], -2),
+    )
+
+
+@functools.cache
+def _verilated(mac: MacSpec) -> Verilated:
+    return Verilated(Kernel(array=Chain(mac=mac, n=TILING.n, m=TILING.m, depth=TILING.depth)))
+
+
+register(DEVICE, product)

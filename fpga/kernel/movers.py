@@ -1,0 +1,284 @@
+"""How a kernel walks through matrices in memory: tiles, their rows, and where these begin."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from halfulp.hdl.specs import Tiling
+
+from .axi import OUTSTANDING, PLACE_BITS
+from .layout import ADDRESS_BITS
+
+SIZE_BITS = 32
+
+
+def power_below(number: int, most: int) -> int:
+    """The largest power of two that divides a number, and is not above another one."""
+    return min(number & -number, most)
+
+
+class Tiles(wiring.Component):
+    """The tiles of a result, in order, and where the rows or columns that they need begin in memory.
+
+    Parameters
+    ----------
+    tiling : Tiling
+    along : int
+        Bytes from a column to the next; 0 where columns do not matter.
+    down : bool
+        Whether rows matter.
+
+    Members
+    -------
+    start : In(1)
+    n, m : In(32)
+        Sizes of the result, not 0.
+    base, stride : In
+        Address of the first element, and bytes from a row to the next.
+    o : Out(stream of address, rows, columns and vectors)
+        Rows and columns that are wanted, and vectors that the columns take.
+    idle : Out(1)
+    """
+
+    def __init__(self, *, tiling: Tiling, along: int, down: bool) -> None:
+        self.tiling, self.along, self.down = tiling, along, down
+        super().__init__(
+            {
+                "start": In(1),
+                "n": In(SIZE_BITS),
+                "m": In(SIZE_BITS),
+                "base": In(ADDRESS_BITS),
+                "stride": In(SIZE_BITS),
+                "o": Out(stream.Signature(tile_layout(tiling))),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        tiling = self.tiling
+        rows_left, columns_left = Signal(SIZE_BITS), Signal(SIZE_BITS)
+        row, address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
+        more_rows, more_columns = rows_left > tiling.height, columns_left > tiling.columns
+        tile = self.o.payload
+        m.d.comb += [
+            self.idle.eq(rows_left == 0),
+            self.o.valid.eq(rows_left != 0),
+            tile.address.eq(address),
+            tile.rows.eq(Mux(more_rows, tiling.height, rows_left)),
+            tile.columns.eq(Mux(more_columns, tiling.columns, columns_left)),
+            tile.vectors.eq((tile.columns + (tiling.m - 1)) // tiling.m),
+        ]
+        below = Signal(ADDRESS_BITS)
+        m.d.comb += below.eq(row + (self.stride * tiling.height if self.down else 0))
+        with m.If(self.o.valid & self.o.ready):
+            with m.If(more_columns):
+                m.d.sync += [
+                    columns_left.eq(columns_left - tiling.columns),
+                    address.eq(address + self.along * tiling.columns),
+                ]
+            with m.Else():
+                m.d.sync += [
+                    columns_left.eq(self.m),
+                    rows_left.eq(Mux(more_rows, rows_left - tiling.height, 0)),
+                    row.eq(below),
+                    address.eq(below),
+                ]
+        with m.If(self.start):
+            m.d.sync += [rows_left.eq(self.n), columns_left.eq(self.m), row.eq(self.base), address.eq(self.base)]
+        return m
+
+
+def tile_layout(tiling: Tiling) -> data.StructLayout:
+    """A tile, as `Tiles` gives it."""
+    return data.StructLayout(
+        {
+            "address": ADDRESS_BITS,
+            "rows": range(tiling.height + 1),
+            "columns": range(tiling.columns + 1),
+            "vectors": range(tiling.depth + 1),
+        }
+    )
+
+
+def block_layout(most: int) -> data.StructLayout:
+    """Rows of memory that lie ``stride`` bytes apart: how many there are, of which so many are ``wanted``, each of
+    ``count`` elements that are there, padded to ``total``."""
+    return data.StructLayout(
+        {
+            "address": ADDRESS_BITS,
+            "rows": SIZE_BITS,
+            "wanted": SIZE_BITS,
+            "count": range(most + 1),
+            "total": range(most + 1),
+        }
+    )
+
+
+def segment_layout(most: int) -> data.StructLayout:
+    """Elements that lie beside each other: ``count`` that are there, padded to ``total``."""
+    return data.StructLayout({"address": ADDRESS_BITS, "count": range(most + 1), "total": range(most + 1)})
+
+
+class Chunks(wiring.Component):
+    """Columns of a tile's rows of ``a``, as many at a time as are held on chip.
+
+    Parameters
+    ----------
+    tiling : Tiling
+    size : int
+        Bytes of an element.
+    chunk : int
+        Columns that are held.
+
+    Members
+    -------
+    k : In(32)
+    i : In(stream of tiles)
+    o : Out(stream of blocks)
+    idle : Out(1)
+    """
+
+    def __init__(self, *, tiling: Tiling, size: int, chunk: int) -> None:
+        self.tiling, self.size, self.chunk = tiling, size, chunk
+        super().__init__(
+            {
+                "k": In(SIZE_BITS),
+                "i": In(stream.Signature(tile_layout(tiling))),
+                "o": Out(stream.Signature(block_layout(chunk))),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        done, address = Signal(SIZE_BITS), Signal(ADDRESS_BITS)
+        left, last = Signal(SIZE_BITS), Signal()
+        block = self.o.payload
+        m.d.comb += [
+            left.eq(self.k - done),
+            last.eq(left <= self.chunk),
+            block.address.eq(self.i.payload.address + address),
+            block.rows.eq(self.tiling.height),
+            block.wanted.eq(self.i.payload.rows),
+            block.count.eq(Mux(last, left, self.chunk)),
+            block.total.eq(block.count),
+            self.o.valid.eq(self.i.valid),
+            self.i.ready.eq(self.o.ready & last),
+            self.idle.eq(1),
+        ]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += [
+                done.eq(Mux(last, 0, done + self.chunk)),
+                address.eq(Mux(last, 0, address + self.chunk * self.size)),
+            ]
+        return m
+
+
+class Rows(wiring.Component):
+    """The rows of blocks, one after the other.
+
+    Members
+    -------
+    stride : In(32)
+    i : In(stream of blocks)
+    o : Out(stream of segments)
+    """
+
+    def __init__(self, *, most: int) -> None:
+        super().__init__(
+            {
+                "stride": In(SIZE_BITS),
+                "i": In(stream.Signature(block_layout(most))),
+                "o": Out(stream.Signature(segment_layout(most))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        row, offset = Signal(SIZE_BITS), Signal(ADDRESS_BITS)
+        block, segment = self.i.payload, self.o.payload
+        last = row + 1 == block.rows
+        m.d.comb += [
+            segment.address.eq(block.address + offset),
+            segment.count.eq(Mux(row < block.wanted, block.count, 0)),
+            segment.total.eq(block.total),
+            self.o.valid.eq(self.i.valid),
+            self.i.ready.eq(self.o.ready & last),
+        ]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += [row.eq(Mux(last, 0, row + 1)), offset.eq(Mux(last, 0, offset + self.stride))]
+        return m
+
+
+def place_layout(most: int) -> data.StructLayout:
+    """What is known of a segment where its beats are: the byte of a beat at which it begins, and its elements."""
+    return data.StructLayout({"place": PLACE_BITS, "count": range(most + 1), "total": range(most + 1)})
+
+
+class Fork(wiring.Component):
+    """Segments go two ways: those with elements as runs of bytes, to be cut into bursts; all, to where the beats are.
+
+    Parameters
+    ----------
+    most : int
+        Elements of a segment.
+    size : int
+        Bytes of an element.
+
+    Members
+    -------
+    i : In(stream of segments)
+    runs : Out(stream of address and bytes)
+    places : Out(stream of places)
+    idle : Out(1)
+        No place waits.
+    """
+
+    def __init__(self, *, most: int, size: int) -> None:
+        self.most, self.size = most, size
+        run = data.StructLayout({"address": ADDRESS_BITS, "bytes": range(most * size + 1)})
+        super().__init__(
+            {
+                "i": In(stream.Signature(segment_layout(most))),
+                "runs": Out(stream.Signature(run)),
+                "places": Out(stream.Signature(place_layout(most))),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        layout = place_layout(self.most)
+        m.submodules.queue = queue = SyncFIFO(width=layout.size, depth=OUTSTANDING)
+        segment = self.i.payload
+        place = Signal(layout)
+        empty = segment.count == 0
+        m.d.comb += [
+            place.place.eq(segment.address[:PLACE_BITS]),
+            place.count.eq(segment.count),
+            place.total.eq(segment.total),
+            queue.w_data.eq(place.as_value()),
+            self.runs.payload.address.eq(segment.address),
+            self.runs.payload.bytes.eq(segment.count * self.size),
+            self.runs.valid.eq(self.i.valid & ~empty & queue.w_rdy),
+            self.i.ready.eq(queue.w_rdy & (self.runs.ready | empty)),
+            queue.w_en.eq(self.i.valid & self.i.ready),
+            Value.cast(self.places.payload).eq(queue.r_data),
+            self.places.valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.places.ready),
+            self.idle.eq(~queue.r_rdy),
+        ]
+        return m
+
+
+def connect(m: Module, source: Any, sink: Any) -> None:
+    """One stream into another one of the same bits."""
+    m.d.comb += [
+        Value.cast(sink.payload).eq(Value.cast(source.payload)),
+        sink.valid.eq(source.valid),
+        source.ready.eq(sink.ready),
+    ]

@@ -1,0 +1,229 @@
+"""How many clock cycles a kernel takes for a product, by the laws of its parts.
+
+What the model knows of the kernel are the kernel's own constants and those of its chain; what happens in which cycle is
+written beside each law. The tests hold it against the simulated kernel.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from halfulp.hdl.specs import Tiling
+from halfulp.units.systolic import Chain
+
+from .axi import BYTES, OUTSTANDING
+from .movers import power_below
+from .reorder import BUFFERS
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+Time = int | Fraction
+"""In clock cycles; between the two steps that it is an average of where it is not whole."""
+
+ASKED = 5
+"""Cycles from the start to the first request: three to begin the run, one to cut the burst, one to offer it."""
+
+UNPACKED = 2
+"""Cycles from a beat to its first element."""
+
+REOPENED = 1
+"""Cycles from the last beat of a burst to the request that had to wait for it, less the one for the beat."""
+
+WRITTEN = 2
+"""Cycles from the last element of a burst to the beat on the port."""
+
+ENDED = 3
+"""Cycles from the last answer of the memory to the end of the run, and the one in which it ends."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a kernel's ports see of a memory.
+
+    Parameters
+    ----------
+    read : int
+        Cycles from a request that is accepted to its first beat.
+    write : int
+        Cycles from the last beat of a burst to its answer.
+    rate : float
+        Beats that it gives in a cycle once it has begun: 1, or less where it is slower than the port.
+    """
+
+    read: int
+    write: int
+    rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Columns of ``a`` that are held on chip.
+
+    Attributes
+    ----------
+    columns : int
+    first, last : bool
+        Whether they are the first, and the last, of a tile.
+    vectors : int
+        Of the tile.
+    rows : int
+        Of the tile, that are wanted.
+    """
+
+    columns: int
+    first: bool
+    last: bool
+    vectors: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time that a kernel around a chain takes, from start to done.
+
+    Rows of the three matrices begin at whole beats, and nothing else uses the memory.
+
+    Parameters
+    ----------
+    tiling : Tiling
+    chunk : int
+        Columns of ``a`` that are held on chip.
+    pipeline, spacing, distance : int
+        Of the chain: register cuts, cycles until an accumulator may be used again, and cycles from a result that is
+        asked for until it has come.
+    sizes : tuple of int
+        Bytes of an element of a, b and c.
+    memory : Memory
+    """
+
+    tiling: Tiling
+    chunk: int
+    pipeline: int
+    spacing: int
+    distance: int
+    sizes: tuple[int, int, int]
+    memory: Memory
+
+    @classmethod
+    def of(cls, kernel: "Kernel", memory: Memory) -> "Timing":
+        """Of a kernel.
+
+        Raises
+        ------
+        TypeError
+            If its array is no chain.
+        """
+        array = kernel.array
+        if not isinstance(array, Chain):
+            raise TypeError(f"the model is one of kernels around a chain, not around a {type(array).__name__}")
+        return cls(array.tiling, kernel.chunk, array.pipeline, array.spacing, array._distance, kernel.bytes, memory)
+
+    def resized(self, tiling: Tiling) -> "Timing":
+        """Of a kernel around a chain that makes other tiles and is the same in all else."""
+        return replace(self, tiling=tiling, distance=self.distance - self.tiling.n + tiling.n)
+
+    @property
+    def group(self) -> int:
+        """Elements of the result that are packed at a time."""
+        return power_below(self.tiling.m, BYTES // self.sizes[2])
+
+    @property
+    def parts(self) -> int:
+        """Cycles that a vector of the result takes to be packed."""
+        return self.tiling.m // self.group
+
+    def step(self, vectors: int) -> Time:
+        """Cycles of a step of k in the middle of a tile, on average.
+
+        The vectors themselves, each for all rows of an element, of which the first takes as many cycles as parts of the
+        vector come out of beats; the numbers of ``a``, one a cycle; the rest that accumulators need; and the requests
+        for rows of ``b``, of which so many may be under way.
+        """
+        b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
+        beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
+        own = max(vectors * (self.tiling.rows + b - 1), self.tiling.height, self.spacing, beats)
+        window = self.memory.read + beats + REOPENED
+        return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
+
+    def cycles(self, n: int, k: int, m: int) -> int:
+        """Clock cycles of a product of (n, k) and (k, m), as the kernel's own register counts them.
+
+        Raises
+        ------
+        ValueError
+            If a size is not positive.
+        """
+        if min(n, k, m) < 1:
+            raise ValueError(f"a product of {n} x {k} x {m} has no size that can be timed; all are 1 or more")
+        rows = self.tiling.height
+        # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
+        begin = ASKED + self.memory.read + UNPACKED - 1
+        put: Time = begin
+        taken: list[Time] = [begin] * BUFFERS
+        asked = 0
+        # The last two steps, and how far apart they have to be.
+        before: Time = 0
+        began: Time = 0
+        apart: Time = 0
+        free = packed = written = 0
+        for chunk in self._chunks(n, k, m):
+            step = self.step(chunk.vectors)
+            put = max(put, taken[-BUFFERS]) + rows * chunk.columns
+            # A row's burst is asked for every other cycle, as long as not too many are under way; what pads the tile
+            # comes behind the rows that are wanted.
+            asked += chunk.rows
+            windows, place = divmod(asked - 1, OUTSTANDING)
+            window = max(self.memory.read + self._beats_a(chunk.columns) + REOPENED, 2 * OUTSTANDING)
+            put = max(put, begin + windows * window + 2 * place + chunk.columns * (1 + rows - chunk.rows))
+            # Two cycles later the first number is there, and rows of them are taken for each step, one step ahead.
+            first = max(began + apart, max(put + 2, began) + rows)
+            steps = [
+                before,
+                began,
+                *(first + step * column for column in range(max(chunk.columns - 2, 0), chunk.columns)),
+            ]
+            if chunk.columns > 2:
+                steps[1] = steps[2] - step
+            if chunk.last:
+                steps[-1] = max(steps[-1], free)
+            # A number is taken out when the one before it goes to the array, which is in the step before its own.
+            taken.append(steps[-2] + rows - 2 if rows > 1 else steps[-3])
+            before, began, apart = steps[-2], steps[-1], step
+            if chunk.last:
+                free, packed, written = self._drain(chunk, math.ceil(began), packed, m)
+        answered = written + WRITTEN + self.memory.write + 1
+        return max(answered, packed + self.parts) + ENDED - 1
+
+    def _beats_a(self, columns: int) -> int:
+        """Of a row of a chunk."""
+        return math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
+
+    def _chunks(self, n: int, k: int, m: int) -> list[Chunk]:
+        found = []
+        for tile in self.tiling.tiles(n, m):
+            for first in range(0, k, self.chunk):
+                columns = min(self.chunk, k - first)
+                rows = min(self.tiling.height, n - tile.row)
+                found.append(Chunk(columns, first == 0, first + columns == k, tile.vectors, rows))
+        return found
+
+    def _drain(self, chunk: Chunk, last: int, packed: int, m: int) -> tuple[int, int, int]:
+        """When the results of a tile have been asked for, when the last was packed, and the last that is wanted.
+
+        They are asked for one a cycle, but no more than there is room for; they are packed one after the other, with a
+        cycle between rows.
+        """
+        vectors, parts = chunk.vectors, self.parts
+        count, room = self.tiling.height * vectors, self.distance + 2
+        asked = last + vectors * self.tiling.rows + self.pipeline + 1
+        first = max(asked + self.distance + 1, packed + parts + 1 if packed else 0)
+
+        def taken(index: int) -> int:
+            return first + parts * index + index // vectors
+
+        last_asked = asked + count - 1
+        if count > room:
+            last_asked = max(last_asked, taken(count - 1 - room) + 1)
+        return last_asked + 1, taken(count - 1), taken(chunk.rows * vectors - 1) + parts - 1

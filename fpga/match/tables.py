@@ -1,0 +1,86 @@
+"""Arrays that were searched for, as a table and a plot."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from halfulp.boards.board import Board
+from halfulp.tools.plots import Panel, front, write
+from halfulp.tools.tables import Table
+
+from .search import Option, fastest, unbeaten
+from .workload import Workload
+
+
+def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str]) -> Table:
+    """The options, the fastest first."""
+    rows = [
+        {
+            "N": option.n,
+            "M": option.m,
+            "C": option.cores,
+            "MHz": option.mhz,
+            "LUT %": option.lut,
+            "step ms": 1e3 * option.total.seconds,
+            "host ms": 1e3 * option.total.transfer,
+            "GMAC/s": option.total.gmacs,
+            "used %": option.used,
+        }
+        for option in sorted(options, key=lambda option: (option.total.seconds, option.macs))
+    ]
+    frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
+    formats = {"MHz": ".1f", "LUT %": ".1f", "step ms": ".3f", "host ms": ".3f", "GMAC/s": ".1f", "used %": ".1f"}
+    chosen = fastest(options)
+    sentences = [
+        f"The fastest: N = {chosen.n}, M = {chosen.m}, C = {chosen.cores} at {chosen.mhz:.1f} MHz, "
+        f"{1e3 * chosen.total.seconds:.3f} ms for {load.text} ({load.size}).",
+        "N elements of M multiply-accumulates in each of C cores; step: on the arrays, each product or its transpose "
+        f"on as many cores as is best; host: between the host and the board at {board.pcie_gbps:g} GB/s, which is not "
+        "in it; used: multiply-accumulates that do something that is wanted, on average.",
+        *notes,
+    ]
+    return Table(
+        f"Arrays for {load.name} on {board.name}",
+        frame,
+        {name: spec for name, spec in formats.items() if name in frame},
+        sentences,
+        best={"step ms": "lowest", "GMAC/s": "highest", "used %": "highest"},
+    )
+
+
+def leave(
+    options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str], folder: Path, stem: str
+) -> list[Path]:
+    """Write the table and a plot of time against size to a folder; says which files these are.
+
+    Raises
+    ------
+    ToolError
+        If a file cannot be written.
+    """
+    found = table(options, board, load, notes)
+    about = {"title": found.title, "description": found.notes[0]}
+    return [
+        *found.write(folder, stem),
+        *write(plot(options, board, load), folder, stem, endings=("png", "pdf"), about=about),
+    ]
+
+
+def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
+    """Time against lookup tables, or against multiply-accumulates where those are not known of all."""
+    ordered = sorted(options, key=lambda option: (option.total.seconds, option.macs))
+    luts = [option.lut for option in ordered if option.lut is not None]
+    known = len(luts) == len(ordered)
+    chosen = unbeaten(ordered if known else [replace(option, lut=None) for option in ordered])
+    costs = luts if known else [float(option.macs) for option in ordered]
+    return front(
+        [f"{option.n} x {option.m} x {option.cores} at {option.mhz:.0f} MHz" for option in ordered],
+        costs,
+        [Panel(f"ms for {load.text}", [1e3 * option.total.seconds for option in ordered], "lowest")],
+        [any(one.total is option.total for one in chosen) for option in ordered],
+        xlabel=f"LUT, % of {board.name}" if known else "multiply-accumulates",
+        caption=f"{load.size}.",
+    )

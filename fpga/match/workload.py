@@ -1,0 +1,106 @@
+"""The networks whose products are to be computed: some by name, and the user's own."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from halfulp.golden.train.data import BLOCK
+from halfulp.golden.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
+
+from .products import Gemm, trace
+
+LETTERS = 65
+"""Letters of the transformer's alphabet, as the plays of Shakespeare have them that it is usually trained on."""
+
+EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
+    "lenet5": lambda batch: (lenet5(), torch.zeros(batch, 1, 28, 28)),
+    "resnet20": lambda batch: (resnet20(), torch.zeros(batch, 3, 32, 32)),
+    "nanogpt": lambda batch: (NanoGpt(LETTERS), torch.zeros(batch, BLOCK, dtype=torch.long)),
+}
+"""Networks that are known by name, and what each takes; the values are of no importance."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is to be computed.
+
+    Attributes
+    ----------
+    name : str
+    batch : int or None
+        Examples in a step, of a network that is known by name.
+    training : bool
+        Whether a step is one of training, or of inference.
+    gemms : list of Gemm
+    """
+
+    name: str
+    batch: int | None
+    training: bool
+    gemms: list[Gemm]
+
+    @property
+    def size(self) -> str:
+        """How much there is to compute, in words."""
+        return f"{len(self.gemms):,} products, {sum(gemm.macs for gemm in self.gemms) / 1e9:.3g} * 10^9 MACs"
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        batch = "" if self.batch is None else f", batch {self.batch}"
+        return f"{'a training step' if self.training else 'inference'} of {self.name}{batch}"
+
+
+def workload(name: str, batch: int | None = None, training: bool = True) -> Workload:
+    """The products of a network.
+
+    Parameters
+    ----------
+    name : str
+        ``lenet5``, ``resnet20``, ``nanogpt``, or ``module:function`` of a function without parameters that returns a
+        torch model and its input, or a tuple of its inputs.
+    batch : int, optional
+        Of a network that is known by name; by default as it is trained.
+    training : bool
+
+    Raises
+    ------
+    ValueError
+        If there is no such network or function, or the model cannot be traced.
+    """
+    if name in EXAMPLES:
+        batch = NETWORKS[name].batch if batch is None else batch
+        if batch < 1:
+            raise ValueError(f"a batch has 1 example or more, not {batch}")
+        model, example = EXAMPLES[name](batch)
+        return Workload(name, batch, training, trace(model, example, training=training))
+    if batch is not None:
+        raise ValueError(f"the batch of {name} is that of the input that it returns; leave --batch out")
+    model, inputs = _made(name)
+    return Workload(name, None, training, trace(model, *inputs, training=training))
+
+
+def _made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
+    """What a function of the user's returns."""
+    module, colon, function = name.partition(":")
+    if not (colon and module and function):
+        raise ValueError(f"unknown network {name!r}; there are {', '.join(EXAMPLES)}, or module:function of your own")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{name} cannot be imported: {error}") from error
+    finally:
+        sys.path.remove(here)
+    made = found() if callable(found) else None
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
+        raise ValueError(f"{name} has to be a function that returns a torch model and its input")
+    model, inputs = made
+    return model, inputs if isinstance(inputs, tuple) else (inputs,)

@@ -1,0 +1,355 @@
+"""Accuracy of networks beside the published one (Ben Ali et al., DATE 2025, Table II), and of dot products."""
+
+import io
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from halfulp.hdl.specs import MacSpec
+from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.plots import Curve, curves, write
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+from .dots import Error, errors, layer_of
+from .study import TRAINED, Dots, Layer
+
+LENGTHS = (16, 64, 256, 1024, 4096)
+"""Of dot products."""
+
+NETWORKS = {"lenet5": "LeNet5/MNIST", "resnet20": "ResNet20/CIFAR10"}
+"""Published networks that can be trained here, and how they are called there."""
+
+EXACT_PRODUCT, FLOAT = "e5m2, exact product", "fp32"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the published table.
+
+    Attributes
+    ----------
+    multiplier, accumulator : str
+        As they are called there.
+    mac : str
+        What it is here. ``fp32`` is torch's own arithmetic.
+    lenet5, resnet20, vgg16, resnet50 : float
+        Test accuracy in percent, on MNIST, CIFAR10, CIFAR10 and Imagewoof.
+    """
+
+    multiplier: str
+    accumulator: str
+    mac: str
+    lenet5: float
+    resnet20: float
+    vgg16: float
+    resnet50: float
+
+
+PUBLISHED = (
+    Published(EXACT_PRODUCT, "e6m5 rz", "e5m2*e5m2+e6m5.rz", 97.10, 10.00, 10.00, 10.00),
+    Published(EXACT_PRODUCT, "e6m5 ro", "e5m2*e5m2+e6m5.ro", 98.00, 10.00, 10.00, 10.00),
+    Published(EXACT_PRODUCT, "e6m5 rn", "e5m2*e5m2+e6m5.rn", 98.61, 10.00, 10.00, 10.00),
+    Published(EXACT_PRODUCT, "e6m5 sr (10 bits)", "e5m2*e5m2+e6m5.sr10", 99.00, 90.55, 88.99, 80.88),
+    Published(EXACT_PRODUCT, "e5m10 rn", "e5m2*e5m2+e5m10.rn", 99.05, 91.24, 89.81, 82.97),
+    Published("fp32", "fp32 rn", FLOAT, 99.18, 91.91, 90.67, 82.92),
+    Published("fxp4.4 rn", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.rn+fxp8.8.rn", 99.06, 10.00, 10.00, 10.00),
+    Published("fxp4.4 sr", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.sr4+fxp8.8.rn", 99.14, 10.00, 10.00, 10.00),
+    Published("fxp4.4 rz", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.rz+fxp8.8.rn", 98.85, 10.00, 10.00, 10.00),
+    Published("fxp4.4 ro", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.ro+fxp8.8.rn", 10.00, 10.00, 10.00, 10.00),
+)
+"""The published table. fxp8.8 holds products of fxp4.4, so that the rounding beside the multiplier is its result's."""
+
+MACS = tuple(row.mac for row in PUBLISHED if row.mac != FLOAT)
+
+SETTING = ("data", "train", "test", "epochs", "batch", "rate")
+"""Columns of a table of runs that are the same in runs of which there is a mean."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Accuracy of runs of one multiply-accumulate with several seeds: mean and standard deviation, in percent."""
+
+    mac: str
+    network: str
+    mean: float
+    deviation: float | None
+    runs: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """All figures.
+
+    Attributes
+    ----------
+    command : str
+        What made it.
+    tools : dict of str to str
+        Versions.
+    ours : list of Ours
+    settings : dict of str to str
+        For each network a sentence on how it was trained.
+    others : int
+        Runs that are left out.
+    dots : Dots
+    trained : str
+        What layer operands are of.
+    errors : dict of str to list of Error
+        By multiply-accumulates.
+    """
+
+    command: str
+    tools: dict[str, str]
+    ours: list[Ours]
+    settings: dict[str, str]
+    others: int
+    dots: Dots
+    trained: str
+    errors: dict[str, list[Error]]
+
+    @property
+    def made_by(self) -> str:
+        """Command and versions, in a line."""
+        return f"{self.command}; {', '.join(f'{name} {number}' for name, number in self.tools.items())}"
+
+
+def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer, str]:
+    """Operands of a trained layer, and what layer that is.
+
+    Parameters
+    ----------
+    path : Path, optional
+        A file of two tensors, as `Layer` has them, or what ``halfulp train lenet5`` left. Without one a LeNet5 is
+        trained in torch's own arithmetic, and kept.
+    progress : Progress
+
+    Raises
+    ------
+    ValueError
+        If the file is neither.
+    """
+    import torch
+
+    from halfulp.golden.train.loop import Plan, Run, read
+    from halfulp.golden.train.networks import NETWORKS as KNOWN
+
+    if path is not None:
+        try:
+            layer_of(path)
+            return Layer.of(path), f"the layer in {path.name}"
+        except ValueError as error:
+            try:
+                state = read(path)
+                plan = Plan(**(state["plan"] | {"policies": tuple(map(tuple, state["plan"]["policies"]))}))
+                if plan.network != "lenet5":
+                    raise ValueError(f"{path} is of a {plan.network}, and the layer is one of a lenet5")
+            except ValueError as other:
+                raise ValueError(f"{error}; nor is it a run of lenet5: {other}") from other
+    else:
+        plan = Plan("lenet5", (("*", FLOAT),), 0, 5, 64, KNOWN["lenet5"].rate)
+    data = KNOWN["lenet5"].load(None)
+    text = "fp32" if path is None else ", ".join(text for _, text in plan.policies)
+    name = f"the first fully connected layer of a LeNet5 (400 inputs), trained in {text}"
+    key = digest(plan.key(data), sources(("hdl", "golden", "sim")), version("torch"), "" if path is None else path)
+    place = build_root() / "dots" / f"layer-{key}.pt"
+    if path is not None or not place.is_file():
+        run = Run(plan, data, build_root() / "train" / f"layer-{key}")
+        if path is None:
+            run.train(progress)
+        else:
+            run.model.load_state_dict(state["model"])
+        tensors = _operands(run.model, data.test[0])
+        held = io.BytesIO()
+        torch.save(tensors, held)
+        write_whole(place, held.getvalue())
+    return Layer.of(place), name
+
+
+def _operands(model: Any, inputs: Any) -> dict[str, Any]:
+    """What the first fully connected layer gets, and its weights."""
+    import torch
+    from torch import nn
+
+    layer = next(module for module in model if isinstance(module, nn.Linear))
+    seen: list[Any] = []
+    handle = layer.register_forward_pre_hook(lambda module, given: seen.append(given[0].detach()))
+    with torch.no_grad():
+        model.eval()(inputs)
+    handle.remove()
+    return {"activations": torch.cat(seen), "weights": layer.weight.detach().clone()}
+
+
+def measure(
+    macs: Sequence[MacSpec],
+    runs: Sequence[Mapping[str, str]],
+    dots: Dots,
+    trained: str,
+    command: str,
+    progress: Progress = silent,
+) -> Report:
+    """Find all figures.
+
+    Parameters
+    ----------
+    macs : sequence of MacSpec
+        Whose dot products are measured.
+    runs : sequence of dict
+        Rows of a table of training runs.
+    dots : Dots
+    trained : str
+        What layer operands are of.
+    command : str
+        What the figures are to be said to be made by.
+    progress : Progress
+    """
+    ours, settings, others = trained_with(runs)
+    found = errors(macs, dots, progress)
+    return Report(
+        command=command,
+        tools={name: version(name) for name in ("halfulp", "torch")},
+        ours=ours,
+        settings=settings,
+        others=others,
+        dots=dots,
+        trained=trained,
+        errors={str(mac): row for mac, row in zip(macs, found, strict=True)},
+    )
+
+
+def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[str, str], int]:
+    """Means over seeds, for each network how it was trained, and how many runs are left out.
+
+    Of each network those runs count that were trained as the last one was, in one multiply-accumulate for everything.
+    """
+    ours, settings, counted = [], {}, 0
+    for network, name in NETWORKS.items():
+        own = [run for run in runs if run["network"] == network and run.get("policy", run["mac"]) == run["mac"]]
+        if not own:
+            continue
+        last = [own[-1].get(column, "") for column in SETTING]
+        # Runs in torch's own arithmetic have no loss scale.
+        scale = next((run["scale"] for run in reversed(own) if run.get("scale")), "")
+        alike = [run for run in own if _setting(run, scale) == (last, scale)]
+        counted += len(alike)
+        data, train, test, epochs, batch, rate = last
+        settings[network] = (
+            f"{name}: ours trained on {train} and tested on {test} examples ({data}), {epochs} epochs, batch {batch}, "
+            f"rate {rate}{f', loss scale from {scale}' if scale else ''}."
+        )
+        for mac in dict.fromkeys(run["mac"] for run in alike):
+            values = [float(run["accuracy"]) for run in alike if run["mac"] == mac]
+            deviation = statistics.stdev(values) if len(values) > 1 else None
+            ours.append(Ours(mac, network, statistics.fmean(values), deviation, len(values)))
+    return ours, settings, len(runs) - counted
+
+
+def _setting(run: Mapping[str, str], scale: str) -> tuple[list[str], str]:
+    """How a run was trained; a loss scale where it has none of its own is the one given."""
+    return [run.get(column, "") for column in SETTING], run.get("scale") or scale
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """Table II and that of all dot products, by the names of their files."""
+    return {"accuracy-networks": _networks(report), "accuracy-dots": _dots(report)}
+
+
+def _networks(report: Report) -> Table:
+    found = {(one.mac, one.network): one for one in report.ours}
+    networks = list(report.settings) or ["lenet5"]
+    rows = []
+    for row in PUBLISHED:
+        cells: dict[str, Any] = {"multiplier": row.multiplier, "accumulator": row.accumulator, "MAC": row.mac}
+        for network in networks:
+            one = found.get((row.mac, network))
+            cells |= {
+                f"{network} published": getattr(row, network),
+                f"{network} ours": one and one.mean,
+                f"{network} s.d.": one and one.deviation,
+                f"{network} runs": one and one.runs,
+            }
+        rows.append(cells)
+    frame = pd.DataFrame(rows)
+    columns = [str(name) for name in frame if str(name) not in ("multiplier", "accumulator", "MAC")]
+    frame[columns] = frame[columns].astype(float)
+    others = f"Training runs in other arithmetic or trained otherwise, which are not shown: {report.others}."
+    notes = [
+        "Test accuracy in %; published: Ben Ali et al., DATE 2025, Table II, trained on all of MNIST and CIFAR10. "
+        "Ours: mean over runs with other seeds, and s.d., their standard deviation, where there are several.",
+        "All layers, forward and backward, are computed in the MAC; fp32 is torch's own arithmetic.",
+        *(report.settings.values() or ["There are no training runs yet; halfulp train makes some."]),
+        *([others] if report.others else []),
+        f"Made by {report.made_by}.",
+    ]
+    formats = {name: ".0f" if name.endswith("runs") else ".2f" for name in columns}
+    return Table("Accuracy of networks beside the published one", frame, formats, notes)
+
+
+def _dots(report: Report) -> Table:
+    rows = [
+        {
+            "MAC": mac,
+            "operands": error.distribution,
+            "length": error.length,
+            "error": float("inf") if error.relative is None else error.relative,
+            "ulp": float("inf") if error.ulp is None else error.ulp,
+            "not finite": error.not_finite,
+        }
+        for mac, found in report.errors.items()
+        for error in found
+    ]
+    dots = report.dots
+    notes = [
+        f"Error of {dots.count:,} dot products of each kind, in the MAC's own arithmetic, against exact sums of the "
+        "same operands, rounded to the operand formats: root mean square, over that of the exact sums, and in units of "
+        f"the last place that the accumulator has there (ulp). Seed {dots.seed}.",
+        "Operands: normal of standard deviation 1; uniform between -1 and 1; trained: activations and weights of "
+        f"{report.trained}, in the order of its sums, one sum after another where a dot product is longer.",
+        "Not finite: how many of these sums are infinite or NaN; the error is infinite then.",
+        f"Made by {report.made_by}.",
+    ]
+    return Table("Accuracy of dot products", pd.DataFrame(rows), {"error": ".2e", "ulp": ".2f"}, notes)
+
+
+def leave(report: Report, folder: Path) -> list[Path]:
+    """Write the record, all tables and the plot to a folder; says which files these are.
+
+    Raises
+    ------
+    ToolError
+        If a file cannot be written.
+    """
+    record = folder / "accuracy.json"
+    content = asdict(report) | {"dots": {name: str(value) for name, value in asdict(report.dots).items()}}
+    write_whole(record, json.dumps(content | {"published": [asdict(row) for row in PUBLISHED]}, indent=1) + "\n")
+    paths = [record]
+    for stem, table in tables(report).items():
+        paths += table.write(folder, stem)
+    about = {"title": "Accuracy of dot products", "description": f"Made by {report.made_by}"}
+    return paths + write(plot(report), folder, "accuracy-dots", endings=("png", "pdf"), about=about)
+
+
+def plot(report: Report) -> Any:
+    """Errors against length, relative and in ulp, for each kind of operands."""
+    panels = []
+    for measure_ in ("relative", "ulp"):
+        row = []
+        for distribution in report.dots.distributions:
+            lines = []
+            for mac, found in report.errors.items():
+                own = [error for error in found if error.distribution == distribution]
+                lines.append(Curve(mac, [error.length for error in own], [getattr(error, measure_) for error in own]))
+            row.append((distribution, lines))
+        panels.append(row)
+    return curves(panels, xlabel="length of the dot product", labels=["relative error", "error in ulp"])
+
+
+def default_dots(count: int, layer: Layer) -> Dots:
+    """The dot products of the report."""
+    return Dots(lengths=LENGTHS, distributions=("normal", "uniform", TRAINED), count=count, trained=layer)

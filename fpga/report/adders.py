@@ -1,0 +1,117 @@
+"""What stochastic rounding adds to floating-point adders: lazy and eager, beside rounding to nearest."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from halfulp.boards.targets import TARGETS, Target
+from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
+from halfulp.hdl.formats import Rounding
+from halfulp.sim.request import Request
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+SOURCE = "lfsr16"
+"""What units with a source of their own have."""
+
+
+CASES = tuple(
+    Request(unit, fmt, acc=acc, rounding=f"sr{bits}")
+    for unit, fmt, acc in (
+        ("mac", "e5m2", "e6m5"),
+        ("mac", "e5m2", "bf16"),
+        ("mac", "e4m3", "e6m7"),
+        ("mac", "e4m3fn", "bf16"),
+        ("mac", "e4m3fn", "fp16"),
+        ("mac", "e3m2fn", "e6m5"),
+        ("mac", "e2m1fn", "e5m6"),
+        ("accumulate", "e5m2", "e6m5"),
+        ("add", "e5m2", None),
+        ("add", "e4m3", None),
+        ("add", "e4m3fn", None),
+        ("add", "e6m5", None),
+        ("add", "fp16", None),
+        ("add", "bf16", None),
+    )
+    for bits in (4, 8, 10)
+)
+"""Accumulators and adders as networks are trained with."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a unit costs: rounded to nearest, with either structure, and with a source of its own."""
+
+    nearest: Cost
+    lazy: Cost
+    eager: Cost
+    with_source: Cost
+
+
+def study(
+    units: tuple[Request, ...] = CASES,
+    target: Target = TARGETS["vu9p"],
+    progress: Progress = silent,
+    farm: Farm | None = None,
+) -> dict[Request, Measured]:
+    """Measure units that round sums at random.
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails.
+    """
+    progress.total("synthesis", 4 * len(units))
+    costs = iter(measure_modules(_modules(units), target, progress, farm=farm))
+    return {unit: Measured(next(costs), next(costs), next(costs), next(costs)) for unit in units}
+
+
+def _modules(units: tuple[Request, ...]) -> Iterator[Module]:
+    """What is measured, in the order in which `study` reads the costs."""
+    for unit in units:
+        yield module_of(replace(unit, rounding="rn"))
+        yield module_of(replace(unit, stochastic="lazy"))
+        yield module_of(replace(unit, stochastic="eager"))
+        yield module_of(replace(unit, random=SOURCE))
+
+
+def table(found: dict[Request, Measured], target: Target = TARGETS["vu9p"]) -> Table:
+    """The units as rows."""
+    rows = [_row(unit, cost) for unit, cost in found.items()]
+    return Table(
+        "Stochastic rounding in floating-point adders",
+        pd.DataFrame(rows),
+        {"default / rn": ".3f"},
+        [
+            f"Yosys {version('pyosys')}, {target.recipe}, each "
+            "unit by itself, before place and route. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
+            "path.",
+            "rn: the same unit with rounding to nearest. Lazy: the random word is added to the normalised sum. Eager: "
+            "it is added before, at both alignments that the signs leave. Both give the same bits.",
+            "The random word comes from a port, and its source is not counted, but in the last column, where the unit "
+            f"has an {SOURCE} of its own, and the structure that is its default.",
+        ],
+    )
+
+
+def _row(unit: Request, cost: Measured) -> dict[str, object]:
+    default = unit.build().stochastic
+    chosen = {"lazy": cost.lazy, "eager": cost.eager}[default]
+    return {
+        "unit": unit.unit,
+        "operands": unit.fmt,
+        "sum": unit.acc or unit.fmt,
+        "bits": Rounding.parse(unit.rounding or "rn").bits,
+        "rn": cost.nearest.lut,
+        "lazy": cost.lazy.lut,
+        "eager": cost.eager.lut,
+        "default": default,
+        "default / rn": chosen.lut / cost.nearest.lut,
+        "rn path": cost.nearest.path,
+        "lazy path": cost.lazy.path,
+        "eager path": cost.eager.path,
+        f"with {SOURCE}": cost.with_source.lut,
+    }

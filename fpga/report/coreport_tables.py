@@ -1,0 +1,198 @@
+"""The co-report as tables and plots, from its record alone."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from halfulp.tools.paths import write_whole
+from halfulp.tools.plots import Panel, front, write
+from halfulp.tools.tables import Table
+
+from .coreport import Report, Row
+
+
+def leave(report: Report, folder: Path, stem: str) -> list[Path]:
+    """Write the record, all tables and all plots to a folder; says which files these are.
+
+    Raises
+    ------
+    ToolError
+        If a file cannot be written.
+    """
+    record = folder / f"{stem}.json"
+    write_whole(record, report.text())
+    paths = [record]
+    for name, table in tables(report).items():
+        paths += table.write(folder, f"{stem}-{name}")
+    about = {"title": report.title, "description": f"Made by {report.made_by}"}
+    for device in report.devices:
+        paths += write(plot(report, device), folder, f"{stem}-{device}", endings=("png", "pdf"), about=about)
+    return paths
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """One for each device by its name, and that of all dot products as ``errors``."""
+    return {device: _device(report, device) for device in report.devices} | {"errors": _errors(report)}
+
+
+def _device(report: Report, device: str) -> Table:
+    rows = [_row(report, row, device) for row in report.rows]
+    frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
+    columns = {str(name): _column(str(name), frame) for name in frame if pd.api.types.is_numeric_dtype(frame[name])}
+    return Table(
+        f"{report.title}: {device}",
+        frame,
+        {name: spec for name, (spec, _) in columns.items() if spec},
+        [*report.devices[device], *_reached(report, device), *_computed(report), *_trained(report), *_made(report)],
+        best={name: which for name, (_, which) in columns.items() if which},
+        only_csv=("command", "tools"),
+    )
+
+
+def _row(report: Report, row: Row, device: str) -> dict[str, Any]:
+    plain, error = row.variants[device][0], row.errors[0]
+    cells: dict[str, Any] = {
+        "MAC": row.mac,
+        "LUT": plain.lut,
+        "FF": plain.ff,
+        "carry": plain.carry,
+        "depth": plain.depth,
+        "MHz": plain.mhz,
+    }
+    if report.clock is not None and plain.mhz is not None:
+        chosen = report.at_clock(row, device)
+        for name in ("lut", "ff"):
+            cells[f"{name.upper()} at {report.clock:g}"] = None if chosen is None else getattr(chosen, name)
+        cells["cuts"] = None if chosen is None else chosen.pipeline
+    cells |= {"error": _or_inf(error.relative), "ulp": _or_inf(error.ulp)}
+    for network in report.networks:
+        found = row.accuracy_of(network)
+        cells[f"acc. {network}"] = found.mean if found else None
+        cells[f"s.d. {network}"] = found.deviation if found else None
+    own = {"Pareto": "yes" if row.pareto[device] else "no", "command": plain.command}
+    return cells | own | {"tools": report.made_by}
+
+
+def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
+    """How the numbers of a column are shown, with as many decimals each, and which is the best."""
+    if name.startswith(("acc. ", "s.d. ")):
+        # Fractions, or percent.
+        spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
+        return spec, "highest" if name.startswith("acc.") else None
+    match name:
+        case "MHz":
+            return ".1f", "highest"
+        case "error":
+            return ".2e", "lowest"
+        case "ulp":
+            # Places of one format are not those of another, so that none is the best.
+            return ".2f", None
+        case "cuts":
+            return ".0f", None
+    # Whole numbers are floats where one is missing.
+    return ".0f", "lowest"
+
+
+def _or_inf(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _reached(report: Report, device: str) -> list[str]:
+    """Who runs at the clock that was asked for."""
+    if report.clock is None or all(row.variants[device][0].mhz is None for row in report.rows):
+        return []
+    cuts = " or ".join(map(str, report.pipelines))
+    notes = [
+        f"LUT and FF at {report.clock:g}: at a clock of {report.clock:g} MHz; the fewest LUT among units with {cuts} "
+        "register cuts that reach that clock; a cut is before the accumulator, whose loop stays whole."
+    ]
+    fastest = {
+        row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in report.pipelines)
+        for row in report.rows
+        if report.at_clock(row, device) is None
+    }
+    if fastest:
+        slow = ", ".join(f"{mac} ({mhz:.1f} MHz)" for mac, mhz in fastest.items())
+        notes.append(f"Not reached by {slow}; in brackets the highest clock of theirs.")
+    return notes
+
+
+def _computed(report: Report) -> list[str]:
+    """What the errors are errors of."""
+    first = report.rows[0].errors[0]
+    scale = "" if report.scale == 1 else f", times {report.scale:g}"
+    against = {
+        "rounded": "of the same operands, rounded to the operand formats",
+        "drawn": "of the operands as they were drawn, so that their rounding to the operand formats counts",
+    }[report.against]
+    notes = [
+        f"Error: of {report.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the "
+        f"MAC's own arithmetic by halfulp's golden model, against exact sums {against}; root mean square, over "
+        "that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
+        f"Seed {report.seed}; each sum has a random source with a seed of its own, where there is one."
+    ]
+    if any(error.not_finite for row in report.rows for error in row.errors):
+        notes.append("An error is infinite where a sum overflowed to infinity or NaN.")
+    return notes
+
+
+def _trained(report: Report) -> list[str]:
+    runs = [found.runs for row in report.rows for found in row.accuracy]
+    notes = []
+    if runs:
+        each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
+        notes.append(
+            f"Acc.: accuracy, read from a table of training runs, {each} of each MAC; mean, and s.d., their standard "
+            "deviation, where there are several."
+        )
+    if report.strangers:
+        notes.append(f"Training runs of other MACs than these, which are not shown: {report.strangers}.")
+    return notes
+
+
+def _made(report: Report) -> list[str]:
+    known = " and in accuracy, where both were trained," if report.networks else ""
+    return [
+        f"Pareto: no other MAC is as good in LUT, in the error shown{known} and better in one of them.",
+        f"Made by {report.made_by}.",
+    ]
+
+
+def _errors(report: Report) -> Table:
+    rows = [
+        {
+            "MAC": row.mac,
+            "operands": error.distribution,
+            "length": error.length,
+            "error": _or_inf(error.relative),
+            "ulp": _or_inf(error.ulp),
+            "not finite": error.not_finite,
+            "tools": report.made_by,
+        }
+        for row in report.rows
+        for error in row.errors
+    ]
+    notes = [
+        *_computed(report),
+        "Not finite: how many of these sums are infinite or NaN.",
+        f"Made by {report.made_by}.",
+    ]
+    formats = {"error": ".2e", "ulp": ".2f"}
+    return Table(f"{report.title}: dot products", pd.DataFrame(rows), formats, notes, only_csv=("tools",))
+
+
+def plot(report: Report, device: str) -> Any:
+    """Error, and accuracy where it is known, against LUT."""
+    panels = [Panel("relative error of dot products", [row.errors[0].relative for row in report.rows], "lowest")]
+    for network in report.networks:
+        found = [row.accuracy_of(network) for row in report.rows]
+        panels.append(Panel(f"accuracy of {network}", [one.mean if one else None for one in found], "highest"))
+    return front(
+        [row.mac for row in report.rows],
+        [row.variants[device][0].lut for row in report.rows],
+        panels,
+        [row.pareto[device] for row in report.rows],
+        xlabel=f"LUT on {device}",
+        caption=report.made_by,
+    )

@@ -1,0 +1,230 @@
+"""Error of dot products in the arithmetic of a multiply-accumulate, against exact sums; remembered by content."""
+
+import json
+import math
+import pickle
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from halfulp.hdl.formats import FP64, Format
+from halfulp.hdl.specs import MacSpec, Span
+from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import one_thread
+
+from .study import TRAINED, Dots
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Error:
+    """How far dot products were from the exact sums of their operands.
+
+    Attributes
+    ----------
+    distribution : str
+        Of the operands.
+    length : int
+        Products in each.
+    relative : float, optional
+        Root mean square of the errors, over that of the exact sums. None where a result is no finite number.
+    ulp : float, optional
+        Root mean square of the errors, in units of the last place that the result format has at that of the exact sums.
+    not_finite : int
+        Results that are infinite or NaN.
+    """
+
+    distribution: str
+    length: int
+    relative: float | None
+    ulp: float | None
+    not_finite: int
+
+
+def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> list[list[Error]]:
+    """Errors of multiply-accumulates: for each, one for each distribution and length.
+
+    Operands are drawn for a distribution and a length, the same for all multiply-accumulates, and rounded to nearest to
+    the operand formats, saturating. The exact sum is that of the products of the rounded operands, or of those that
+    were drawn, which are numbers of fp32; it is a fraction, and nothing of it is lost. Dot product i takes its random
+    words from the i-th of ``source.seeds(count)``, or where they come from ports, from torch's generator.
+
+    Raises
+    ------
+    ValueError
+        If the golden model refuses a multiply-accumulate, or all exact sums are zero.
+    ToolError
+        If the machine fails. What was found until then is kept.
+    """
+    cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
+    progress.total("dot products", len(macs) * len(cases))
+    own = digest(sources(("hdl", "golden")), Path(__file__).read_text(), version("torch"))
+    found = []
+    for mac in macs:
+        row = []
+        for distribution, length in cases:
+            row.append(_remembered(mac, dots, distribution, length, own))
+            progress.advance(1)
+        found.append(row)
+    return found
+
+
+def _remembered(mac: MacSpec, dots: Dots, distribution: str, length: int, own: str) -> Error:
+    source = [dots.trained] if distribution == TRAINED else []
+    key = digest(mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, *source, own)
+    path = build_root() / "dots" / f"{key}.json"
+    if not path.is_file():
+        with one_thread():
+            write_whole(path, json.dumps(asdict(_measured(mac, dots, distribution, length))))
+    return Error(**json.loads(path.read_text()))
+
+
+def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error:
+    """Error of dot products of one distribution and length."""
+    from halfulp import golden
+
+    drawn = [_drawn(dots, distribution, length, side) for side in (0, 1)]
+    a, b = (golden.encode(values, fmt, saturate=True) for values, fmt in zip(drawn, (mac.a, mac.b), strict=True))
+    results = golden.gemm(a.unsqueeze(-2), b.unsqueeze(-1), mac, **_words(mac, dots, length)).flatten()
+    values = [mac.o.decode(code % (1 << mac.o.width)) for code in results.tolist()]
+    exact = _exact(a, b, mac) if dots.against == "rounded" else _sums(drawn[0] * drawn[1])
+    size = _rms(exact)
+    if size == 0:
+        raise ValueError(f"dots.scale is {dots.scale:g}, at which all products of {mac} are zero; take a larger one")
+    off = [value - sum_ for value, sum_ in zip(values, exact, strict=True) if isinstance(value, Fraction)]
+    if len(off) < len(values):
+        return Error(distribution, length, None, None, len(values) - len(off))
+    error = _rms(off)
+    return Error(distribution, length, error / size, error / float(last_place(mac.o, Fraction(size))), 0)
+
+
+def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
+    """Operands of one side, of shape (count, length); those of the other are independent."""
+    import torch
+
+    generator = torch.Generator().manual_seed(dots.seed)
+    shape = (2, dots.count, length)
+    if distribution == TRAINED:
+        return dots.scale * _of_layer(dots, length, generator)[side]
+    if distribution == "normal":
+        values = torch.randn(shape, generator=generator, dtype=torch.float64)
+    else:
+        values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
+    # The product of two numbers of fp32 is one of float64.
+    return (dots.scale * values[side]).to(torch.float32).to(torch.float64)
+
+
+def _of_layer(dots: Dots, length: int, generator: "torch.Generator") -> "tuple[Tensor, Tensor]":
+    """Activations and the weights that they meet: pieces of sums of a layer, from a place drawn in one of them on.
+
+    Each sum is of an example and an output that are drawn; where it ends, the next one goes on.
+    """
+    import torch
+
+    assert dots.trained is not None
+    activations, weights = layer_of(dots.trained.path)
+    k = activations.shape[1]
+    places = torch.randint(k, (dots.count, 1), generator=generator) + torch.arange(length)
+    sums = -(-(length + k) // k)
+    parts = []
+    for rows in (activations, weights):
+        drawn = torch.randint(len(rows), (dots.count, sums), generator=generator)
+        parts.append(rows[drawn.gather(1, places // k), places % k].to(torch.float32).to(torch.float64))
+    return parts[0], parts[1]
+
+
+def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
+    """Activations and weights in a file of a trained layer.
+
+    Raises
+    ------
+    ValueError
+        If the file has no such tensors.
+    """
+    import torch
+
+    try:
+        found = torch.load(path, weights_only=True)
+        a, b = found["activations"], found["weights"]
+        if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1] or not (a.numel() and b.numel()):
+            raise ValueError(f"they are of shapes {tuple(a.shape)} and {tuple(b.shape)}")
+        if not (a.isfinite().all() and b.isfinite().all()):
+            raise ValueError("not all of them are finite")
+    except Exception as error:
+        # torch raises whatever it comes upon in a file that is not its own.
+        raise ValueError(
+            f"{path} has no tensors activations and weights, of shapes (examples, k) and (outputs, k): "
+            f"{'torch does not read it' if isinstance(error, pickle.UnpicklingError) else str(error).splitlines()[0]}"
+        ) from error
+    return a, b
+
+
+def _words(mac: MacSpec, dots: Dots, length: int) -> dict[str, Any]:
+    """Random words from outside, of every product of every dot product."""
+    import torch
+
+    if mac.random is not None:
+        return {}
+    # Not the state that operands are drawn from.
+    generator = torch.Generator().manual_seed(dots.seed ^ 1 << 62)
+    shape = (dots.count, 1, 1, length)
+    return {name: torch.randint(1 << bits, shape, generator=generator) for name, bits in mac.words.items()}
+
+
+def _exact(a: "Tensor", b: "Tensor", mac: MacSpec) -> list[Fraction]:
+    """Sums of products of codes."""
+    from halfulp import golden
+
+    if _in_float64(mac):
+        return _sums(golden.decode(a, mac.a) * golden.decode(b, mac.b))
+    return [_sum(x, y, mac) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+
+
+def _sums(products: "Tensor") -> list[Fraction]:
+    return [exact_sum(row) for row in products.tolist()]
+
+
+def exact_sum(values: list[float]) -> Fraction:
+    """Sum of floats without rounding: that of what `math.fsum` gives, of what is then left, and so on."""
+    parts: list[float] = []
+    while rest := math.fsum([*values, *(-part for part in parts)]):
+        parts.append(rest)
+    return sum(map(Fraction, parts), Fraction(0))
+
+
+def _sum(x: list[int], y: list[int], mac: MacSpec) -> Fraction:
+    """Sum of products of codes; operands are finite, so these are fractions."""
+    wide_a, wide_b = 1 << mac.a.width, 1 << mac.b.width
+    pairs = zip(x, y, strict=True)
+    return sum((Fraction(mac.a.decode(i % wide_a)) * Fraction(mac.b.decode(j % wide_b)) for i, j in pairs), Fraction(0))
+
+
+def _in_float64(mac: MacSpec) -> bool:
+    """Whether float64 holds every operand and every product."""
+    a, b = Span.of(mac.a), Span.of(mac.b)
+    try:
+        for span in (a, b, a * b):
+            span.check_fits(FP64, "number")
+    except ValueError:
+        return False
+    return True
+
+
+def last_place(fmt: Format, value: Fraction) -> Fraction:
+    """Distance of the two neighbouring numbers of a format that a magnitude is between; at its end, of the last two."""
+    code = fmt.encode(abs(value), "rz")
+    number, above = fmt.decode(code), fmt.decode((code + 1) % (1 << fmt.width))
+    if isinstance(above, Fraction) and above > number:
+        return above - Fraction(number)
+    return Fraction(number) - Fraction(fmt.decode(code - 1))
+
+
+def _rms(values: Sequence[Fraction]) -> float:
+    return math.sqrt(math.fsum(float(value) ** 2 for value in values) / len(values))

@@ -1,0 +1,270 @@
+"""What each line segment of a function buys: errors over every code, and what the unit costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from halfulp.boards.targets import TARGETS, Target
+from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
+from halfulp.hdl.fit.error import Errors, errors
+from halfulp.hdl.fit.fit import measure_of
+from halfulp.hdl.fit.functions import function_of
+from halfulp.hdl.fit.rounding_table import check_width
+from halfulp.hdl.fit.store import segments_of
+from halfulp.hdl.formats import Format, parse
+from halfulp.hdl.specs.segments import Segments
+from halfulp.sim.request import Request
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.plots import Approximation, approximations, write
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+KINDS = ("free", "uniform")
+"""Breakpoints that are beside each other; a small unit with an error between theirs is the third."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A unit of the report.
+
+    Parameters
+    ----------
+    fn : str
+    fmt, out : Format
+    pieces : int
+    breakpoints : str
+    slopes : str
+    error : float, optional
+        The largest that there may be, where that is asked for beside the pieces.
+    """
+
+    fn: str
+    fmt: Format
+    out: Format
+    pieces: int
+    breakpoints: str
+    slopes: str
+    error: float | None = None
+
+    @property
+    def _fit(self) -> dict[str, Any]:
+        """What differs from the default, so that a unit that is asked for elsewhere is the same one."""
+        asked: dict[str, Any] = {"pieces": self.pieces}
+        if self.breakpoints != "free":
+            asked["breakpoints"] = self.breakpoints
+        if self.slopes != "any":
+            asked["slopes"] = self.slopes
+        if self.error is not None:
+            asked["error"] = self.error
+        return asked
+
+    @property
+    def even(self) -> "Case":
+        """The same with breakpoints at equal distances."""
+        return replace(self, breakpoints="uniform", error=None)
+
+    def table(self) -> Segments:
+        """The segments, fitted or from disk."""
+        return segments_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
+
+    def request(self) -> Request:
+        """The unit."""
+        to = None if self.out == self.fmt else str(self.out)
+        return Request("pwl", str(self.fmt), to=to, fn=self.fn, **self._fit)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What a unit is: its segments, their errors over all codes, and its cost."""
+
+    table: Segments
+    errors: Errors
+    cost: Cost
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """All that is measured.
+
+    Attributes
+    ----------
+    target : Target
+    found : dict of Case to Measured
+    """
+
+    target: Target
+    found: dict[Case, Measured]
+
+    @property
+    def functions(self) -> list[str]:
+        """Names, in their order."""
+        return list(dict.fromkeys(case.fn for case in self.found))
+
+
+def cases(
+    functions: Sequence[str], fmt: str, pieces: Sequence[int], *, to: str | None = None, slopes: str = "any"
+) -> list[Case]:
+    """Units for all functions and numbers of pieces, with free and with uniform breakpoints.
+
+    Raises
+    ------
+    ValueError
+        If there is no such function or format, or a format is too wide for all its codes to be looked at.
+    """
+    if not functions:
+        raise ValueError("name a function, such as tanh")
+    taken, result = parse(fmt), parse(fmt if to is None else to)
+    for one in (taken, result):
+        check_width(one)
+    for name in functions:
+        function_of(name)
+    return [
+        Case(name, taken, result, count, kind, slopes)
+        for name in dict.fromkeys(functions)
+        for count in dict.fromkeys(pieces)
+        for kind in KINDS
+    ]
+
+
+def study(
+    wanted: Sequence[Case],
+    target: Target = TARGETS["vu9p"],
+    progress: Progress = silent,
+    farm: Farm | None = None,
+) -> Study:
+    """Fit, measure the errors, and synthesise.
+
+    Raises
+    ------
+    ValueError
+        If there is no such fit.
+    ToolError
+        If Yosys or the machine fails.
+    """
+    progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
+    fitted: dict[Case, tuple[Segments, Errors]] = {}
+
+    def take(case: Case) -> None:
+        segments = case.table()
+        fitted[case] = segments, errors(segments, function_of(case.fn))
+        progress.advance(1)
+
+    for case in wanted:
+        take(case)
+    for case in [case for case in wanted if case.breakpoints == "free"]:
+        take(lean(case, *(fitted[one] for one in (case, case.even))))
+    progress.total("synthesis", len(fitted))
+    costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, farm=farm)
+    measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
+    return Study(target, dict(zip(fitted, measured, strict=True)))
+
+
+def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
+    """With an error halfway between two, in the measure that fits have."""
+    measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
+    largest = [one.max_ulp if measure == "ulp" else one.max_absolute for _, one in sides]
+    return replace(case, error=max(sum(largest) / 2, largest[0]))
+
+
+def table(found: Study) -> Table:
+    """The units as rows: free breakpoints, what uniform ones leave and cost, and small units in between."""
+    first = next(iter(found.found))
+    rows = []
+    for case, one in found.found.items():
+        if case.error is not None:
+            free, even = found.found[replace(case, error=None)], found.found[case.even]
+            named = {"function": case.fn, "pieces": case.pieces}
+            rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "lean "))
+    kinds = ("", "uniform ", "lean ")
+    figures = {f"{kind}{name}": ".2f" for kind in kinds for name in ("max ulp", "mean ulp")}
+    figures |= {f"{kind}{name}": ".2e" for kind in kinds for name in ("max", "mean")}
+    figures |= {f"{kind}at": ".6g" for kind in kinds}
+    formats = f"{first.fmt}" if first.out == first.fmt else f"{first.fmt} to {first.out}"
+    return Table(
+        f"Line segments in {formats}",
+        pd.DataFrame(rows),
+        figures,
+        [
+            "Errors are exact: over all codes, after slopes, intercepts and results are rounded, against values that "
+            "are known to 53 bits. In units of the last place of the value (ulp), and absolute.",
+            "Off: most numbers of the format between a result and the correctly rounded one. At: where the largest "
+            "error in ulp is; of several, where the argument is nearest to zero.",
+            "Pieces are beside lines where the function saturates. Uniform: as many breakpoints at equal distances; "
+            "coefficients are the best there are for these.",
+            "Lean: at most as many pieces with an error halfway between these two or less, with the breakpoints and "
+            "coefficients that are expected to make the smallest unit.",
+            f"Cost: Yosys {version('pyosys')}, {found.target.recipe}, each unit by itself, before place and route. LUT "
+            "is the sum of LUT1 to LUT6; path counts cells on the longest path. The product is made of lookup tables.",
+        ],
+        only_csv=(
+            *("slope", "intercept"),
+            *(f"{kind}{name}" for kind in kinds[1:] for name in ("off", "at", "max", "mean ulp", "mean")),
+            *(f"{kind}{name}" for kind in kinds[1:] for name in ("slope", "intercept")),
+        ),
+    )
+
+
+def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
+    """A unit's figures."""
+    cells = {
+        "max ulp": one.errors.max_ulp,
+        "mean ulp": one.errors.mean_ulp,
+        "off": one.errors.max_off,
+        "max": one.errors.max_absolute,
+        "mean": one.errors.mean_absolute,
+        "at": one.errors.at,
+        "slope": str(one.table.slope),
+        "intercept": str(one.table.intercept),
+        "LUT": one.cost.lut,
+        "path": one.cost.path,
+    }
+    return {f"{kind}{name}": cell for name, cell in cells.items()}
+
+
+def leave(found: Study, folder: Path, command: str) -> list[Path]:
+    """Write the table and the plot to a folder; says which files these are.
+
+    Raises
+    ------
+    ToolError
+        If a file cannot be written.
+    """
+    about = {"title": "Functions as line segments", "description": f"Made by {command}"}
+    return [
+        *table(found).write(folder, "pwl"),
+        *write(plot(found), folder, "pwl", endings=("png", "pdf"), about=about),
+    ]
+
+
+def plot(found: Study) -> Any:
+    """Each function, its approximations and their errors."""
+    panels = {}
+    for name in found.functions:
+        own = [(case, one) for case, one in found.found.items() if case.fn == name and _is_free(case)]
+        first = own[0][1].errors
+        near = np.flatnonzero((np.abs(first.x) <= _NEAR_ZERO) & np.isfinite(first.value))
+        bins = np.arange(0, len(near), max(len(near) // _DRAWN, 1))
+        shown = near[bins]
+        lines = [
+            Approximation(
+                f"{case.pieces} pieces",
+                one.errors.got[shown].tolist(),
+                np.maximum.reduceat(one.errors.ulp[near], bins).tolist(),
+            )
+            for case, one in own
+        ]
+        panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
+    return approximations(panels, label="error in ulp")
+
+
+def _is_free(case: Case) -> bool:
+    return case.breakpoints == "free" and case.error is None
+
+
+_DRAWN = 512  # points of a curve, each with the largest error of as many arguments as it stands for
+_NEAR_ZERO = 8.0  # arguments of formats with a wide range that are drawn

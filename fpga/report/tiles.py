@@ -1,0 +1,95 @@
+"""Arrays beside published ones: lookup tables of a multiply-accumulate with all that belongs to it.
+
+Published: Ben Ali et al., MPTorch-FPGA, DATE 2025, Table III. Its shares of the device are of whole designs, with the
+kernels' ports to memory and the card's shell; what is counted here are arrays alone, and kernels with their ports.
+"""
+
+import pandas as pd
+
+from halfulp.boards.targets import TARGETS, Target
+from halfulp.fpga.kernel.arrays import array
+from halfulp.fpga.kernel.cost_model import MEMORY_LUTS, Law
+from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, Built
+from halfulp.fpga.synth.measure import Cost, Module, measure_modules
+from halfulp.hdl.specs import MacSpec
+from halfulp.sim.build import verilog
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+
+MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
+"""The published multiply-accumulate; of its source of random words nothing is said."""
+
+LARGEST = 4
+"""Elements of the largest array unless told otherwise: one of 8 x 8 takes minutes."""
+
+
+def study(
+    largest: int = LARGEST,
+    target: Target = TARGETS["u55c"],
+    progress: Progress = silent,
+    farm: Farm | None = None,
+) -> dict[Built, Cost]:
+    """Measure arrays of the published sizes, up to so many elements.
+
+    Raises
+    ------
+    ValueError
+        If there is none so small.
+    ToolError
+        If Yosys or the machine fails.
+    """
+    sizes = [row for row in TABLE_III if row.n <= largest]
+    if not sizes:
+        raise ValueError(f"the smallest published array has 1 element, not {largest}")
+    progress.total("synthesis", len(sizes))
+    arrays = [array(MacSpec.parse(MAC), row.n, row.m) for row in sizes]
+    modules = (Module(verilog(component), component.name) for component in arrays)
+    return dict(zip(sizes, measure_modules(modules, target, progress, farm), strict=True))
+
+
+def table(found: dict[Built, Cost], kernels: Law, target: Target = TARGETS["u55c"]) -> Table:
+    """The arrays as rows.
+
+    Parameters
+    ----------
+    found : dict of Built to Cost
+        Of arrays alone.
+    kernels : Law
+        What kernels around them cost.
+    target : Target
+    """
+    return Table(
+        f"Systolic arrays of {MAC}",
+        pd.DataFrame([_row(row, cost, kernels) for row, cost in found.items()]),
+        {"LUT/MAC": ".1f", "kernel LUT/MAC": ",.1f", "published LUT/MAC": ",.1f", "ratio": ".3f"},
+        [
+            f"Yosys {version('pyosys')}, {target.recipe}, each array by itself, before place and route. LUT: LUT1 to "
+            f"LUT6, and of memories made of tables (memory) at most {MEMORY_LUTS} each.",
+            "Kernel: the array with ports to memory of 512 bits and registers, by what small ones take "
+            f"({kernels.source}). Ratio: of that to the published figure.",
+            f"Published: Ben Ali et al., DATE 2025, Table III: the share of {PUBLISHED_LUT:,} tables of the whole "
+            "design, ports to memory and shell included, after place and route, over N * M * C.",
+        ],
+    )
+
+
+def _row(row: Built, cost: Cost, kernels: Law) -> dict[str, object]:
+    lut = cost.lut + MEMORY_LUTS * cost.memory
+    published = row.lut / 100 * PUBLISHED_LUT / (row.n * row.m * row.cores)
+    kernel = kernels.cells(row.n, row.m).lut / (row.n * row.m)
+    return {
+        "N": row.n,
+        "M": row.m,
+        "LUT": lut,
+        "memory": cost.memory,
+        "FF": cost.ff,
+        "BRAM": cost.bram,
+        "path": cost.path,
+        "LUT/MAC": lut / (row.n * row.m),
+        "kernel LUT/MAC": kernel,
+        "published C": row.cores,
+        "published LUT/MAC": published,
+        "ratio": kernel / published,
+    }

@@ -1,0 +1,1 @@
+"""Area and clock of components, by Yosys and nextpnr."""

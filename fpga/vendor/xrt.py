@@ -1,0 +1,256 @@
+"""What the vendor's tools need to make a kernel of a module and to link it for a card: texts of files.
+
+Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data
+Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference (UG835).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree as Xml
+
+from halfulp.boards.board import Board
+from halfulp.fpga.kernel.layout import (
+    ARGUMENTS,
+    CLOCK,
+    CONTROL,
+    CONTROL_ADDRESS_BITS,
+    CONTROL_DATA_BITS,
+    DATA_BITS,
+    MASTERS,
+    Register,
+)
+
+from .vivado import word
+
+KERNEL_XML, PACKAGE, LINK = "kernel.xml", "package.tcl", "link.cfg"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel as the run-time system sees it.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    arguments : tuple of Register
+        In the order in which they are given.
+    masters : tuple of str
+        Ports to memory, by the beginning of the names of their signals.
+    """
+
+    name: str
+    arguments: tuple[Register, ...] = ARGUMENTS
+    masters: tuple[str, ...] = MASTERS
+
+
+def kernel_xml(kernel: Description) -> str:
+    """The description that the linker and the run-time system read."""
+    root = Xml.Element("root", versionMajor="1", versionMinor="6")
+    top = Xml.SubElement(
+        root,
+        "kernel",
+        name=kernel.name,
+        language="ip_c",
+        vlnv=f"halfulp:kernel:{kernel.name}:1.0",
+        attributes="",
+        preferredWorkGroupSizeMultiple="0",
+        workGroupSize="1",
+        interrupt="true",
+        hwControlProtocol="ap_ctrl_hs",
+    )
+    ports = Xml.SubElement(top, "ports")
+    common = {"portType": "addressable", "base": "0x0"}
+    width = {"range": hex(1 << CONTROL_ADDRESS_BITS), "dataWidth": str(CONTROL_DATA_BITS)}
+    Xml.SubElement(ports, "port", {"name": CONTROL, "mode": "slave"} | width | common)
+    for master in kernel.masters:
+        width = {"range": "0xFFFFFFFFFFFFFFFF", "dataWidth": str(DATA_BITS)}
+        Xml.SubElement(ports, "port", {"name": master, "mode": "master"} | width | common)
+    args = Xml.SubElement(top, "args")
+    for number, argument in enumerate(kernel.arguments):
+        Xml.SubElement(
+            args,
+            "arg",
+            name=argument.name,
+            addressQualifier="1" if argument.port else "0",
+            id=str(number),
+            port=argument.port or CONTROL,
+            size=hex(argument.bits // 8),
+            offset=hex(argument.offset),
+            type="void*" if argument.port else "uint",
+            hostOffset="0x0",
+            hostSize=hex(argument.bits // 8),
+        )
+    Xml.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, encoding="unicode")}\n'
+
+
+def package_tcl(kernel: Description, verilog: str, part: str) -> str:
+    """The script with which Vivado packages Verilog as a kernel, ``NAME.xo``, beside the script."""
+    buses = (CONTROL, *kernel.masters)
+    associate = "\n".join(
+        f"    ipx::associate_bus_interfaces -busif {word(bus)} -clock {CLOCK} [ipx::current_core]" for bus in buses
+    )
+    return f"""\
+# Vivado: the Verilog as an IP core, and the core as a kernel for the linker v++. To run it:
+#   vivado -mode batch -source {PACKAGE}
+
+proc package {{here}} {{
+    set work [file join $here packaged]
+    create_project -force -part {word(part)} project [file join $work project]
+    add_files -norecurse [list [file join $here {word(verilog)}]]
+    set_property top {word(kernel.name)} [current_fileset]
+    update_compile_order -fileset sources_1
+    ipx::package_project -root_dir [file join $work core] -vendor halfulp -library kernel -taxonomy /KernelIP \\
+        -import_files
+    set_property name {word(kernel.name)} [ipx::current_core]
+    set_property version 1.0 [ipx::current_core]
+    set_property sdx_kernel true [ipx::current_core]
+    set_property sdx_kernel_type rtl [ipx::current_core]
+{associate}
+    ipx::create_xgui_files [ipx::current_core]
+    ipx::update_checksums [ipx::current_core]
+    ipx::save_core [ipx::current_core]
+    close_project
+    package_xo -force -kernel_name {word(kernel.name)} -kernel_xml [file join $here {KERNEL_XML}] \\
+        -ip_directory [file join $work core] -xo_path [file join $here {word(kernel.name + ".xo")}]
+}}
+
+# Where the files are is where this script is, wherever it is called from.
+if {{[catch {{package [file dirname [file normalize [info script]]]}} message options]}} {{
+    puts stderr "ERROR: $message"
+    puts stderr [dict get $options -errorinfo]
+    exit 1
+}}
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a core is.
+
+    Attributes
+    ----------
+    name : str
+        Of the instance.
+    slr : int
+        Die.
+    banks : tuple of int
+        Bank of memory of each of its ports.
+    """
+
+    name: str
+    slr: int
+    banks: tuple[int, ...]
+
+
+def places(kernel: Description, board: Board, cores: int) -> list[Place]:
+    """Where each core goes: dies by the lookup tables that are left on them, and banks of their own.
+
+    A port has a bank of HBM for itself. Of DDR, whose banks are beside dies, a core has those of its own die in turn,
+    or those that take the fewest ports yet.
+
+    Raises
+    ------
+    ValueError
+        If there are not ports for so many.
+    """
+    ports, memory = len(kernel.masters), board.memory
+    check_ports(kernel, board, cores)
+    on_die = [0] * len(board.slrs)
+    taken = [0] * memory.banks
+    found = []
+    for core in range(cores):
+        slr = min(range(len(on_die)), key=lambda die: ((on_die[die] + 1) / board.slrs[die].lut, die))
+        on_die[slr] += 1
+        banks = []
+        for _port in range(ports):
+            free = [bank for bank in range(memory.banks) if taken[bank] < memory.masters]
+            far = {bank: bool(memory.slrs) and memory.slrs[bank] != slr for bank in free}
+            bank = min(free, key=lambda bank: (memory.masters > 1 and far[bank], taken[bank], bank))
+            taken[bank] += 1
+            banks.append(bank)
+        found.append(Place(f"{kernel.name}_{core + 1}", slr, tuple(banks)))
+    return found
+
+
+def check_ports(kernel: Description, board: Board, cores: int) -> None:
+    """Refuse more cores than have ports.
+
+    Raises
+    ------
+    ValueError
+        If there are so many.
+    """
+    ports, memory = len(kernel.masters), board.memory
+    if cores < 1:
+        raise ValueError(f"there are {cores} cores to be linked; it takes 1 or more")
+    if cores > board.cores(ports):
+        raise ValueError(
+            f"{cores} cores of {ports} ports each are {cores * ports} ports, and {board.name} has {memory.ports} of "
+            f"{memory.tag}; {board.cores(ports)} cores can be connected"
+        )
+
+
+def link_cfg(kernel: Description, board: Board, cores: int, mhz: float) -> str:
+    """What ``v++ --link --config`` reads: instances, the bank of each port, the die of each core, and the clock.
+
+    Raises
+    ------
+    ValueError
+        If there are not ports for so many cores.
+    """
+    found = places(kernel, board, cores)
+    tag = board.memory.tag
+    lines = ["[connectivity]", f"nk={kernel.name}:{cores}:{'.'.join(place.name for place in found)}"]
+    for place in found:
+        lines += [
+            f"sp={place.name}.{port}:{tag}[{bank}]" for port, bank in zip(kernel.masters, place.banks, strict=True)
+        ]
+    lines += [f"slr={place.name}:SLR{place.slr}" for place in found]
+    lines += ["", "[clock]"]
+    lines += [f"freqHz={round(mhz * 1e6)}:{place.name}.{CLOCK}" for place in found]
+    return "\n".join(lines) + "\n"
+
+
+def makefile(kernel: Description, board: Board, files: Sequence[str]) -> str:
+    """From Verilog to a card: ``make`` packages and links, ``make run`` runs the host program.
+
+    Parameters
+    ----------
+    kernel : Description
+    board : Board
+    files : sequence of str
+        What the kernel is made of.
+    """
+    name = kernel.name
+    return f"""\
+# make            the kernel, linked for the card: needs Vivado, Vitis and the platform
+# make run        run a matrix product on the card and check it: needs XRT, and halfulp in PYTHON
+# make tile       the bare array alone, placed and routed by Vivado out of context
+# TARGET=hw_emu   for the vendor's emulator instead of the card
+
+PLATFORM ?= {board.platform}
+TARGET ?= hw
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: all run tile clean
+all: {name}.$(TARGET).xclbin
+
+{name}.xo: {PACKAGE} {KERNEL_XML} {" ".join(files)}
+	vivado -mode batch -nojournal -log package.log -source {PACKAGE}
+
+{name}.$(TARGET).xclbin: {name}.xo {LINK}
+	v++ --link --target $(TARGET) --platform $(PLATFORM) --config {LINK} --temp_dir linked -o $@ {name}.xo
+
+run: {name}.$(TARGET).xclbin
+	$(PYTHON) host.py $< $(ARGS)
+
+tile:
+	vivado -mode batch -nojournal -log tile.log -source tile/flow.tcl
+
+clean:
+	rm -rf packaged linked {name}.xo {name}.*.xclbin* *.log
+"""

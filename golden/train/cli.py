@@ -1,0 +1,188 @@
+"""The command `halfulp train`."""
+
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from halfulp.tools.commands import requests
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+DEFAULT_FMT = "fxp4.12"
+"""In which line segments are fitted."""
+
+_NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
+
+
+class _Number(click.FloatRange):
+    """A number in a range, and a finite one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a refusal."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is not finite", param, ctx)
+        return found
+
+
+@click.command()
+@click.argument("network", type=click.Choice(_NETWORKS))
+@click.option("--mac", "mac", metavar="MAC", help="of all products, such as e5m2*e5m2+e6m5.sr10; or a whole policy")
+@click.option(
+    "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by patterns of names of layers"
+)
+@click.option("--tanh", metavar="N", help="swap tanh for N line segments or for those of a file (gru)")
+@click.option("--sigmoid", metavar="N", help="the same for sigmoid (gru)")
+@click.option("--fmt", metavar="FMT", help="format in which segments are fitted; fxp4.12 by default")
+@click.option("--derivative", type=click.Choice(["piece", "true"]), help="of segments; that of the piece by default")
+@click.option(
+    "--data",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="folder of MNIST or CIFAR-10, or a text; of MNIST 5000 images are here",
+)
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0, (1 << 63) - 1), help="of all that is random")
+@click.option("--epochs", metavar="N", type=click.IntRange(1))
+@click.option("--batch", metavar="N", type=click.IntRange(1), help="examples of a step")
+@click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
+@click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; 256 by default")
+@click.option("--static", is_flag=True, help="the loss scale stays as it is")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
+@click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
+@click.option("--restart", is_flag=True, help="start over, whatever an earlier run left")
+@click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="between checkpoints")
+@click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table that the result is added to")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where checkpoints are; train/ of the build folder by default",
+)
+def train(
+    network: str,
+    mac: str | None,
+    file: Path | None,
+    data: Path | None,
+    resume: bool,
+    restart: bool,
+    every: float,
+    limit: int | None,
+    table: Path | None,
+    output: Path | None,
+    tanh: str | None,
+    sigmoid: str | None,
+    fmt: str | None,
+    derivative: str | None,
+    **options: Any,
+) -> None:
+    """Train NETWORK (lenet5, resnet20, gru or nanogpt) in the arithmetic of a multiply-accumulate.
+
+    The network is torch's, and its layers are converted; --mac fp32 leaves them. What it comes to is a row of a table
+    of results, which halfulp report reads. A run that is stopped or killed goes on with --resume, to the same bits.
+    """
+    from halfulp.golden.nn import Policy, rules
+    from halfulp.tools.paths import build_root, machine_errors
+    from halfulp.tools.progress import Bar
+
+    from .loop import Interrupted, Plan, Run
+    from .networks import NETWORKS
+    from .results import append, check_place, results, row_of
+
+    with requests():
+        if (mac is None) == (file is None):
+            raise ValueError("say what to compute in with one of --mac and --policy; --mac fp32 is torch's own")
+        if resume and restart:
+            raise ValueError("--resume goes on and --restart starts over; give one of them")
+        policies = {"*": Policy.parse(mac)} if mac is not None else rules(file)  # type: ignore[arg-type]
+        if any(policy.device for policy in policies.values()):
+            raise ValueError(
+                "halfulp train computes in the golden model; a policy's device is for programs of one's own"
+            )
+        usual = NETWORKS[network]
+        plan = Plan(
+            network=network,
+            policies=tuple((pattern, str(policy)) for pattern, policy in policies.items()),
+            seed=options["seed"],
+            epochs=options["epochs"] or usual.epochs,
+            batch=options["batch"] or usual.batch,
+            rate=options["rate"] or usual.rate,
+            scale=options["scale"] or 256.0,
+            adaptive=not options["static"],
+            activations=_activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative),
+            derivative=derivative or "piece",
+        )
+        examples = usual.load(data).limited(limit)
+        place = table or results()
+        run = Run(plan, examples, (output or build_root() / "train") / f"{network}-{plan.key(examples)}")
+        if run.scaler is None and (options["scale"] or options["static"]):
+            raise ValueError("--scale and --static mean nothing where all layers are torch's own; leave them out")
+        check_place(place)
+        _begin(run, resume, restart)
+    # What is no place for files is told before the work.
+    with machine_errors(str(run.folder)):
+        run.folder.mkdir(parents=True, exist_ok=True)
+    click.echo(str(run.conversion), err=True)
+    try:
+        # Layers refuse some arithmetic only when they are used.
+        with requests(), Bar(f"train {network}") as bar:
+            run.train(bar, every=every, told=_tell)
+    except Interrupted as stop:
+        click.echo(f"halfulp: stopped; {stop}", err=True)
+        sys.exit(130)
+    row = row_of(run, _command())
+    with requests():
+        append(place, row)
+    click.echo(
+        f"{row['mac']}, {row['network']}, seed {plan.seed}: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}"
+    )
+    click.echo(f"halfulp: wrote {run.final} and a row of {place}", err=True)
+
+
+def _activations(asked: dict[str, str | None], fmt: str | None, derivative: str | None) -> tuple[tuple[str, str], ...]:
+    """Texts of the segments that functions are swapped for: fitted, or of files."""
+    from halfulp.hdl.fit.store import SUFFIX, segments_of
+
+    found = []
+    fitted = False
+    for name, given in asked.items():
+        if given is None:
+            continue
+        if given.endswith(SUFFIX):
+            found.append((name, segments_of(given).text))
+            continue
+        if not given.isdecimal():
+            raise ValueError(f"--{name} takes a number of segments or a file of them ({SUFFIX}), not {given!r}")
+        fitted = True
+        found.append((name, segments_of(name, fmt=fmt or DEFAULT_FMT, pieces=int(given)).text))
+    for option, value, means in (("--fmt", fmt, fitted), ("--derivative", derivative, bool(found))):
+        if value is not None and not means:
+            raise ValueError(f"{option} means nothing without --tanh or --sigmoid and a number of segments")
+    return tuple(found)
+
+
+def _begin(run: Any, resume: bool, restart: bool) -> None:
+    """Go on from a checkpoint or start over, as asked."""
+    left = next((path for path in (run.checkpoint, run.final) if path.is_file()), None)
+    if resume and left is None:
+        raise ValueError(f"there is no {run.checkpoint} to go on from; leave --resume out to start")
+    if resume:
+        run.load(left)
+    elif left == run.checkpoint and not restart:
+        raise ValueError(f"{left} is of such a run that was not finished; --resume goes on, --restart starts over")
+
+
+def _tell(epoch: Any) -> None:
+    click.echo(
+        f"halfulp: epoch {epoch.number}: loss {epoch.trained:.4f}, in tests {epoch.loss:.4f}, accuracy "
+        f"{epoch.accuracy:.2f} %",
+        err=True,
+    )
+
+
+def _command() -> str:
+    """The command that is running, without what says where it begins."""
+    return shlex.join(["halfulp", *(word for word in sys.argv[1:] if word not in ("--resume", "--restart"))])

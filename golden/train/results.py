@@ -1,0 +1,140 @@
+"""The table of finished training runs, which reports read: one row for each."""
+
+import csv
+import fcntl
+import io
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.segments import Segments
+from halfulp.tools.digests import version
+from halfulp.tools.paths import build_root, machine_errors, write_whole
+
+from .loop import Plan, Run
+
+MIXED = "mixed"
+"""In place of a multiply-accumulate: several."""
+
+COLUMNS = (
+    *("mac", "network", "accuracy", "loss", "seed", "epochs", "policy", "batch", "rate", "scale", "skipped"),
+    *("train", "test", "data", "seconds", "halfulp", "torch", "command", "run"),
+)
+
+
+def results() -> Path:
+    """Where the table is unless told otherwise."""
+    return build_root() / "train" / "results.csv"
+
+
+def row_of(run: Run, command: str) -> dict[str, str]:
+    """The row of a finished run."""
+    last, plan, data = run.epochs[-1], run.plan, run.data
+    policies = list(plan.rules.items())
+    macs = {mac for _, policy in policies for mac in policy.macs}
+    mac = macs.pop() if len(macs) == 1 else MIXED
+    policy = str(policies[0][1]) if len(policies) == 1 else "; ".join(f"{name}: {one}" for name, one in policies)
+    cells = {
+        "mac": str(mac) if isinstance(mac, MacSpec) or mac == MIXED else "fp32",
+        "network": network_of(plan),
+        "accuracy": f"{last.accuracy:.4f}",
+        "loss": f"{last.loss:.6g}",
+        "seed": plan.seed,
+        "epochs": plan.epochs,
+        "policy": policy,
+        "batch": plan.batch,
+        "rate": f"{plan.rate:g}",
+        "scale": f"{plan.scale:g}{'' if plan.adaptive else ' static'}" if run.scaler else "",
+        "skipped": run.scaler.skipped if run.scaler else "",
+        "train": len(data.train[0]),
+        "test": len(data.test[0]),
+        "data": data.name,
+        "seconds": f"{run.seconds:.1f}",
+        "halfulp": version("halfulp"),
+        "torch": version("torch"),
+        "command": command,
+        "run": run.key,
+    }
+    return {name: str(cell) for name, cell in cells.items()}
+
+
+def network_of(plan: Plan) -> str:
+    """The network, and how many line segments its functions are of, for that makes it another."""
+    tables = [Segments.read(text) for _, text in plan.activations]
+    swapped = [f"{table.name} of {len(table.pieces)} segments in {table.fmt}" for table in tables]
+    ending = ", true derivative" if swapped and plan.derivative == "true" else ""
+    return f"{plan.network} with {' and '.join(swapped)}{ending}" if swapped else plan.network
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """What a table has.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read, lacks a column, or has an accuracy that is none.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            found = csv.DictReader(file, strict=True)
+            for name in ("mac", "network", "accuracy"):
+                if name not in (found.fieldnames or ()):
+                    raise ValueError(f"there is no column {name}")
+            kept = list(found)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{path} is no table of training runs: {error}") from error
+    for number, row in enumerate(kept, 1):
+        try:
+            float(row["accuracy"])
+        except (TypeError, ValueError):
+            raise ValueError(f"{path}: the accuracy of run {number} is a number, not {row['accuracy']!r}") from None
+    return kept
+
+
+def check_place(path: Path) -> None:
+    """Refuse what is no place for a table, before the work.
+
+    Raises
+    ------
+    ValueError
+        If there is another kind of file.
+    ToolError
+        If files cannot be written there.
+    """
+    if path.is_file():
+        rows(path)
+    elif not path.exists():
+        with machine_errors(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=path.parent).close()
+
+
+def append(path: Path, row: Mapping[str, str]) -> None:
+    """Add a row; of the same run done again it takes the place of the old one. Others may append at the same time.
+
+    Raises
+    ------
+    ValueError
+        If there is another kind of file.
+    ToolError
+        If the disk is full or the file cannot be written.
+    """
+    with machine_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        kept = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
+        held = io.StringIO()
+        # Columns that users have added stay.
+        names = list(dict.fromkeys([*(kept[0] if kept else ()), *COLUMNS]))
+        writer = csv.DictWriter(held, names, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*kept, row])
+        write_whole(path, held.getvalue())
+    finally:
+        os.close(handle)

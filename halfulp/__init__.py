@@ -1,0 +1,29 @@
+"""Low-precision arithmetic units in RTL, bit-exact against a golden model in PyTorch."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["__version__", "golden", "parse"]
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import golden
+    from .hdl.formats import parse
+
+_LAZY = {"golden": "halfulp.golden", "parse": "halfulp.hdl.formats:parse"}
+"""Names that are imported when they are first used: torch takes a second to load."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _LAZY[name].partition(":")
+    loaded: Any = importlib.import_module(module)
+    value = getattr(loaded, attribute) if attribute else loaded
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

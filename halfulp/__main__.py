@@ -1,0 +1,5 @@
+"""``python -m halfulp`` is the command ``halfulp``."""
+
+from .cli import main
+
+main()

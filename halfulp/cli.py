@@ -1,0 +1,122 @@
+"""The command line: one program, put together from the commands of all rooms.
+
+Exit codes: 0 success; 1 the thing checked is wrong; 2 the request is wrong; 3 a tool or the machine failed; 130 after
+Ctrl-C. A command is imported when it runs, so that help and refusals come at once.
+"""
+
+import importlib
+import signal
+import sys
+import warnings
+from typing import Any, NoReturn
+
+import click
+
+from halfulp.tools.commands import Refused
+from halfulp.tools.errors import CheckError, ToolError
+
+COMMANDS = {
+    "bench": "halfulp.sim.cli",
+    "cost": "halfulp.fpga.cli",
+    "coverage": "halfulp.sim.coverage.cli",
+    "emit": "halfulp.fpga.vendor.cli",
+    "faults": "halfulp.sim.mutation.cli",
+    "formal": "halfulp.sim.formal.cli",
+    "keep": "halfulp.sim.cli",
+    "match": "halfulp.fpga.match.cli",
+    "mutate": "halfulp.sim.mutation.cli",
+    "report": "halfulp.fpga.cli",
+    "sim": "halfulp.sim.cli",
+    "stats": "halfulp.fpga.cli",
+    "sweep": "halfulp.sim.cli",
+    "synth": "halfulp.fpga.cli",
+    "tile": "halfulp.fpga.match.cli",
+    "train": "halfulp.golden.train.cli",
+    "uvm": "halfulp.sim.uvm.cli",
+}
+"""Commands, and the module of each."""
+
+LISTS = {
+    "boards": "halfulp.boards.catalogue:listing",
+    "formats": "halfulp.sim.listing:formats",
+    "targets": "halfulp.boards.targets:listing",
+    "units": "halfulp.sim.listing:units",
+}
+"""Lists that `halfulp list` prints, and the function of each."""
+
+
+class Commands(click.Group):
+    """The commands of all rooms, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands."""
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="halfulp")
+def cli() -> None:
+    """Arithmetic units in RTL, bit-exact against a golden model."""
+
+
+@cli.command(name="list")
+@click.argument("what")
+def list_(what: str) -> None:
+    """List the formats, units, boards or targets that there are."""
+    if what not in LISTS:
+        raise Refused(f"there is no list of {what}; there are {', '.join(LISTS)}")
+    module, _, name = LISTS[what].partition(":")
+    click.echo("\n".join(getattr(importlib.import_module(module), name)()))
+
+
+def _end(signum: int, frame: Any) -> NoReturn:
+    """Treat a request to end like Ctrl-C, so that nothing is left behind."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the program."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        # Not cli(): it would print an empty line of its own on Ctrl-C.
+        with cli.make_context("halfulp", sys.argv[1:]) as context:
+            cli.invoke(context)
+        code = 0
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        code = 2
+    except click.UsageError as error:
+        click.echo(f"halfulp: {error.format_message()}", err=True)
+        code = 2
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except CheckError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        code = 1
+    except ToolError as error:
+        click.echo(f"halfulp: {error}", err=True)
+        code = 3
+    except (KeyboardInterrupt, click.Abort):
+        # Amaranth would warn of a unit that was just being made.
+        warnings.simplefilter("ignore")
+        click.echo("halfulp: stopped", err=True)
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output, such as head, has seen enough.
+        sys.stderr.close()
+        code = 0
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

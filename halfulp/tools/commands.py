@@ -1,0 +1,26 @@
+"""Parts that the commands of all rooms share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+class Refused(click.ClickException):
+    """A request that cannot be met: one sentence, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        """Print the sentence."""
+        click.echo(f"halfulp: {self.message}", err=True)
+
+
+@contextmanager
+def requests() -> Iterator[None]:
+    """Turn what a unit or a format says of its parameters into a refusal."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise Refused(str(error)) from error

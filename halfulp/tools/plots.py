@@ -1,0 +1,512 @@
+"""Plots for papers: small multiples, and the same bytes for the same figures."""
+
+import io
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib.style
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, LogNorm, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from .paths import write_whole
+
+COLUMNS = 5
+"""Panels side by side, which fill the width of a page; the least width is that of a column."""
+
+_PANEL, _BAND, _MARGIN, _LEAST = 1.33, 2.7, 0.5, 3.5  # inches
+
+_IDEAL: dict[str, Any] = {"color": "#9a9a9a", "linewidth": 0.9}
+_MEASURED: dict[str, Any] = {"color": "#1f4e8c", "linewidth": 0.9}
+_DOTS: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 2.6}
+
+_STYLE: dict[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "figure.labelsize": 8,
+    "legend.fontsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "savefig.dpi": 300,
+    # The names inside an SVG are random otherwise.
+    "svg.hashsalt": "halfulp",
+    # Letters that can be edited, instead of drawings of them.
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Chances:
+    """One panel of `plot_chances`.
+
+    Attributes
+    ----------
+    title : str
+    fractions : sequence of float
+        Discarded fractions, in units of the last place.
+    measured : sequence of float
+        Share of results that were rounded up, for each fraction.
+    errors : sequence of float
+        ``measured`` less the ideal share.
+    dotted : int, optional
+        Step between the fractions that are marked by a dot; None marks none.
+    """
+
+    title: str
+    fractions: Sequence[float]
+    measured: Sequence[float]
+    errors: Sequence[float]
+    dotted: int | None = None
+
+
+def plot_chances(counts: Sequence[Chances]) -> Figure:
+    """P(up) against the fraction for each rounder and, below it, the error against the ideal.
+
+    Panels of a kind have the same axes, so that sources compare at a glance. Where a rounder tells few fractions apart,
+    those have dots.
+    """
+    columns = min(len(counts), COLUMNS)
+    bands = -(-len(counts) // columns)
+    largest = max(abs(error) for count in counts for error in count.errors)
+    with _style():
+        size = max(_PANEL * columns + _MARGIN, _LEAST), _BAND * bands + _MARGIN
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(2 * bands, columns, squeeze=False, height_ratios=[1.5, 1] * bands)
+        for index, count in enumerate(counts):
+            band, column = divmod(index, columns)
+            above, below = axes[2 * band, column], axes[2 * band + 1, column]
+            _draw(above, below, count)
+            above.set(ylim=(-0.04, 1.04), yticks=[0, 0.5, 1])
+            above.tick_params(labelbottom=False)
+            # There is room for a line of text above the curve.
+            below.set_ylim(-1.15 * largest, 1.75 * largest)
+            below.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+            for panel, label in ((above, "P(up)"), (below, "error")):
+                panel.set(xlim=(-0.02, 1.02), xticks=[0, 0.5, 1], ylabel=label if column == 0 else "")
+                panel.tick_params(labelleft=column == 0)
+        for index in range(len(counts), bands * columns):
+            axes[-2, index % columns].remove()
+            axes[-1, index % columns].remove()
+        lines = {"ideal": _IDEAL, "measured": _MEASURED, "nothing dropped": _DOTS}
+        figure.legend(
+            [Line2D([], [], **line) for line in lines.values()],
+            list(lines),
+            loc="outside upper center",
+            ncols=len(lines),
+            frameon=False,
+        )
+        figure.supxlabel("discarded fraction, in units of the last place")
+    return figure
+
+
+def _draw(above: Axes, below: Axes, count: Chances) -> None:
+    """One panel of `plot_chances`."""
+    above.set_title(count.title)
+    above.plot([0, 1], [0, 1], **_IDEAL)
+    below.axhline(0, **_IDEAL)
+    largest = f"largest {max(count.errors, key=abs):.3g}".replace("-", "\N{MINUS SIGN}")
+    below.text(0.03, 0.97, largest, transform=below.transAxes, va="top", fontsize=7)
+    for panel, values in ((above, count.measured), (below, count.errors)):
+        panel.plot(count.fractions, values, **_MEASURED)
+        if count.dotted:
+            panel.plot(count.fractions[:: count.dotted], values[:: count.dotted], **_DOTS)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is drawn against a cost.
+
+    Parameters
+    ----------
+    label : str
+    values : sequence of float or None
+        One for each thing; None where there is none.
+    best : str
+        ``lowest``, and then the scale is logarithmic; or ``highest``.
+    """
+
+    label: str
+    values: Sequence[float | None]
+    best: Literal["lowest", "highest"]
+
+
+def front(
+    names: Sequence[str],
+    costs: Sequence[float],
+    panels: Sequence[Panel],
+    chosen: Sequence[bool],
+    *,
+    xlabel: str,
+    caption: str,
+) -> Figure:
+    """Things by cost and by what they are worth, with the line of those that no other beats in the two.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the things, which have numbers in the plot and are listed beside it.
+    costs : sequence of float
+    panels : sequence of Panel
+        One above the other.
+    chosen : sequence of bool
+        Which things have a filled mark.
+    xlabel, caption : str
+        Below the cost axis, and below the whole.
+    """
+    with _style():
+        size = _TRADE_WIDTH, max(_TRADE_PANEL * len(panels), _KEY_LINE * (len(names) + 2)) + 2 * _MARGIN
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+        for axis, panel in zip(axes, panels, strict=True):
+            _scatter(axis, costs, panel, chosen)
+        if max(costs) > _LOGARITHMIC * min(costs) > 0:
+            axes[-1].set_xscale("log")
+            axes[-1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+            axes[-1].xaxis.set_major_formatter("{x:g}")
+            axes[-1].xaxis.set_minor_locator(NullLocator())
+        axes[-1].set_xlabel(xlabel)
+        # matplotlib wraps a caption only where a constrained layout does not see it.
+        figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
+        keys = [Line2D([], [], **_MARK, markerfacecolor=_filled(flag)) for flag in chosen]
+        texts = [f"{number}  {name}" for number, name in enumerate(names, 1)]
+        figure.legend(
+            [*keys, Line2D([], [], **_MARK), Line2D([], [], **_IDEAL)],
+            [*texts, "filled: no other beats it", "best at that cost or less"],
+            loc="outside right upper",
+            frameon=False,
+            fontsize=7,
+        )
+        # Where marks come to lie is known when all else has its place.
+        figure.draw_without_rendering()
+        for axis, panel in zip(axes, panels, strict=True):
+            _number(axis, costs, panel)
+    return figure
+
+
+_TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE = 7.0, 2.6, 0.17  # inches
+_CAPTION = 150  # letters in a line
+_LOGARITHMIC = 4  # times the least cost
+_NEAR = 8  # points between marks, up to which they share a number
+_MARK: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 4.5}
+
+
+def _filled(flag: bool) -> str:
+    return str(_MARK["color"]) if flag else "white"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is drawn as a line.
+
+    Parameters
+    ----------
+    name : str
+        The same in all panels, and then of the same colour.
+    x : sequence of float
+    y : sequence of float or None
+        A gap where there is none.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+
+
+def curves(panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]) -> Figure:
+    """Small multiples of curves on logarithmic scales.
+
+    Parameters
+    ----------
+    panels : sequence of sequence of (str, sequence of Curve)
+        Rows of panels, each with its title.
+    xlabel : str
+    labels : sequence of str
+        What the rows show.
+    """
+    names = list(dict.fromkeys(curve.name for row in panels for _, found in row for curve in found))
+    styles = {name: _curve(place) for place, name in enumerate(names)}
+    with _style():
+        size = _TRADE_WIDTH, _CURVES * len(panels) + _KEY_LINE * math.ceil(len(names) / 2) + _MARGIN
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(panels), len(panels[0]), squeeze=False, sharex=True, sharey="row")
+        for row, found in enumerate(panels):
+            for column, (title, lines) in enumerate(found):
+                axis = axes[row, column]
+                axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
+                axis.xaxis.set_minor_locator(NullLocator())
+                ticks = sorted({x for curve in lines for x in curve.x})
+                axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+                axis.set_ylabel(labels[row] if column == 0 else "")
+                for curve in lines:
+                    # What is exact, infinite or not there has no place on a logarithmic scale.
+                    shown = [y if y is not None and 0 < y < math.inf else math.nan for y in curve.y]
+                    axis.plot(curve.x, shown, **styles[curve.name])
+        figure.supxlabel(xlabel)
+        keys = [Line2D([], [], **styles[name]) for name in names]
+        figure.legend(keys, names, loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    return figure
+
+
+_CURVES = 1.9  # inches
+# Told apart without colour too (Okabe and Ito, 2008, and marks).
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_MARKS = "osD^v<>"
+
+
+def _curve(place: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "marker": _MARKS[(place + place // len(_COLOURS)) % len(_MARKS)],
+        "linestyle": "-" if place < len(_COLOURS) else "--",
+        "markersize": 3,
+        "linewidth": 0.9,
+    }
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """What comes near a function.
+
+    Parameters
+    ----------
+    name : str
+    values, errors : sequence of float
+        One for each argument; NaN where there is none.
+    """
+
+    name: str
+    values: Sequence[float]
+    errors: Sequence[float]
+
+
+def approximations(
+    panels: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[Approximation]]], *, label: str
+) -> Figure:
+    """Functions with what comes near them and, below, how near.
+
+    Parameters
+    ----------
+    panels : mapping of str to (sequence of float, sequence of float, sequence of Approximation)
+        For each function its arguments, its values there, and the approximations.
+    label : str
+        What the errors are.
+    """
+    names = list(dict.fromkeys(one.name for _, _, lines in panels.values() for one in lines))
+    styles = {name: _curve(place) | {"marker": "", "linewidth": 0.7} for place, name in enumerate(names)}
+    with _style():
+        size = (
+            max(_FITTED * len(panels) + _MARGIN, _LEAST),
+            2 * _CURVES + _KEY_LINE * math.ceil(len(names) / 3) + _MARGIN,
+        )
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(2, len(panels), squeeze=False, sharex="col")
+        for column, (name, (x, values, lines)) in enumerate(panels.items()):
+            above, below = axes[:, column]
+            above.plot(x, values, **{**_IDEAL, "linewidth": 2.5})
+            for one in lines:
+                above.plot(x, one.values, **styles[one.name])
+                # What is exact or infinite has no place on a logarithmic scale.
+                shown = [error if 0 < error < math.inf else math.nan for error in one.errors]
+                below.plot(x, shown, **styles[one.name])
+            largest = [max((error for error in one.errors if error < math.inf), default=0.0) for one in lines]
+            above.set(title=name)
+            below.set(yscale="log", xlabel="argument")
+            if min(largest) > 0:
+                # Where errors pass through zero there is nothing to see.
+                below.set_ylim(bottom=min(largest) / 30)
+            if column == 0:
+                above.set_ylabel("value")
+                below.set_ylabel(label)
+        keys = [Line2D([], [], **{**_IDEAL, "linewidth": 2.5}), *(Line2D([], [], **styles[name]) for name in names)]
+        figure.legend(keys, ["function", *names], loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+    return figure
+
+
+_FITTED = 3.25  # inches
+
+
+def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, float]]:
+    """Index, cost and value of what has a value."""
+    return [
+        (index, cost, value)
+        for index, (cost, value) in enumerate(zip(costs, panel.values, strict=True))
+        if value is not None and math.isfinite(value)
+    ]
+
+
+def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[bool]) -> None:
+    """Marks, and the line of the best."""
+    points = _points(costs, panel)
+    axis.set_ylabel(panel.label)
+    if panel.best == "lowest":
+        above_zero = [value for _, _, value in points if value > 0]
+        if len(above_zero) == len(points):
+            axis.set_yscale("log")
+        else:
+            # A sum that is exact has no place on a logarithmic scale.
+            axis.set_yscale("symlog", linthresh=min(above_zero, default=1.0))
+    best = best_so_far([(cost, value) for _, cost, value in points], panel.best)
+    axis.step([cost for cost, _ in best], [value for _, value in best], where="post", zorder=1, **_IDEAL)
+    for index, cost, value in points:
+        axis.plot([cost], [value], **_MARK, markerfacecolor=_filled(chosen[index]))
+    axis.margins(0.08, 0.12)
+
+
+def best_so_far(points: Sequence[tuple[float, float]], best: Literal["lowest", "highest"]) -> list[tuple[float, float]]:
+    """The points, by rising cost, that are worth more than all cheaper ones."""
+    sign = 1 if best == "lowest" else -1
+    line: list[tuple[float, float]] = []
+    for cost, value in sorted(points, key=lambda point: (point[0], sign * point[1])):
+        if not line or sign * value < sign * line[-1][1]:
+            line.append((cost, value))
+    return line
+
+
+def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
+    """Numbers at the marks; those that lie on each other have one text."""
+    groups: list[tuple[tuple[float, float], tuple[float, float], list[int]]] = []
+    for index, cost, value in _points(costs, panel):
+        place = tuple(axis.transData.transform((cost, value)) * 72 / axis.figure.dpi)
+        for other, _, members in groups:
+            if math.dist(place, other) < _NEAR:
+                members.append(index)
+                break
+        else:
+            groups.append((place, (cost, value), [index]))
+    for _, at, members in groups:
+        text = ", ".join(str(index + 1) for index in members)
+        axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
+
+
+def harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """For each kind of fault its nets: how many results in a hundred they spoil, and the median error of those in ulp.
+
+    Nets that spoil none are not drawn.
+    """
+    with _style():
+        figure = Figure(figsize=(_PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN), layout="constrained")
+        axes = figure.subplots(1, len(kinds), squeeze=False, sharex=True, sharey=True)[0]
+        for axis, (kind, nets) in zip(axes, kinds.items(), strict=True):
+            drawn = [(share, error) for share, error in nets if share > 0 and error > 0]
+            axis.set_title(kind)
+            axis.plot(*zip(*drawn, strict=True) if drawn else ((), ()), **_DOTS)
+            axis.set(xscale="log", yscale="log")
+        axes[0].set_ylabel("median error, ulp")
+        figure.supxlabel("wrong results, %")
+    return figure
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Counts that are drawn as colours, in rows and columns.
+
+    Parameters
+    ----------
+    title : str
+    counts : array
+        Of two dimensions.
+    out, wrong : array of bool
+        Of the same shape: what cannot be counted, and what is missing or should not be there.
+    """
+
+    title: str
+    counts: npt.NDArray[np.int64]
+    out: npt.NDArray[np.bool_]
+    wrong: npt.NDArray[np.bool_]
+
+
+def heats(panels: Sequence[Heat]) -> Figure:
+    """Counts on one logarithmic scale of colours; what cannot be is grey, what is wrong is red."""
+    largest = max((int(panel.counts.max()) for panel in panels), default=1)
+    colours = LogNorm(1, max(largest, 2))
+    with _style():
+        columns = min(len(panels), _HEATS)
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(_TRADE_WIDTH, _HEAT * rows + 2 * _MARGIN), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes.flat[len(panels) :]:
+            axis.remove()
+        for axis, panel in zip(axes.flat, panels, strict=False):
+            picture = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
+            picture[panel.out] = to_rgba("#d0d0d0")
+            picture[panel.wrong] = to_rgba("#d55e00")
+            axis.imshow(picture, aspect="auto", interpolation="nearest")
+            axis.set(xticks=[], yticks=[])
+            axis.set_title(panel.title, fontsize=6)
+        scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)
+        scale.set_label("hits")
+        keys = [Line2D([], [], color=colour, marker="s", linestyle="") for colour in ("#d0d0d0", "#d55e00")]
+        figure.legend(keys, ["out of reach", "open"], loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    return figure
+
+
+_HEATS, _HEAT = 4, 0.95
+_SHADES = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1, 256)))
+
+
+def write(
+    figure: Figure,
+    folder: Path,
+    stem: str,
+    *,
+    endings: Sequence[str] = ("png", "svg"),
+    about: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """Leave a figure in a folder, as ``stem.png`` and ``stem.svg`` unless told otherwise; says which files these are.
+
+    Parameters
+    ----------
+    figure : Figure
+    folder : Path
+    stem : str
+    endings : sequence of str
+        Of ``png``, ``svg`` and ``pdf``.
+    about : mapping of str to str, optional
+        ``title`` and ``description``, which the files carry.
+
+    Raises
+    ------
+    ToolError
+        If a file cannot be written.
+    """
+    paths = []
+    with _style():
+        for ending in endings:
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=ending, metadata=_metadata(ending, about or {}))
+            paths.append(folder / f"{stem}.{ending}")
+            write_whole(paths[-1], drawn.getvalue())
+    return paths
+
+
+def _metadata(ending: str, about: Mapping[str, str]) -> dict[str, str | None]:
+    """What a file says of itself, by the names of its kind, and no date."""
+    names = {"title": "Title", "description": "Subject" if ending == "pdf" else "Description"}
+    dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    return {names[key]: text for key, text in about.items()} | dates.get(ending, {})
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """The look of a plot, whatever the user's own settings of matplotlib are."""
+    with matplotlib.style.context(["default", _STYLE]):
+        yield

@@ -1,0 +1,1 @@
+"""Fitting of segment tables: a function, a format and a budget become a table."""

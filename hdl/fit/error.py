@@ -1,0 +1,124 @@
+"""Errors of a table over every code, measured exactly."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from halfulp.hdl.formats import RN, Rounding
+from halfulp.hdl.specs.segments import Segments
+
+from .functions import Function
+from .lines import sums
+from .points import Folding, points_of
+from .rounding_table import Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Errors of a table over all codes that come to its pieces.
+
+    Attributes
+    ----------
+    x : array of float64
+        Numbers, rising.
+    value : array of float64
+        The function's, to 53 bits; where the output saturates, inside its range.
+    got : array of float64
+        The table's, rounded.
+    rounded : array of float64
+        The function's, correctly rounded.
+    ulp, absolute : array of float64
+        Differences between ``got`` and ``value``, in units of the last place of that, and as they are.
+    off : array of int
+        How many numbers of the output ``got`` is away from ``rounded``.
+    """
+
+    x: Numbers
+    value: Numbers
+    got: Numbers
+    rounded: Numbers
+    ulp: Numbers
+    absolute: Numbers
+    off: Numbers
+
+    @property
+    def max_ulp(self) -> float:
+        """The largest error in units of the last place."""
+        return float(self.ulp.max())
+
+    @property
+    def mean_ulp(self) -> float:
+        """The mean of the errors in units of the last place."""
+        return float(self.ulp.mean())
+
+    @property
+    def max_absolute(self) -> float:
+        """The largest error as it is."""
+        return float(self.absolute.max())
+
+    @property
+    def mean_absolute(self) -> float:
+        """The mean of the errors as they are."""
+        return float(self.absolute.mean())
+
+    @property
+    def max_off(self) -> int:
+        """Most numbers of the output between a result and the correctly rounded one."""
+        return int(self.off.max())
+
+    @property
+    def at(self) -> float:
+        """Where the largest error in units of the last place is; of several, the nearest to zero."""
+        worst = self.x[self.ulp == self.ulp.max()]
+        return float(min(worst.tolist(), key=lambda x: (abs(x), -x)))
+
+
+def errors(
+    segments: Segments,
+    function: Function,
+    *,
+    interval: tuple[Fraction, Fraction] | None = None,
+    rounding: Rounding = RN,
+) -> Errors:
+    """Errors of a table over all codes, specials aside.
+
+    Parameters
+    ----------
+    segments : Segments
+    function : Function
+        What it is held against.
+    interval : (Fraction, Fraction), optional
+        Outside of it the function is taken at its nearer end.
+    rounding : Rounding
+        Of the results; the correctly rounded ones are rounded in the same way.
+
+    Raises
+    ------
+    ValueError
+        If a format has more than 16 bits.
+    """
+    folding = Folding(
+        segments.symmetry, segments.centre, segments.reduction, segments.factor, segments.fraction, interval
+    )
+    points = points_of(function, segments.fmt, segments.out, folding, rounding=rounding)
+    starts = np.array([float(piece.start) for piece in segments.pieces])
+    piece = np.maximum(np.searchsorted(starts, points.t, side="right") - 1, 0)
+    slopes = np.array([float(one.slope) for one in segments.pieces])
+    intercepts = np.array([float(one.intercept) for one in segments.pieces])
+    index = points.results(*sums(slopes[piece], points.t, intercepts[piece]))
+    order = np.argsort(points.x, kind="stable")
+    values = points.ladder.values
+    inside = np.isfinite(values[index]) & np.isfinite(values[points.nearest])
+    got, rounded = values[index], values[points.nearest]
+    with np.errstate(invalid="ignore"):
+        absolute = np.where(inside, np.abs(got - points.value), np.where(index == points.nearest, 0.0, np.inf))
+    return Errors(
+        points.x[order],
+        points.value[order],
+        got[order],
+        rounded[order],
+        points.errors(index)[order],
+        absolute[order],
+        np.abs(index - points.nearest)[order],
+    )

@@ -1,0 +1,511 @@
+"""Functions to line segments: the smallest largest error over all codes, after coefficients and results are rounded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
+from halfulp.hdl.specs.segments import SYMMETRIES, Piece, PowerSum, Segments, check_holds
+
+from .error import Errors, errors
+from .functions import ALL, Function, function_of
+from .grid import Grid, fixed_for, grid_of
+from .lean import Key, fewest_places, leanest
+from .points import BEHIND, MEASURES, REFERENCES, Folding, Points, points_of, power_factor
+from .rounding_table import check_width, numbers_of
+from .segmentation import BREAKPOINTS, Found, Parts, Tails, Task
+
+MOST_PIECES = 1024
+
+SHARE = 1 / 16
+"""How much more the error may be where formats of coefficients are chosen; the slope's share is half of it."""
+
+_EXACT = 52  # bits of integers, and one for their sign, that double precision holds
+_MOST_PLACES, _MORE_PLACES = 32, 8
+_STEEPEST = 1.5  # the steepest of the functions on the intervals that arguments are reduced to
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit, and what it is a fit of.
+
+    Attributes
+    ----------
+    segments : Segments
+    function : Function
+    pieces : int
+        Lines that are not saturation.
+    error : float
+        The largest, as it was measured for the fit. Where this was to be as small as can be, no other breakpoints and
+        coefficients of these formats leave less.
+    measure, against : str
+    rounding : Rounding
+    folding : Folding
+    """
+
+    segments: Segments
+    function: Function
+    pieces: int
+    error: float
+    measure: str
+    against: str
+    rounding: Rounding
+    folding: Folding
+
+    @cached_property
+    def errors(self) -> Errors:
+        """Errors over all codes."""
+        return errors(self.segments, self.function, interval=self.folding.interval, rounding=self.rounding)
+
+
+def fit(
+    function: str | Function | Callable[[Any], Any],
+    fmt: Format | str,
+    out: Format | str | None = None,
+    *,
+    pieces: int | None = None,
+    error: float | Fraction | None = None,
+    breakpoints: str = "free",
+    slopes: str = "any",
+    terms: int = 2,
+    slope: Format | str | None = None,
+    intercept: Format | str | None = None,
+    interval: tuple[Any, Any] | None = None,
+    symmetry: str | None = "auto",
+    reduction: str | None = "auto",
+    measure: str | None = None,
+    against: str = "real",
+    rounding: Rounding | str = RN,
+) -> Fit:
+    """Approximate a function by line segments.
+
+    Parameters
+    ----------
+    function : str, Function or callable
+        See `function_of`.
+    fmt, out : Format or str
+        Of argument and value, of up to 16 bits; by default the same.
+    pieces : int, optional
+        Lines; those of saturation, where the function goes along a line, are beside them.
+    error : float or Fraction, optional
+        The largest that there may be. Instead of ``pieces``: with as few as do it. Beside ``pieces``, which then are
+        the most: with the coefficients and breakpoints that are expected to make the smallest unit.
+    breakpoints : str
+        ``free``; ``uniform``: at equal distances; ``power``: where leading bits of the argument change.
+    slopes : str
+        ``any``, or ``pow2``: sums of signed powers of two.
+    terms : int
+        Of ``pow2``: how many powers.
+    slope, intercept : Format or str, optional
+        What coefficients are held in. By default the narrowest fixed point whose fraction bits keep the error near
+        what it is with coefficients of any number of bits: those of the slope add a 32nd of it, those of the intercept
+        then as much again; with ``error`` those with which the fewest pieces do it.
+    interval : (number, number), optional
+        What is outside is taken as its nearer end; by default all numbers.
+    symmetry : str, optional
+        ``auto``: what the function has, where the formats make it of use. None: no table is folded.
+    reduction : str, optional
+        ``auto``: what the function has; of exp only where a format is not fixed point. None: none.
+    measure : str, optional
+        ``ulp``: errors are in units of the last place of the value; ``absolute``. By default the former for fixed point
+        and with a reduction, whose results have all sizes alike, and for ReLU and leaky ReLU, else the latter.
+    against : str
+        ``real``: the function's value, or ``rounded``: that value correctly rounded.
+    rounding : Rounding or str
+        Of the result.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If something is of the wrong kind, or is asked that cannot be.
+    """
+    asked = _Asked(
+        function=function_of(function),
+        fmt=_format(fmt, "fmt"),
+        out=_format(fmt if out is None else out, "out"),
+        pieces=_pieces(pieces, error),
+        error=_target(error),
+        breakpoints=_one_of("breakpoints", breakpoints, BREAKPOINTS),
+        power=_power_sum(slopes, terms, slope),
+        slope=None if slope is None else _format(slope, "slope"),
+        intercept=None if intercept is None else _format(intercept, "intercept"),
+        against=_one_of("against", against, REFERENCES),
+        rounding=Rounding.parse(rounding),
+    )
+    if breakpoints == "uniform" and pieces is None:
+        raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
+    folding = _folding(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
+    chosen = measure or measure_of(asked.function, asked.out, folding.reduction)
+    return asked.fit(folding, _one_of("measure", chosen, MEASURES))
+
+
+def measure_of(function: Function, out: Format, reduction: str | None) -> str:
+    """What errors of a fit are measured in unless told otherwise."""
+    return "ulp" if isinstance(out, Fixed) or reduction or function.scales else "absolute"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a fit is to be, checked."""
+
+    function: Function
+    fmt: Format
+    out: Format
+    pieces: int | None
+    error: float | None
+    breakpoints: str
+    power: PowerSum | None
+    slope: Format | None
+    intercept: Format | None
+    against: str
+    rounding: Rounding
+
+    def _check_widths(self, folding: Folding) -> None:
+        """Raise ValueError if lines of named coefficients have more bits than double precision is exact in."""
+        argument = max(self.fmt.precision, folding.fraction)
+        for held, what, most in ((self.slope, "slopes", _EXACT - argument), (self.intercept, "intercepts", _EXACT)):
+            if held is not None and held.precision > most:
+                raise ValueError(
+                    f"{held} has {held.precision} significant bits; {what} of a fit have up to {most} here"
+                )
+
+    def fit(self, folding: Folding, measure: str) -> Fit:
+        self._check_widths(folding)
+        points = points_of(
+            self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
+        )
+        wraps = isinstance(self.out, Fixed) and self.out.overflow == "wrap"
+        if wraps and np.isinf(points.ladder.values[points.nearest]).any():
+            raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
+        if self.error is not None and self.error < points.least():
+            raise ValueError(
+                f"{self.function.name} in {self.out} is never nearer than {points.least():.6g} everywhere, "
+                f"and {self.error:g} was asked for"
+            )
+        tails = self._tails(points, folding)
+        cut, found, slope, intercept = self._best(points, folding, measure, tails)
+        segments = self._segments(cut, folding, found.parts, slope, intercept)
+        return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
+
+    def _tails(self, points: Points, folding: Folding) -> Tails:
+        """Slopes of the lines that the function goes along at the ends."""
+        if folding.reduction is not None:
+            return Tails()
+        left, right = self.function.left, self.function.right
+        slopes: list[set[float]] = [set(), set()]
+        for side, asymptote, first, second in ((0, left, 0, 1), (1, right, -1, -2)):
+            if folding.interval is None and asymptote is not None:
+                slopes[side].add(float(asymptote))
+            # A value at the end of the range of the output, or outside of the interval.
+            if len(points.cuts) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
+                saturates = points.nearest[first] in (0, len(points.ladder.values) - 1)
+                if folding.interval is not None or saturates:
+                    slopes[side].add(0.0)
+        if folding.symmetry is not None:
+            slopes[0].clear()
+        # A user's slopes may not have the asymptote's.
+        held = grid_of(self.slope) if self.slope is not None and self.power is None else None
+        kept = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
+        return Tails(*kept)
+
+    # Formats ---------------------------------------------------------------------------------------------------
+
+    def _best(
+        self, points: Points, folding: Folding, measure: str, tails: Tails
+    ) -> tuple[Points, Found, Format | PowerSum, Format]:
+        """The best pieces, the points at which these may begin, and formats of their coefficients."""
+        chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
+        finest = _finest(points, folding, self.fmt, self.out, measure)
+        grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
+        task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
+        try:
+            self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
+            task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key(folding))
+            found = task.best() if self.error is None else task.reached(self.error)
+        except ValueError as error:
+            asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
+            raise ValueError(
+                f"{self.function.name} cannot be fitted{f' with {asked}' if asked else ''}: {error}"
+            ) from None
+        found = task.polished(found)
+        slope = chosen["slopes"] or _narrowest([line[0] for _, line in found.parts], task.slopes.step)
+        intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
+        return task.points, found, slope, intercept
+
+    def _key(self, folding: Folding) -> Key | None:
+        """What integers arguments are of which a unit takes the leading bits off."""
+        if folding.reduction == "exp2":
+            return Key(folding.fraction, folding.fraction)
+        if folding.reduction is not None:
+            return Key(BEHIND + (2 if folding.reduction == "rsqrt" else 1), BEHIND)
+        return Key(self.fmt.width, self.fmt.frac_bits) if isinstance(self.fmt, Fixed) else None
+
+    def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
+        """Raise ValueError if a format that was named has no coefficients as large as the best ones of any format."""
+        named = {name: held for name, held in chosen.items() if isinstance(held, Format)}
+        if not named:
+            return
+        found = task.best(nearly=True) if self.error is None else task.reached(self.error)
+        for place, (name, what) in enumerate((("slopes", "slope"), ("intercepts", "intercept"))):
+            if (held := named.get(name)) is None:
+                continue
+            grid = grid_of(held)
+            for _, line in found.parts:
+                # What is rounded to the end of the range is held well enough.
+                inner = [end + (end - grid.beside(end)[0]) for end in (grid.low, grid.high)]
+                if not inner[0] <= line[place] <= inner[1]:
+                    raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
+
+    def _narrowed(self, task: Task, names: list[str], key: Key | None) -> Task:
+        """With as few fraction bits of these coefficients as come near the error of many."""
+        if self.error is not None and self.pieces is not None:
+            task.reached(self.error)
+            return leanest(task, self.error, names, key)
+        if not names:
+            return task
+        if self.error is None:
+            least = task.best(nearly=True).error
+            bounds = {"slopes": least * (1 + SHARE / 2), "intercepts": least * (1 + SHARE)}
+        else:
+            bounds = dict.fromkeys(names, self.error)
+            task = replace(task, pieces=task.reached(self.error).inner)
+        for name in names:
+            task = fewest_places(task, name, bounds[name])
+        return task
+
+    # The table -------------------------------------------------------------------------------------------------
+
+    def _segments(
+        self, points: Points, folding: Folding, parts: Parts, slope: Format | PowerSum, intercept: Format
+    ) -> Segments:
+        pieces: list[Piece] = []
+        for cut, line in parts:
+            start = Fraction(float(points.t[points.cuts[cut]]))
+            piece = Piece(start, Fraction(line[0]), Fraction(line[1]))
+            if not pieces or (pieces[-1].slope, pieces[-1].intercept) != (piece.slope, piece.intercept):
+                pieces.append(piece)
+        segments = Segments(
+            self.function.name,
+            self.fmt,
+            self.out,
+            slope,
+            intercept,
+            tuple(pieces),
+            symmetry=folding.symmetry,
+            centre=folding.centre,
+            reduction=folding.reduction,
+            factor=folding.factor,
+            fraction=folding.fraction,
+            **(self._specials(folding) if folding.interval is None else {}),
+        )
+        return self._with_zero(segments) if folding.interval is None else segments
+
+    def _specials(self, folding: Folding) -> dict[str, Any]:
+        """What the function says of NaN, infinities and zeros, as far as there are any."""
+        function = self.function
+        found: dict[str, Any] = {"nan": function.nan, "zero": function.zero, "minus_zero": function.minus_zero}
+        if self.fmt.has_inf:
+            found |= {"inf": function.inf, "minus_inf": function.minus_inf}
+        if folding.symmetry is None:
+            found["negative"] = function.negative
+        return found
+
+    def _with_zero(self, segments: Segments) -> Segments:
+        """The sign of zero kept by a function that grows through it."""
+        if (
+            segments.minus_zero is None
+            and segments.symmetry in (None, "linear")
+            and self.fmt.has_negative_zero
+            and self.out.has_negative_zero
+            and self.function.exact(Fraction(0)) == 0
+            and self.function.name != "relu"
+            and segments.value(Fraction(0)) == 0
+        ):
+            return replace(segments, minus_zero="-0")
+        return segments
+
+
+def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
+    """Coefficients of so many bits that more are no better, and of all sizes that lines near the function have."""
+    places = out.precision
+    if isinstance(out, Fixed):
+        places = out.frac_bits
+    elif measure == "ulp" and folding.reduction is None:
+        places = max(out.precision, 2 - out.quantum)
+    steepest, rise = _STEEPEST, 2.0
+    if folding.reduction is None:
+        value, t = points.value[points.cuts], points.t[points.cuts]
+        with np.errstate(invalid="ignore", over="ignore"):
+            slopes = np.diff(value) / np.diff(t)
+            intercepts = np.abs(value[1:] - slopes * t[1:])
+        steepest = float(np.max(np.abs(slopes[np.isfinite(slopes)]), initial=1.0))
+        # The best line is parallel to the function somewhere, and no farther from it there than its error.
+        rise = 2 * float(np.max(intercepts[np.isfinite(intercepts)], initial=1.0))
+    grids = {}
+    for name, largest, precision in (
+        ("slopes", steepest, max(fmt.precision, folding.fraction) + 1),
+        ("intercepts", rise, 0),
+    ):
+        bits = int(np.ceil(np.log2(largest))) + 1
+        # A product with an argument is exact in double precision.
+        kept = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
+        grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-kept)
+    return grids
+
+
+def _narrowest(numbers: list[float], step: float) -> Fixed:
+    """The narrowest format of all these multiples of a step."""
+    places = round(-np.log2(step))
+    while places > 0 and all((number * 2.0 ** (places - 1)).is_integer() for number in map(float, numbers)):
+        places -= 1
+    return fixed_for(min(numbers), max(numbers), places)
+
+
+# What is asked ------------------------------------------------------------------------------------------------------
+
+
+def _format(given: Format | str, what: str) -> Format:
+    if isinstance(given, str):
+        return parse(given)
+    if not isinstance(given, Format):
+        raise TypeError(f"{what} is a Format or a text such as 'fxp4.12', not {type(given).__name__}")
+    return given
+
+
+def _one_of(what: str, given: Any, known: tuple[str, ...]) -> str:
+    if given not in known:
+        raise ValueError(f"unknown {what} {given!r}; there are {', '.join(known)}")
+    return str(given)
+
+
+def _pieces(pieces: int | None, error: Any) -> int | None:
+    if pieces is None and error is None:
+        raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
+    if pieces is None:
+        return None
+    if not isinstance(pieces, int) or isinstance(pieces, bool):
+        raise TypeError(f"a number of pieces is an int, not {type(pieces).__name__}")
+    if not 1 <= pieces <= MOST_PIECES:
+        raise ValueError(f"{pieces} pieces are out of range; there are 1 to {MOST_PIECES}")
+    return pieces
+
+
+def _target(error: Any) -> float | None:
+    if error is None:
+        return None
+    if not isinstance(error, int | float | Fraction) or isinstance(error, bool):
+        raise TypeError(f"an error is a number, not {type(error).__name__}")
+    if not 0 <= error < np.inf:
+        raise ValueError(f"an error of {error} is out of range; it is zero or more, and finite")
+    return float(error)
+
+
+def _power_sum(slopes: str, terms: int, slope: Any) -> PowerSum | None:
+    if _one_of("slopes", slopes, ("any", "pow2")) == "any":
+        return None
+    if slope is not None:
+        raise ValueError("slopes that are sums of powers of two have no format; leave slope out")
+    return PowerSum(terms)
+
+
+def _folding(
+    function: Function,
+    fmt: Format,
+    out: Format,
+    interval: Any,
+    symmetry: str | None,
+    reduction: str | None,
+    measure: str | None,
+) -> Folding:
+    """How a function is folded and reduced between two formats."""
+    check_width(fmt)
+    check_width(out)
+    ends = None if interval is None else _interval(interval, fmt, function)
+    both_fixed = isinstance(fmt, Fixed) and isinstance(out, Fixed)
+    if reduction == "auto":
+        wanted = ends is None and not (function.reduction == "exp2" and both_fixed)
+        reduction = function.reduction if wanted else None
+    elif reduction is not None:
+        if reduction != function.reduction:
+            raise ValueError(
+                f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}"
+            )
+        if ends is not None:
+            raise ValueError("a reduction takes all numbers; leave the interval out, or the reduction")
+    if reduction is None and function.domain != ALL and ends is None:
+        raise ValueError(
+            f"{function.name} has a pole at zero, which {fmt} holds; name an interval without it, or reduce"
+        )
+    chosen = _symmetry(function, fmt, ends, symmetry, both_fixed or (measure != "ulp" and not isinstance(out, Fixed)))
+    factor, fraction = power_factor(out) if reduction == "exp2" else (Fraction(1), 0)
+    centre = 2 * Fraction(_half(function)) if chosen == "point" else Fraction(1)
+    return Folding(chosen, centre, reduction, factor, fraction, ends)
+
+
+def _half(function: Function) -> Fraction:
+    """Value at zero."""
+    value = function.at(Fraction(0))
+    return value if isinstance(value, Fraction) else Fraction(float(value))
+
+
+def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction, Fraction]:
+    if not isinstance(interval, tuple | list) or len(interval) != 2:
+        raise TypeError("an interval is a pair of numbers")
+    try:
+        low, high = (Fraction(end) for end in interval)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"an interval is a pair of finite numbers, not {interval}") from None
+    if low >= high:
+        raise ValueError(f"the interval from {float(low):g} to {float(high):g} is empty")
+    for end in (low, high):
+        try:
+            check_holds(fmt, end, "end of the interval")
+        except ValueError as error:
+            raise ValueError(str(error)) from None
+    inside = numbers_of(fmt)
+    inside = inside[(inside >= float(low)) & (inside <= float(high))]
+    for number in (float(low), 0.0, float(high)):
+        if number in inside and not function.defined(Fraction(number)):
+            raise ValueError(
+                f"{function.name} has a pole or no value at {number:g}, inside the interval from {float(low):g} to "
+                f"{float(high):g}"
+            )
+    return low, high
+
+
+def _symmetry(
+    function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, asked: str | None, sums_hold: bool
+) -> str | None:
+    """Which symmetry is of use; that which is asked for, if it is there."""
+    usable = fmt.lowest < 0 and (ends is None or ends[0] == -ends[1])
+    if asked == "auto":
+        # A float's small results are not differences of large ones.
+        fits = function.symmetry in ("odd", "even") or (
+            sums_hold and (function.symmetry == "point" or isinstance(fmt, Fixed))
+        )
+        return function.symmetry if usable and fits and (ends is None or function.symmetry != "linear") else None
+    if asked is None:
+        return None
+    _one_of("symmetry", asked, SYMMETRIES)
+    if not usable:
+        raise ValueError(f"symmetry {asked} needs numbers below zero, and an interval that is the same there")
+    if asked == "linear" and not (isinstance(fmt, Fixed) and ends is None):
+        raise ValueError("symmetry linear is for arguments in fixed point, without interval")
+    _check_symmetry(function, fmt, ends, asked)
+    return asked
+
+
+def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str) -> None:
+    """Raise ValueError unless a function has a symmetry, as far as double precision tells."""
+    centre = 2 * float(function.at(Fraction(0)))
+    numbers = np.unique(numbers_of(fmt))
+    top = float(fmt.largest if ends is None else ends[1])
+    for x in numbers[(numbers > 0) & (numbers <= top)][::97]:
+        above, below = (float(function.at(Fraction(float(side)))) for side in (x, -x))
+        expected = {"odd": -above, "even": above, "point": centre - above, "linear": above - x}[symmetry]
+        if abs(below - expected) > 1e-12 * (abs(above) + abs(below) + abs(centre)):
+            raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g}, and not {expected:g}")

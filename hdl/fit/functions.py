@@ -1,0 +1,353 @@
+"""The functions that are approximated, as plain rows: values at any precision, symmetries, limits and domains.
+
+Which values are rational is part of a row, because rounding is decided by raising the precision until the value lies
+on one side of a rounding threshold, and a value that is such a threshold never does. Elsewhere exp, tanh, sigmoid,
+softplus, SiLU and ELU are transcendental (Lindemann and Weierstrass, 1885), as erf and GELU are (Siegel, 1929), and
+the logarithm of a rational number is irrational unless that is a power of two.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+from mpmath import mp
+
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.segments import Special
+
+ALL, NONZERO, POSITIVE = "all numbers", "numbers other than zero", "numbers above zero"
+"""Domains."""
+
+GUARD = 16
+"""Bits of a value at a working precision that are not relied on."""
+
+
+def _never(x: Fraction) -> Fraction | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A real function of one number.
+
+    Parameters
+    ----------
+    name : str
+    value : callable
+        Of an mpmath number, at the working precision of mpmath, to a few units of its last place.
+    exact : callable
+        Of a fraction: the value where that is rational, else None.
+    symmetry : str, optional
+        As `Segments` has it.
+    domain : str
+        What it is of: ``ALL``, ``NONZERO`` or ``POSITIVE``.
+    reduction : str, optional
+        What `Segments` can reduce it by.
+    left, right : Fraction, optional
+        Slope of the line that it approaches at -inf, and at inf.
+    bends : tuple of float
+        Between these it is convex, or concave. None: not known.
+    scales : bool
+        Whether f(c x) = c f(x) for c above zero.
+    beyond : bool
+        Whether it is farther from zero than the lines it approaches; others are nearer, wherever they have no value of
+        `exact`.
+    nan, inf, minus_inf, zero, minus_zero, negative : Fraction or str, optional
+        Specials, as `Segments` has them.
+    """
+
+    name: str
+    value: Callable[[Any], Any]
+    exact: Callable[[Fraction], Fraction | None] = _never
+    symmetry: str | None = None
+    domain: str = ALL
+    reduction: str | None = None
+    left: Fraction | None = None
+    right: Fraction | None = None
+    bends: tuple[float, ...] | None = ()
+    scales: bool = False
+    beyond: bool = False
+    nan: Special = "nan"
+    inf: Special | None = None
+    minus_inf: Special | None = None
+    zero: Special | None = None
+    minus_zero: Special | None = None
+    negative: Special | None = None
+
+    def defined(self, x: Fraction) -> bool:
+        """Whether it has a value at a number."""
+        return self.domain == ALL or x > 0 or (self.domain == NONZERO and x != 0)
+
+    def limit(self, x: Fraction) -> tuple[Fraction, int] | None:
+        """The value of the line that it approaches on this side, and 1 where it is above that, -1 where it is below.
+
+        None where there is no such line, or that is zero, to which a value is near in no relative measure.
+        """
+        slope, special = (self.right, self.inf) if x > 0 else (self.left, self.minus_inf)
+        if slope is None or (slope == 0 and not isinstance(special, Fraction)):
+            return None
+        line = slope * x + (special if isinstance(special, Fraction) else 0)
+        return (line, 1 if (line > 0) == self.beyond else -1) if line else None
+
+    def at(self, x: Fraction, bits: int = 80) -> Any:
+        """Value at a number, as a Fraction where it is rational, else as an mpmath number of so many bits.
+
+        The last `GUARD` bits of the mpmath number are not relied on.
+
+        Raises
+        ------
+        ValueError
+            If there is no value at this number.
+        """
+        if not self.defined(x):
+            raise ValueError(f"{self.name} has no value at {float(x):g}; it is of {self.domain}")
+        if (exact := self.exact(x)) is not None:
+            return exact
+        if bits == mp.prec:
+            return self.value(mpmath.mpf(x.numerator) / x.denominator)
+        with mp.workprec(bits):
+            return self.at(x, bits)
+
+
+# Values -------------------------------------------------------------------------------------------------------------
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + mp.exp(-x))
+
+
+def _silu(x: Any) -> Any:
+    return x * _sigmoid(x)
+
+
+def _softplus(x: Any) -> Any:
+    return max(x, 0) + mp.log1p(mp.exp(-abs(x)))
+
+
+def _gelu(x: Any) -> Any:
+    # With erfc nothing cancels below zero.
+    return x * mp.erfc(-x / mp.sqrt(2)) / 2
+
+
+def _at_zero(value: Fraction | int) -> Callable[[Fraction], Fraction | None]:
+    return lambda x: Fraction(value) if x == 0 else None
+
+
+def _root(x: int) -> int | None:
+    root = math.isqrt(x)
+    return root if root * root == x else None
+
+
+def _exact_rsqrt(x: Fraction) -> Fraction | None:
+    above, below = _root(x.numerator), _root(x.denominator)
+    return None if above is None or below is None else Fraction(below, above)
+
+
+def _exact_log2(x: Fraction) -> Fraction | None:
+    power = floor_log2(x)
+    return Fraction(power) if x == Fraction(2) ** power else None
+
+
+def _hard_sigmoid(x: Fraction) -> Fraction:
+    return min(max(x / 6 + Fraction(1, 2), Fraction(0)), Fraction(1))
+
+
+def _rational(exact: Callable[[Fraction], Fraction]) -> dict[str, Any]:
+    """Value and exact value of a function that is rational everywhere."""
+
+    def value(x: Any) -> Any:
+        found = exact(_fraction(x))
+        return mpmath.mpf(found.numerator) / found.denominator
+
+    return {"value": value, "exact": exact}
+
+
+def _fraction(x: Any) -> Fraction:
+    """An mpmath number as it is."""
+    sign, mantissa, exponent, _ = mpmath.mpf(x)._mpf_
+    return (-1 if sign else 1) * int(mantissa) * Fraction(2) ** exponent
+
+
+def elu(alpha: Fraction) -> Function:
+    """x above zero, alpha * (exp(x) - 1) below."""
+    return Function(
+        "elu",
+        lambda x: alpha.numerator * mp.expm1(x) / alpha.denominator if x < 0 else +x,
+        exact=lambda x: x if x >= 0 else None,
+        left=ZERO,
+        right=ONE,
+        bends=() if 0 <= alpha <= 1 else (0.0,),
+        minus_inf=-alpha,
+        inf="inf",
+    )
+
+
+def leaky_relu(slope: Fraction) -> Function:
+    """x above zero, slope * x below."""
+    return Function("leaky_relu", **_rational(lambda x: max(x, ZERO) + slope * min(x, ZERO)), scales=True)
+
+
+ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
+_LINEAR: dict[str, Any] = {"symmetry": "linear", "left": ZERO, "right": ONE, "minus_inf": ZERO, "inf": "inf"}
+
+ROWS = (
+    Function("tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
+    Function(
+        "sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=ZERO
+    ),
+    Function("erf", mp.erf, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
+    Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
+    Function("gelu", _gelu, _at_zero(0), bends=(-math.sqrt(2), math.sqrt(2)), **_LINEAR),
+    Function("silu", _silu, _at_zero(0), bends=(-2.399357280515468, 2.399357280515468), **_LINEAR),
+    Function("softplus", _softplus, **_LINEAR, beyond=True),
+    elu(ONE),
+    Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR, scales=True),
+    leaky_relu(Fraction(1, 100)),
+    Function(
+        "hard_sigmoid",
+        **_rational(_hard_sigmoid),
+        symmetry="point",
+        left=ZERO,
+        right=ZERO,
+        bends=(0.0,),
+        inf=ONE,
+        minus_inf=ZERO,
+    ),
+    Function("hard_swish", **_rational(lambda x: x * _hard_sigmoid(x)), bends=(-3.0, 3.0), **_LINEAR),
+    Function(
+        "reciprocal",
+        **_rational(lambda x: 1 / x),
+        symmetry="odd",
+        domain=NONZERO,
+        reduction="reciprocal",
+        left=ZERO,
+        right=ZERO,
+        inf=ZERO,
+        minus_inf="-0",
+        zero="inf",
+        minus_zero="-inf",
+    ),
+    Function(
+        "rsqrt",
+        lambda x: 1 / mp.sqrt(x),
+        _exact_rsqrt,
+        domain=POSITIVE,
+        reduction="rsqrt",
+        right=ZERO,
+        inf=ZERO,
+        minus_inf="nan",
+        zero="inf",
+        minus_zero="-inf",
+        negative="nan",
+    ),
+    Function(
+        "log2",
+        lambda x: mp.log(x, 2),
+        _exact_log2,
+        domain=POSITIVE,
+        reduction="log2",
+        inf="inf",
+        minus_inf="nan",
+        zero="-inf",
+        minus_zero="-inf",
+        negative="nan",
+    ),
+)
+"""Values at zeros and infinities are those of IEEE 754-2019, 9.2, where it has the function."""
+
+FUNCTIONS = {row.name: row for row in ROWS}
+
+PARAMETERS: dict[str, Callable[[Fraction], Function]] = {"elu": elu, "leaky_relu": leaky_relu}
+"""Functions with a parameter, which is written after a colon: ``elu:0.5``."""
+
+
+def function_of(given: "str | Function | Callable[[Any], Any]") -> Function:
+    """The function that a name, such as ``tanh`` or ``leaky_relu:0.2``, stands for, or that a callable is.
+
+    A callable is given an mpmath number or, if it does not take one, a float, and gives a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or there is no such function.
+    """
+    if isinstance(given, Function):
+        return given
+    if isinstance(given, str):
+        return _named(given)
+    if not callable(given):
+        raise TypeError(f"a function is a name such as 'tanh', or a callable, not {type(given).__name__}")
+    return _called(given)
+
+
+def _named(text: str) -> Function:
+    name, colon, parameter = text.partition(":")
+    if name not in FUNCTIONS:
+        raise ValueError(f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}, and any callable")
+    if not colon:
+        return FUNCTIONS[name]
+    if name not in PARAMETERS:
+        raise ValueError(f"{name} has no parameter; {', '.join(PARAMETERS)} have one")
+    try:
+        value = Fraction(parameter)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"the parameter {parameter!r} of {name} is no number") from None
+    made = PARAMETERS[name](value)
+    # Of letters, digits and underscores, as names of modules are.
+    suffix = str(value).replace("-", "minus_").replace("/", "_")
+    return made if value == Fraction(1) and name == "elu" else replace(made, name=f"{name}_{suffix}")
+
+
+def _called(function: Callable[[Any], Any]) -> Function:
+    """A callable of the user's."""
+    named = getattr(function, "__name__", type(function).__name__)
+    name = (
+        "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in named).strip("_") or "function"
+    )
+
+    def value(x: Any) -> Any:
+        return _checked(_apply(function, x, name), x, name)
+
+    def exact(x: Fraction) -> Fraction | None:
+        # A value that has no more bits at a higher precision is taken as it is.
+        found = [_value_of(value, x, bits) for bits in (80, 200)]
+        return found[0] if found[0] == found[1] else None
+
+    return Function(name, value, exact, bends=None)
+
+
+def _value_of(value: Callable[[Any], Any], x: Fraction, bits: int) -> Fraction:
+    with mp.workprec(bits):
+        return _fraction(value(mpmath.mpf(x.numerator) / x.denominator))
+
+
+def _apply(function: Callable[[Any], Any], x: Any, name: str) -> Any:
+    try:
+        return function(x)
+    except Exception:
+        # Many functions take floats only, numpy's for one.
+        try:
+            return function(float(x))
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise ValueError(f"{name} fails at {float(x):g}: {what}") from None
+
+
+def _checked(found: Any, x: Any, name: str) -> Any:
+    """A number that a callable gave, if it is one."""
+    if isinstance(found, complex | mpmath.mpc):
+        raise ValueError(f"{name} is complex at {float(x):g}; a function is real")
+    try:
+        if isinstance(found, str):
+            raise TypeError
+        number = mpmath.mpf(found.numerator) / found.denominator if isinstance(found, Fraction) else mpmath.mpf(found)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} gives {found!r} at {float(x):g}, which is no number") from None
+    if mpmath.isnan(number):
+        raise ValueError(f"{name} is NaN at {float(x):g}; a function has a number everywhere in its interval")
+    if mpmath.isinf(number):
+        raise ValueError(f"{name} is infinite at {float(x):g}; leave the pole out of the interval")
+    return number

@@ -1,0 +1,178 @@
+"""Lines that stay inside a band: whether there is one, with coefficients that formats hold, and which.
+
+A line's value is the exact sum of an exact product and an intercept. Double precision holds the product, and the sum as
+the nearest number and an exact rest (Knuth, The Art of Computer Programming 2, 4.2.2), so that comparisons are exact.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .grid import Grid
+from .rounding_table import Flags, Numbers
+
+Line = tuple[float, float]
+"""Slope and intercept."""
+
+_TINY, _ROUNDED = 2.0**-44, 2.0**-51
+
+_AT_ONCE, _FEW = 1 << 20, 4  # products of slopes and arguments; slopes that are tried one by one
+
+
+def sums(slope: float | Numbers, t: Numbers, intercept: float | Numbers) -> tuple[Numbers, Numbers]:
+    """Values of a line, rounded to double precision, and what that leaves."""
+    product = slope * t
+    s = product + intercept
+    part = s - product
+    return s, (product - (s - part)) + (intercept - part)
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Where a line has to be.
+
+    Attributes
+    ----------
+    t : array of float64
+        Arguments, not falling.
+    low, high : array of float64
+        Least and largest value there.
+    low_closed, high_closed : array of bool
+        Whether these are allowed themselves.
+    """
+
+    t: Numbers
+    low: Numbers
+    high: Numbers
+    low_closed: Flags
+    high_closed: Flags
+
+    def part(self, first: int, last: int) -> "Band":
+        """Of some points, from one to before another."""
+        cut = slice(first, last)
+        return Band(self.t[cut], self.low[cut], self.high[cut], self.low_closed[cut], self.high_closed[cut])
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is a point where no value is allowed."""
+        return bool(np.any(self.low > self.high))
+
+    def holds(self, slope: float, intercept: float) -> bool:
+        """Whether a line is inside, exactly."""
+        s, rest = sums(slope, self.t, intercept)
+        if np.any((s < self.low) | (s > self.high)):
+            return False
+        below = (s == self.low) & ((rest < 0) | ((rest == 0) & ~self.low_closed))
+        above = (s == self.high) & ((rest > 0) | ((rest == 0) & ~self.high_closed))
+        return not (np.any(below) or np.any(above))
+
+    # Slopes ----------------------------------------------------------------------------------------------------
+
+    def room(self, slope: float) -> tuple[float, float, float]:
+        """For a slope the least and the largest intercept, and how fast their distance grows with the slope."""
+        product = slope * self.t
+        above, below = self.high - product, self.low - product
+        top, bottom = int(np.argmin(above)), int(np.argmax(below))
+        return float(below[bottom]), float(above[top]), float(self.t[bottom] - self.t[top])
+
+    def slopes(self, low: float, high: float) -> tuple[float, float] | None:
+        """Least and largest slope with which a line is inside, of those from one number to another; rounded outwards.
+
+        The distance of the intercepts is a concave function of the slope, so that each of its tangents tells on which
+        side of its root there is nothing; steps to these roots end, from either side (Newton's method).
+        """
+        low, high = self._ends(low, high)
+        found = []
+        for side, slope in ((1, low), (-1, high)):
+            for _ in range(64):
+                if not low <= slope <= high:
+                    return None
+                bottom, top, growth = self.room(slope)
+                slack = _TINY * (abs(bottom) + abs(top))
+                if not bottom - top > slack:
+                    break
+                if growth * side <= 0:
+                    return None
+                # Never further than the root, whatever is rounded.
+                step = (bottom - top - slack / 2) / growth
+                if abs(step) <= _TINY * abs(slope):
+                    break
+                slope += step
+            found.append(slope)
+        margin = _TINY * max(abs(found[0]), abs(found[1]))
+        return found[0] - margin, found[1] + margin
+
+    def _ends(self, low: float, high: float) -> tuple[float, float]:
+        """The same for the two points at the ends alone."""
+        width = float(self.t[-1] - self.t[0])
+        if width > 0:
+            least, most = float(self.low[-1] - self.high[0]) / width, float(self.high[-1] - self.low[0]) / width
+            low, high = max(low, least - _TINY * abs(least)), min(high, most + _TINY * abs(most))
+        return low, high
+
+    def intercept(self, slope: float, intercepts: Grid) -> float | None:
+        """An intercept with which a line of this slope is inside, near the middle of what there is."""
+        bottom, top, _ = self.room(slope)
+        # Of a side without end, as much as one.
+        if np.isinf(bottom):
+            bottom = min(top - 1.0, 0.0)
+        if np.isinf(top):
+            top = max(bottom + 1.0, 0.0)
+        # Products are exact, and differences are rounded once.
+        slack = _ROUNDED * (abs(bottom) + abs(top))
+        if bottom > top + slack:
+            return None
+        for candidate in intercepts.near((bottom + top) / 2):
+            if self.holds(slope, float(candidate)):
+                return float(candidate)
+        for candidate in intercepts.between(bottom - slack, top + slack):
+            if self.holds(slope, float(candidate)):
+                return float(candidate)
+        return None
+
+    def line(self, slopes: Grid, intercepts: Grid, guess: float | None = None) -> Line | None:
+        """A line inside, with such coefficients, or None if there is none.
+
+        Parameters
+        ----------
+        slopes, intercepts : Grid
+        guess : float, optional
+            A slope that is likely.
+        """
+        if self.empty:
+            return None
+        if guess is None:
+            guess = self.chord()
+        for slope in slopes.near(guess):
+            if (found := self.intercept(float(slope), intercepts)) is not None:
+                return float(slope), found
+        ends = self.slopes(slopes.low, slopes.high)
+        if ends is None:
+            return None
+        tried = slopes.between(*ends)
+        step = max(_AT_ONCE // len(self.t), 1)
+        for first in range(0, len(tried), step):
+            for slope in self._likely(tried[first : first + step], intercepts):
+                if (found := self.intercept(float(slope), intercepts)) is not None:
+                    return float(slope), found
+        return None
+
+    def _likely(self, slopes: Numbers, intercepts: Grid) -> Numbers:
+        """Those slopes for which there are intercepts, but for what is rounded."""
+        if len(slopes) < _FEW:
+            return slopes
+        products = np.outer(slopes, self.t)
+        bottom, top = np.max(self.low - products, axis=1), np.min(self.high - products, axis=1)
+        slack = _ROUNDED * (np.abs(bottom) + np.abs(top))
+        slack = np.where(np.isfinite(slack), slack, 0.0)
+        return slopes[intercepts.any_between(bottom - slack, top + slack)]
+
+    def chord(self) -> float:
+        """Slope between the middles of the ends, or 0."""
+        first, last = 0, len(self.t) - 1
+        width = float(self.t[last] - self.t[first])
+        if width == 0:
+            return 0.0
+        with np.errstate(invalid="ignore"):
+            rise = (self.low[last] + self.high[last] - self.low[first] - self.high[first]) / 2
+        return float(rise / width) if np.isfinite(rise) else 0.0

@@ -1,0 +1,370 @@
+"""What a table is fitted to: for every code the argument of the pieces, the function's value, and what of it counts.
+
+The value is the function's to 53 bits, rounded to nearest; what that rounds to is decided on as many bits as it takes.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import mpmath
+import numpy as np
+from mpmath import mp
+
+from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats.base import floor_log2
+
+from .functions import GUARD, Function
+from .lines import Band
+from .rounding_table import Ladder, Numbers, check_width, ladder_of, numbers_of
+
+MEASURES = ("ulp", "absolute")
+"""Errors are in units of the output's last place at the value, or as they are."""
+
+REFERENCES = ("real", "rounded")
+"""Errors are against the function's value, or against that value correctly rounded."""
+
+BEHIND = 20
+"""Bits behind the point of arguments from 1 on, as integers."""
+
+_SURE = 2.0**-46
+_FARTHEST = 1000  # powers of two, beyond which every result is out of range
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How an argument becomes that of the pieces, as `Segments` has it.
+
+    Attributes
+    ----------
+    symmetry : str, optional
+    centre : Fraction
+    reduction : str, optional
+    factor : Fraction
+    fraction : int
+    interval : (Fraction, Fraction), optional
+        Numbers outside are taken as its nearer end.
+    """
+
+    symmetry: str | None = None
+    centre: Fraction = Fraction(1)
+    reduction: str | None = None
+    factor: Fraction = Fraction(1)
+    fraction: int = 0
+    interval: tuple[Fraction, Fraction] | None = None
+
+
+def power_factor(out: Format) -> tuple[Fraction, int]:
+    """Factor and fraction bits of ``exp2`` for exp: what is lost is an eighth of a result's last place, or less."""
+    fraction = out.precision + 3
+    scale = max(abs(floor_log2(out.largest)), abs(floor_log2(out.smallest))) + 2
+    places = fraction + scale.bit_length()
+    with mp.workprec(places + 64):
+        return Fraction(int(mp.nint(mpmath.ldexp(1 / mp.ln2, places))), 1 << places), fraction
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """All codes that come to the pieces, by rising argument.
+
+    Attributes
+    ----------
+    x, t : array of float64
+        Numbers, and arguments.
+    scale, offset : array of float64
+        The value is scale times that of the piece, plus offset.
+    value : array of float64
+        The function's, to 53 bits, inside the range of the output where that saturates.
+    nearest : array of int
+        What that rounds to, in the ladder.
+    unit : array of float64
+        What an error is divided by.
+    ladder : Ladder
+        Of the output.
+    cuts : array of int
+        Where a piece may begin: the first of all points with that argument.
+    addresses : array of int
+        Of the arguments at these cuts, whose leading bits may choose a piece.
+    """
+
+    x: Numbers
+    t: Numbers
+    scale: Numbers
+    offset: Numbers
+    value: Numbers
+    nearest: Any
+    unit: Numbers
+    ladder: Ladder
+    cuts: Any
+    addresses: Any
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The cuts, and the number of points."""
+        return [*map(int, self.cuts), len(self.t)]
+
+    def slice(self, first: int, last: int) -> "Points":
+        """Some of them, of which each is a cut."""
+        cut = slice(first, last)
+        arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
+        return replace(self, **{name: getattr(self, name)[cut] for name in arrays}, cuts=np.array([0]))
+
+    def coarser(self, grain: int) -> "Points":
+        """Where a piece may begin only at multiples of 2^grain, and at the first argument."""
+        kept = self.addresses % (1 << grain) == 0
+        kept[0] = True
+        return replace(self, cuts=self.cuts[kept], addresses=self.addresses[kept])
+
+    def errors(self, index: Any) -> Numbers:
+        """Errors of results, given by their places in the ladder."""
+        got = self.ladder.values[index]
+        with np.errstate(invalid="ignore"):
+            error = np.abs(got - self.value) / self.unit
+        outside = np.isinf(got) | np.isinf(self.ladder.values[self.nearest])
+        return np.where(outside, np.where(index == self.nearest, 0.0, np.inf), error)
+
+    def results(self, s: Numbers, rest: Numbers) -> Any:
+        """Places in the ladder of what the values of the pieces come to, as `lines.sums` has these."""
+        # The scale is a power of two, or less one; an offset makes another sum.
+        scaled, rest = s * self.scale, rest * self.scale
+        total = scaled + self.offset
+        part = total - scaled
+        lost = (scaled - (total - part)) + (self.offset - part)
+        return self.ladder.round(*_normal(total, lost, rest))
+
+    def least(self) -> float:
+        """The largest error of the best results there are."""
+        top = len(self.ladder.values) - 1
+        found = np.minimum(self.errors(self.nearest), self.errors(np.minimum(self.nearest + 1, top)))
+        return float(np.max(np.minimum(found, self.errors(np.maximum(self.nearest - 1, 0)))))
+
+    def band(self, error: float) -> Band:
+        """Where the values of pieces have to be for errors up to this one."""
+        values, top = self.ladder.values, len(self.ladder.values) - 1
+        reach = np.minimum(error * self.unit, np.finfo(float).max)
+        first = np.searchsorted(values, self.value - reach, "left")
+        last = np.searchsorted(values, self.value + reach, "right") - 1
+        # Division and multiplication round: what `errors` says counts.
+        first = np.where(self._within(first - 1, error), first - 1, first)
+        first = np.where(self._within(first, error), first, first + 1)
+        last = np.where(self._within(last + 1, error), last + 1, last)
+        last = np.where(self._within(last, error), last, last - 1)
+        out = np.isinf(values[self.nearest])
+        first, last = np.where(out, self.nearest, first), np.where(out, self.nearest, last)
+        none = first > last
+        thresholds, up = self.ladder.thresholds, self.ladder.up
+        low = np.where(first > 0, thresholds[np.clip(first - 1, 0, top - 1)], -np.inf)
+        high = np.where(last < top, thresholds[np.clip(last, 0, top - 1)], np.inf)
+        low_closed = up[np.clip(first - 1, 0, top - 1)]
+        high_closed = ~up[np.clip(last, 0, top - 1)]
+        low, high = (low - self.offset) / self.scale, (high - self.offset) / self.scale
+        falls = self.scale < 0
+        return Band(
+            self.t,
+            np.where(none, np.inf, np.where(falls, high, low)),
+            np.where(none, -np.inf, np.where(falls, low, high)),
+            np.where(falls, high_closed, low_closed),
+            np.where(falls, low_closed, high_closed),
+        )
+
+    def _within(self, index: Any, error: float) -> Any:
+        top = len(self.ladder.values) - 1
+        return (index >= 0) & (index <= top) & (self.errors(np.clip(index, 0, top)) <= error)
+
+
+def _normal(total: Numbers, lost: Numbers, rest: Numbers) -> tuple[Numbers, Numbers]:
+    """Three parts of a sum as its nearest double and the sign of what is left."""
+    small = lost + rest
+    s = total + small
+    part = s - total
+    return s, (total - (s - part)) + (small - part)
+
+
+# The function -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def _known(
+    function: Function, fmt: Format, interval: tuple[Fraction, Fraction] | None
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Numbers on which the function is approximated, where they are taken to be, and its values there to 53 bits."""
+    x = np.unique(numbers_of(fmt))
+    x = x[np.isfinite(x)]
+    places = x if interval is None else np.clip(x, float(interval[0]), float(interval[1]))
+    kept = np.array([function.defined(Fraction(place)) for place in places])
+    x, places = x[kept], places[kept]
+    distinct, where = np.unique(places, return_inverse=True)
+    with mp.workprec(80):
+        values = np.array([_double(function.at(Fraction(place))) for place in distinct.tolist()])
+    return x, places, values[where]
+
+
+def _double(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def nearest_to(function: Function, x: Fraction, ladder: Ladder) -> int:
+    """Place in the ladder that the function's value at a number is rounded to, on as many bits as it takes."""
+    exact = function.exact(x)
+    if exact is not None:
+        return _place(exact, ladder=ladder)
+    bits = 80
+    while True:
+        low, high = _bounds(function.at(x, bits), bits)
+        first, last = _place(low, ladder=ladder), _place(high, ladder=ladder)
+        limit = function.limit(x)
+        if limit is not None and low <= limit[0] <= high:
+            beside = _place(*limit, ladder=ladder)
+            first, last = (beside, last) if limit[1] > 0 else (first, beside)
+        if first == last:
+            return first
+        bits *= 2
+        if bits > 1 << 14:
+            raise ValueError(f"{function.name} at {float(x):g} is too near a rounding threshold to tell its side")
+
+
+def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
+    """What a value at a working precision is between; of numbers beyond double precision, what counts of them."""
+    if abs(value) < mpmath.ldexp(1, -1060):
+        edge = Fraction(1, 1 << 1070)
+        return (edge, 2 * edge) if value > 0 else (-2 * edge, -edge)
+    if abs(value) > mpmath.ldexp(1, 1010):
+        return (Fraction(2) ** 1010,) * 2 if value > 0 else (-(Fraction(2) ** 1010),) * 2
+    sign, mantissa, exponent, _ = value._mpf_
+    middle = (-1 if sign else 1) * int(mantissa) * Fraction(2) ** int(exponent)
+    reach = abs(middle) / (1 << (bits - GUARD))
+    return middle - reach, middle + reach
+
+
+def _place(value: Fraction, side: int = 0, *, ladder: Ladder) -> int:
+    """Place in the ladder of a number, exactly, or of one that is next to nothing above it (1) or below (-1)."""
+    near = float(value)
+    rest = value - Fraction(near)
+    side = (rest > 0) - (rest < 0) or side
+    return int(ladder.round(np.array([near]), np.array([side * 2.0**-1074]))[0])
+
+
+def points_of(
+    function: Function,
+    fmt: Format,
+    out: Format,
+    folding: Folding,
+    *,
+    rounding: Rounding = RN,
+    measure: str = "ulp",
+    against: str = "real",
+) -> Points:
+    """The points of a function between two formats.
+
+    Raises
+    ------
+    ValueError
+        If a format is too wide, or the function fails on one of its numbers.
+    """
+    check_width(fmt)
+    ladder = ladder_of(out, rounding)
+    x, places, raw = _known(function, fmt, folding.interval)
+    reference = ladder_of(out, RN) if against == "rounded" else ladder
+    nearest = _nearest(function, places, raw, reference)
+    finite = np.where(np.isfinite(ladder.values), ladder.values, 0)
+    value = np.clip(raw, finite.min(), finite.max()) if np.isfinite(ladder.values[[0, -1]]).all() else raw
+    unit = ladder.ulp(value) if measure == "ulp" else np.ones(len(x))
+    if against == "rounded":
+        value = reference.values[nearest]
+        nearest = np.searchsorted(ladder.values, value)
+    t, scale, offset = _folded(x, folding)
+    order = np.lexsort((x, t))
+    t = t[order]
+    starts = np.flatnonzero(np.concatenate([[True], t[1:] > t[:-1]]))
+    held = (t[starts] >= float(fmt.lowest)) & (t[starts] <= float(fmt.largest))
+    cuts = starts[held | (starts == 0) | (folding.reduction is not None)]
+    return Points(
+        x[order],
+        t,
+        scale[order],
+        offset[order],
+        value[order],
+        nearest[order],
+        unit[order],
+        ladder,
+        cuts,
+        addresses(fmt, folding, t[cuts]),
+    )
+
+
+def _nearest(function: Function, places: Numbers, raw: Numbers, ladder: Ladder) -> Any:
+    """What values are rounded to; those near a threshold are looked at again."""
+    nearest = ladder.round(raw)
+    at = np.clip(np.searchsorted(ladder.thresholds, raw), 1, max(len(ladder.thresholds) - 1, 1))
+    last = len(ladder.thresholds) - 1
+    gap = np.minimum(
+        np.abs(raw - ladder.thresholds[np.minimum(at - 1, last)]), np.abs(raw - ladder.thresholds[np.minimum(at, last)])
+    )
+    for index in np.flatnonzero(~(gap > _SURE * np.abs(raw)) & np.isfinite(raw)):
+        nearest[index] = nearest_to(function, Fraction(float(places[index])), ladder)
+    return nearest
+
+
+def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
+    """Arguments of the pieces, and what becomes of their values."""
+    scale, offset = np.ones(len(x)), np.zeros(len(x))
+    negative = x < 0
+    t = x
+    if folding.symmetry is not None:
+        t = np.abs(x)
+        if folding.symmetry in ("odd", "point"):
+            scale = np.where(negative, -1.0, 1.0)
+        if folding.symmetry == "point":
+            offset = np.where(negative, float(folding.centre), 0.0)
+        if folding.symmetry == "linear":
+            offset = np.where(negative, x, 0.0)
+    if folding.reduction == "exp2":
+        return _powers(x, folding)
+    if folding.reduction is not None:
+        m, e = np.frexp(t)
+        m, e = 2 * m, e - 1
+        if folding.reduction == "log2":
+            return m, scale, e.astype(float)
+        if folding.reduction == "rsqrt":
+            half = e >> 1
+            return t * np.ldexp(1.0, -2 * half), np.ldexp(1.0, -half), offset
+        return m, scale * np.ldexp(1.0, -e), offset
+    return t, scale, offset
+
+
+def _powers(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
+    """Fractions and powers of ``exp2``."""
+    t, k = [], []
+    ones = (1 << folding.fraction) - 1
+    for number in x.tolist():
+        above, below = number.as_integer_ratio()
+        scaled = (above * folding.factor.numerator << folding.fraction) // (below * folding.factor.denominator)
+        t.append((scaled & ones) / (ones + 1))
+        k.append(min(max(scaled >> folding.fraction, -_FARTHEST), _FARTHEST))
+    return np.array(t), np.ldexp(1.0, np.array(k)), np.zeros(len(t))
+
+
+def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
+    """The bits of arguments, as integers that rise with them."""
+    if folding.reduction == "exp2":
+        return (t * (1 << folding.fraction)).astype(np.int64)
+    if folding.reduction is not None:
+        # Whole powers of two begin anew.
+        return (t * (1 << BEHIND)).astype(np.int64) - (1 << BEHIND)
+    if isinstance(fmt, Fixed):
+        low = 0.0 if folding.symmetry is not None else float(fmt.lowest)
+        return ((t - low) / float(fmt.smallest)).astype(np.int64)
+    assert isinstance(fmt, Float | Posit)
+    # Codes of magnitudes rise with them.
+    magnitudes = np.searchsorted(numbers_of(fmt)[: 1 << (fmt.width - 1)], np.abs(t))
+    middle = 0 if folding.symmetry is not None else 1 << (fmt.width - 1)
+    # As units order them: codes of floats below zero are inverted, and those of posits two's complements.
+    return np.where(t < 0, ~magnitudes if isinstance(fmt, Float) else -magnitudes, magnitudes) + middle

@@ -1,0 +1,140 @@
+"""Line segments by what is asked for: fitted once, and kept on disk."""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.specs.segments import Segments
+from halfulp.tools.paths import build_root, replacing
+
+SUFFIX = ".segments"
+"""How the name of a file ends that holds segments as text."""
+
+PIECES = 8
+"""Of a fit, unless told otherwise."""
+
+Asked = tuple[tuple[str, Any], ...]
+
+
+def segments_of(
+    fn: str | Callable[[Any], Any] | Segments,
+    *,
+    fmt: Format | str | None = None,
+    out: Format | str | None = None,
+    rounding: Rounding | str = RN,
+    pieces: int | None = None,
+    error: float | Fraction | None = None,
+    breakpoints: str | None = None,
+    slopes: str | None = None,
+    terms: int | None = None,
+) -> Segments:
+    """Segments of a function: as they are given, of a file, or fitted as `fit` does and tells.
+
+    Parameters
+    ----------
+    fn : str, callable or Segments
+        The function's name or the name of a file that ends with ``.segments``, any function of one number, or the
+        segments themselves.
+    fmt : Format or str, optional
+        Of the argument; segments that are there have it.
+    out : Format or str, optional
+        Of the value; that of the argument by default.
+    rounding : Rounding or str
+        Of the value. Coefficients are chosen for it, and for nearest where it is stochastic.
+    pieces, error, breakpoints, slopes, terms : optional
+        As `fit` takes them; 8 pieces by default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If something is of the wrong kind, or cannot be, or means nothing for segments that are there.
+    """
+    options: dict[str, Any] = {
+        "pieces": pieces,
+        "error": error,
+        "breakpoints": breakpoints,
+        "slopes": slopes,
+        "terms": terms,
+    }
+    given = {name: option for name, option in options.items() if option is not None}
+    ready = fn if isinstance(fn, Segments) else None
+    if isinstance(fn, str) and fn.endswith(SUFFIX):
+        ready = read(Path(fn))
+    if ready is not None:
+        return _checked(ready, fmt, out, given)
+    if fmt is None:
+        raise TypeError("fmt is missing: a function is fitted in a format")
+    if "pieces" not in given and "error" not in given:
+        given["pieces"] = PIECES
+    fmt, rounding = parse(fmt), Rounding.parse(rounding)
+    given["rounding"] = RN if rounding.mode in ("sr", "exact") else rounding
+    asked = (("fmt", fmt), ("out", fmt if out is None else parse(out)), *sorted(given.items()))
+    return _of_disk(fn, asked) if isinstance(fn, str) else _fitted(fn, asked)
+
+
+def read(path: Path) -> Segments:
+    """Segments of a file.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it holds no segments.
+    """
+    try:
+        return Segments.read(path.read_text())
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"{path} holds no segments: {error}") from None
+
+
+def write(table: Segments) -> Path:
+    """A file of segments in the build folder, whose name tells them."""
+    path = build_root() / "segments" / f"{table}{SUFFIX}"
+    if not path.is_file():
+        with replacing(path) as file:
+            file.write(table.text.encode())
+    return path
+
+
+def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None, given: dict[str, Any]) -> Segments:
+    """Segments that are there, where nothing else is asked of them."""
+    for name in given:
+        raise ValueError(f"{name} does nothing to the segments {ready}, which are there; it is for a fit")
+    for name, asked, there in (("fmt", fmt, ready.fmt), ("out", out, ready.out)):
+        if asked is not None and parse(asked) != there:
+            raise ValueError(f"{name} {asked} is refused: the segments {ready} have {there}")
+    return ready
+
+
+@functools.lru_cache(maxsize=256)
+def _of_disk(fn: str, asked: Asked) -> Segments:
+    """The fit that is on disk, or else made and put there."""
+    key = hashlib.sha256("\n".join([_sources(), fn, *map(str, asked)]).encode()).hexdigest()[:16]
+    path = build_root() / "segments" / "fits" / f"{fn.replace('/', '_').replace(':', '_')[:40]}-{key}{SUFFIX}"
+    if path.is_file():
+        return read(path)
+    table = _fitted(fn, asked)
+    with replacing(path) as file:
+        file.write(table.text.encode())
+    return table
+
+
+@functools.lru_cache(maxsize=256)
+def _fitted(fn: Any, asked: Asked) -> Segments:
+    # The fit needs numpy and mpmath, which take long to load.
+    from .fit import fit
+
+    return fit(fn, **dict(asked)).segments
+
+
+@functools.cache
+def _sources() -> str:
+    """Digest of the code that fits, so that a fit of other code is not taken for its."""
+    room = Path(__file__).resolve().parent
+    files = [*sorted(room.glob("*.py")), room.parent / "specs" / "segments.py"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

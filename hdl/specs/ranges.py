@@ -1,0 +1,174 @@
+"""What the exact results of an operation span, so that ``exact`` can be refused before any hardware is built."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from halfulp.hdl.formats.base import Format, decimal_text, floor_log2
+from halfulp.hdl.formats.fixed import Fixed
+from halfulp.hdl.formats.posit import Posit
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bounds on a set of numbers.
+
+    Parameters
+    ----------
+    quantum : int
+        Every number is a multiple of 2^quantum.
+    lowest, largest : Fraction
+        No number is less, none is more.
+    smallest : Fraction
+        No magnitude above zero is less.
+    precision : int
+        Bits between the first and the last one of any number, both included.
+    inf, nan : bool
+        Whether the set has them.
+    source : Format, optional
+        Where the set is what a format holds, that format.
+    """
+
+    quantum: int
+    lowest: Fraction
+    largest: Fraction
+    smallest: Fraction
+    precision: int
+    inf: bool
+    nan: bool
+    source: Format | None = None
+
+    @classmethod
+    def of(cls, fmt: Format) -> "Span":
+        """The numbers of a format."""
+        return cls(fmt.quantum, fmt.lowest, fmt.largest, fmt.smallest, fmt.precision, fmt.has_inf, fmt.has_nan, fmt)
+
+    @property
+    def magnitude(self) -> Fraction:
+        """No magnitude is more."""
+        return max(-self.lowest, self.largest)
+
+    def __mul__(self, other: "Span") -> "Span":
+        one_bit = min(self.precision, other.precision) == 1
+        corners = [x * y for x in (self.lowest, self.largest) for y in (other.lowest, other.largest)]
+        return Span(
+            quantum=self.quantum + other.quantum,
+            lowest=min(corners),
+            largest=max(corners),
+            smallest=self.smallest * other.smallest,
+            # (2^p - 1)(2^q - 1) fills p + q bits once both have two; a power of two adds none.
+            precision=max(self.precision, other.precision) if one_bit else self.precision + other.precision,
+            inf=self.inf or other.inf,
+            nan=self.nan or other.nan or self.inf or other.inf,
+        )
+
+    def __add__(self, other: "Span") -> "Span":
+        tails = [_longest(x, y) for x, y in ((self, other), (other, self))]
+        return Span(
+            quantum=min(self.quantum, other.quantum),
+            lowest=self.lowest + other.lowest,
+            largest=self.largest + other.largest,
+            smallest=_closest(self, other),
+            precision=max(self.precision, other.precision, *tails),
+            inf=self.inf or other.inf,
+            nan=self.nan or other.nan or (self.inf and other.inf),
+        )
+
+    def __neg__(self) -> "Span":
+        return replace(self, lowest=-self.largest, largest=-self.lowest, source=None)
+
+    def plus_or_minus(self, other: "Span") -> "Span":
+        """Sums and differences."""
+        return (self + other) | (self + -other)
+
+    def times(self, count: int) -> "Span":
+        """Sums of ``count`` numbers of the set."""
+        lowest, largest = self.lowest * count, self.largest * count
+        return Span(
+            quantum=self.quantum,
+            lowest=lowest,
+            largest=largest,
+            smallest=Fraction(2) ** self.quantum if count > 1 else self.smallest,
+            precision=self.precision if count == 1 else floor_log2(max(-lowest, largest)) - self.quantum + 1,
+            inf=self.inf,
+            nan=self.nan or (self.inf and count > 1),
+        )
+
+    def __or__(self, other: "Span") -> "Span":
+        return Span(
+            quantum=min(self.quantum, other.quantum),
+            lowest=min(self.lowest, other.lowest),
+            largest=max(self.largest, other.largest),
+            smallest=min(self.smallest, other.smallest),
+            precision=max(self.precision, other.precision),
+            inf=self.inf or other.inf,
+            nan=self.nan or other.nan,
+        )
+
+    def check_fits(self, fmt: Format, what: str) -> None:
+        """Raise ValueError unless ``fmt`` holds every number of the span.
+
+        The span of a sum of a product is a bound: it may ask one bit more than the products that really occur.
+        """
+        room = Span.of(fmt)
+        lacks = None
+        if _contains(fmt, self.source):
+            return
+        if self.largest > room.largest:
+            lacks = f"it ends at {decimal_text(room.largest, 6)} and the results at {decimal_text(self.largest, 6)}"
+        elif self.lowest < room.lowest:
+            lacks = f"it starts at {decimal_text(room.lowest, 6)} and the results at {decimal_text(self.lowest, 6)}"
+        elif self.quantum < room.quantum or self.smallest < room.smallest:
+            smallest, needed = decimal_text(room.smallest, 6), decimal_text(self.smallest, 6)
+            lacks = f"its smallest number is {smallest} and the results' is {needed}"
+        elif self.inf and not room.inf:
+            lacks = "it has no infinity"
+        elif self.nan and not room.nan:
+            lacks = "it has no NaN"
+        # Fixed point holds every multiple of its quantum within its range.
+        if not isinstance(fmt, Fixed) and self.precision > room.precision:
+            lacks = f"it has {room.precision} significand bits and {self.precision} are needed"
+        elif lacks is None and isinstance(fmt, Posit):
+            lacks = self._lacks_in(fmt)
+        if lacks:
+            raise ValueError(
+                f"rounding exact is refused: {fmt} cannot hold every {what}, for {lacks}; "
+                "name a rounding mode or a wider result format"
+            )
+
+    def _lacks_in(self, fmt: Posit) -> str | None:
+        """Where a posit, whose significands are shorter far from one, is too short for the set."""
+        for scale in range(floor_log2(self.smallest), floor_log2(self.magnitude) + 1):
+            needed, there = min(self.precision, scale - self.quantum + 1), fmt.precision_at(scale)
+            if needed > there:
+                return f"at 2^{scale} it has {there} significand bits and {needed} are needed"
+        return None
+
+
+def _contains(fmt: Format, other: Format | None) -> bool:
+    """Whether both are posits and the codes of one only end earlier."""
+    return isinstance(fmt, Posit) and isinstance(other, Posit) and fmt.es == other.es and fmt.width >= other.width
+
+
+def _closest(x: Span, y: Span) -> Fraction:
+    """Least sum or difference above zero."""
+    low, high = sorted((x, y), key=lambda span: span.smallest)
+    if low.magnitude < high.smallest:
+        return min(low.smallest, high.smallest - low.magnitude)
+    # Both sets have high.smallest, a power of two, and are densest there: what differs from it least is the number
+    # above it in the high set, or the one below it in the low set.
+    below = max(low.quantum, floor_log2(high.smallest) - low.precision)
+    return min(low.smallest, Fraction(2) ** high.quantum, Fraction(2) ** below)
+
+
+def _longest(x: Span, y: Span) -> int:
+    """Bits of the longest sum of a number of x and one of y that ends at y's quantum."""
+    unit = Fraction(2) ** y.quantum
+    # The largest number of one set joins the longest odd tail of the other, or the one before if both are odd.
+    joined = x.magnitude + ((1 << y.precision) - 1) * unit
+    return max(_length(joined), _length(joined - unit) if y.precision > 1 else 1)
+
+
+def _length(value: Fraction) -> int:
+    """Bits between the first and the last one of a dyadic fraction."""
+    numerator = value.numerator
+    return (numerator // (numerator & -numerator)).bit_length()

@@ -1,0 +1,86 @@
+"""Results against what is expected: which are wrong, and each of them in full.
+
+Every bench judges by this, be it fed by the compiled loop, by cocotb or by a pyuvm environment.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .loop import Codes
+from .reference import own_words
+from .report import Failure, mismatch, unexplained
+
+
+def judge(
+    unit: Any,
+    codes: Mapping[str, Codes],
+    want: Mapping[str, Codes],
+    got: Mapping[str, Codes],
+    most: int,
+    *,
+    chained: bool = False,
+) -> tuple[int, list[Failure]]:
+    """Number of wrong results, and the first of them in full.
+
+    Parameters
+    ----------
+    unit : Unit
+    codes : mapping
+        For each input its codes, as many as there are results, or one that all share.
+    want, got : mapping
+        For each output its codes.
+    most : int
+        Wrong results that are spelled out.
+    chained : bool
+        Whether these are steps in time of a unit with state, from reset.
+    """
+    wrong = np.zeros(len(next(iter(got.values()))), dtype=bool)
+    for name, column in got.items():
+        wrong |= column != want[name]
+    at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
+    found = [{name: int(column[index]) for name, column in got.items()} for index in at]
+    return int(wrong.sum()), spelled(unit, at, codes, want, found, chained=chained)
+
+
+def spelled(
+    unit: Any,
+    at: Sequence[int],
+    codes: Mapping[str, Codes],
+    want: Mapping[str, Codes],
+    got: Sequence[Mapping[str, int]],
+    *,
+    chained: bool = False,
+) -> list[Failure]:
+    """Wrong results in full: those of vectors number ``at``, which gave ``got``."""
+    if not at:
+        return []
+    shown = {**codes, **own_words(unit, max(at) + 1)}
+    tell = _step if chained else _alone
+    return [tell(unit, index, shown, want, dict(result)) for index, result in zip(at, got, strict=True)]
+
+
+def _alone(
+    unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]
+) -> Failure:
+    return mismatch(unit, _row(index, codes), _row(index, want), got)
+
+
+def _step(unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]) -> Failure:
+    """A chained step as the independent vector that it amounts to: its start value is the state before it."""
+    row, result = _row(index, codes), got["o"]
+    if unit.spec.quire is not None and not row["load"]:
+        # No start value is what a quire holds, so such a step stands for itself only with those before it.
+        return unexplained(unit, row, int(want["o"][index]), result, f"step {index} of the chain")
+    if not row["load"]:
+        before = int(want["o"][index - 1]) if index else 0
+        row["c"] = 0 if row["clear"] else before
+    row |= {"load": 1, "clear": 0}
+    found = mismatch(unit, row, {"o": int(want["o"][index])}, {"o": result})
+    return replace(found, text=f"step {index} of the chain; its start value is written as c\n{found.text}")
+
+
+def _row(index: int, table: Mapping[str, Codes]) -> dict[str, int]:
+    return {name: int(column[index if len(column) > 1 else 0]) for name, column in table.items()}

@@ -1,0 +1,85 @@
+"""Operands at which a function of line segments turns: where a line begins, where its value changes its sign, and where
+it leaves the range of the result."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from halfulp.hdl.formats import RD
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.segments import Piece, Segments
+
+from .fields import Codes, Grid
+
+POWERS = 48
+"""Of two, that arguments are reduced by: so many of all, spread evenly, and those at the ends of the result's range."""
+
+REACH = 2
+"""Codes on either side of a mark that are marks, too."""
+
+
+def marks(unit: Any) -> dict[str, Codes]:
+    """Codes of a unit's operands at which what it computes turns, by port; empty for units that have no such table."""
+    table = unit.parameters.get("table")
+    return {} if table is None else {"a": marks_of(table)}
+
+
+@lru_cache(maxsize=16)
+def marks_of(table: Segments) -> Codes:
+    """Codes of the argument at which a table turns, and around these, in both signs."""
+    fmt = table.fmt
+    held = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest} | {Fraction(0), fmt.smallest}
+    codes = np.array(sorted({fmt.encode(number, RD) for number in held}), dtype=np.uint64)
+    grid = Grid.of(fmt)
+    codes = np.unique(np.concatenate([codes, grid.negated(codes)])) if grid.negatives else codes
+    steps = np.arange(-REACH, REACH + 1)
+    return np.unique(grid.neighbour(np.repeat(codes, len(steps)), np.tile(steps, len(codes))))
+
+
+def _numbers(table: Segments) -> Iterator[Fraction]:
+    """The arguments themselves, which the format need not hold."""
+    if table.reduction is None:
+        for negative in (False, True):
+            side = table.unfolded(negative)
+            sign = -1 if negative and table.symmetry is not None else 1
+            yield from (sign * place for place in _turns(table, side, sign))
+        return
+    places = [*(piece.start for piece in table.pieces), *_roots(table.pieces, 1, Fraction(0))]
+    for power in _powers(table):
+        scale = Fraction(2) ** power
+        for place in places:
+            yield (power + place) / table.factor if table.reduction == "exp2" else place * scale
+
+
+def _turns(table: Segments, side: tuple[Piece, ...], sign: int) -> Iterator[Fraction]:
+    """Of one side: where its lines begin, are zero, and reach the ends of the result's range."""
+    yield from (piece.start for piece in side)
+    for value in (Fraction(0), table.out.largest, table.out.lowest):
+        yield from _roots(side, sign, value)
+
+
+def _roots(side: tuple[Piece, ...], sign: int, value: Fraction) -> Iterator[Fraction]:
+    """Where lines, at minus the argument for the other sign, have a value."""
+    # The first line goes on below its start.
+    ends = pairwise([None, *(piece.start for piece in side[1:]), None])
+    for piece, (start, end) in zip(side, ends, strict=True):
+        if piece.slope:
+            place = sign * (value - piece.intercept) / piece.slope
+            if (start is None or place >= start) and (end is None or place < end):
+                yield place
+
+
+def _powers(table: Segments) -> list[int]:
+    """Powers of two that are taken from arguments."""
+    fmt, out = table.fmt, table.out
+    if table.reduction == "exp2":
+        ends = [floor_log2(out.smallest) - 1, floor_log2(out.largest)]
+        spread = np.linspace(ends[0] - 1, ends[1] + 1, POWERS)
+        return sorted({round(power) for power in spread} | {end + step for end in ends for step in (-1, 0, 1)})
+    found = {round(power) for power in np.linspace(fmt.quantum, floor_log2(fmt.largest), POWERS)} | {-1, 0, 1}
+    # Those of the inverse square root are taken in pairs.
+    return sorted({power & ~1 for power in found}) if table.reduction == "rsqrt" else sorted(found)

@@ -1,0 +1,36 @@
+"""Coverage as a picture: a panel for each group, a patch for each bin."""
+
+from pathlib import Path
+
+import numpy as np
+
+from halfulp.tools.plots import Heat, heats, write
+
+from .report import EXCLUDED, HIT, Finding, Report
+
+WIDE = 24
+"""Patches side by side in a group of one axis."""
+
+
+def picture(report: Report, folder: Path, stem: str) -> list[Path]:
+    """Leave the picture in a folder; says which files it is.
+
+    Raises
+    ------
+    ToolError
+        If a file cannot be written.
+    """
+    return write(heats([_panel(finding) for finding in report.findings]), folder, stem, about={"title": report.title})
+
+
+def _panel(finding: Finding) -> Heat:
+    shape = finding.group.shape
+    columns = min(shape[-1] if len(shape) > 1 else finding.group.size, WIDE)
+    missing = -finding.group.size % columns
+    verdicts = np.array(finding.verdicts())
+
+    def filled(values: "np.ndarray", rest: object) -> "np.ndarray":
+        return np.concatenate([values, np.full(missing, rest, dtype=values.dtype)]).reshape(-1, columns)
+
+    wrong = (verdicts != HIT) & (verdicts != EXCLUDED)
+    return Heat(finding.group.name, filled(finding.counts, 0), filled(verdicts == EXCLUDED, True), filled(wrong, False))

@@ -1,0 +1,132 @@
+"""The commands `halfulp mutate` and `halfulp faults`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from halfulp.sim.options import unit_options
+from halfulp.sim.request import Request
+from halfulp.tools.commands import requests
+
+
+@click.command()
+@click.argument("unit")
+@click.argument("fmt", default="e5m2")
+@unit_options
+@click.option("-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="200 by default")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of mutants and vectors; 0 by default")
+@click.option("--stream", is_flag=True, help="mutate the stream wrapper of the unit, and run that")
+@click.option("--keep", is_flag=True, help="keep vectors that show survivors, to be run before all others")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="leave the tables there too, as Markdown, CSV and LaTeX",
+)
+def mutate(
+    unit: str, fmt: str, mutants: int, seed: int, stream: bool, keep: bool, output: Path | None, **options: Any
+) -> None:
+    """Say how many mistakes in UNIT in FMT (e5m2 by default) the bench sees.
+
+    Mutants of the netlist are run through the vectors of the bench. Those that live on are compared with the unit for
+    all inputs there are: they are equivalent, or there is a vector that shows them, which belongs to the bench.
+    """
+    from halfulp.tools.progress import Bar
+
+    from .mutants import check_stream
+
+    with requests():
+        built = Request(unit, fmt, **options).build()
+        if stream:
+            check_stream(built)
+    from . import mutants as mutation
+
+    with Bar(built.name) as bar:
+        campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar)
+    found = mutation.table([campaign])
+    click.echo(found.markdown(), nl=False)
+    for line in mutation.survivors(campaign):
+        click.echo(line)
+    if output is not None:
+        for table, stem in ((found, "mutation"), (mutation.mutants_table(campaign), "mutants")):
+            for path in table.write(output, stem):
+                click.echo(f"halfulp: wrote {path}", err=True)
+    if keep:
+        for path in mutation.keep(campaign):
+            click.echo(f"halfulp: {path} has one more", err=True)
+    sys.exit(1 if campaign.survivors() else 0)
+
+
+FLIPS, STUCK = 100_000, 256
+"""Upsets in all, and results of every net that is stuck, unless told otherwise."""
+
+
+class _Count(click.ParamType):
+    """A number of trials, which may be written as 1e5."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, refused unless it is whole and 1 or more."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 1 <= number <= 1e9 or number != int(number):
+            self.fail(f"{value} is no number of trials; there are 1 to 1e9", param, ctx)
+        return int(number)
+
+
+@click.command()
+@click.argument("unit")
+@click.argument("fmt", default="e5m2")
+@unit_options
+@click.option("--bit-flips", "flips", metavar="N", type=_Count(), help="upsets of register bits, in all")
+@click.option("--stuck-at", "stuck", metavar="N", type=_Count(), help="results of every net stuck at 0, and at 1")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of operands and moments; 0 by default")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where the files go; reports/ of the build folder by default",
+)
+def faults(
+    unit: str,
+    fmt: str,
+    flips: int | None,
+    stuck: int | None,
+    seed: int,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Say what faults of the hardware of UNIT in FMT (e5m2 by default) do to its results, in ulp.
+
+    Unless told otherwise 1e5 upsets, where there are registers, and 256 results of every net that is stuck. The table
+    by nets is printed, and left with one by bits and a plot.
+    """
+    from halfulp.tools.paths import build_root
+    from halfulp.tools.progress import Bar
+
+    from . import faults as campaigns
+
+    with requests():
+        built = Request(unit, fmt, **options).build()
+        if flips is None and stuck is None:
+            flips, stuck = FLIPS if built.clocked else None, STUCK
+        campaigns.check(built, flips)
+    with Bar(built.name) as bar:
+        found = campaigns.campaign(built, flips=flips, stuck=stuck, seed=seed, progress=bar)
+    nets = campaigns.table(found)
+    click.echo(nets.markdown(), nl=False)
+    # matplotlib takes long to load.
+    from halfulp.tools.plots import harms, write
+
+    folder, stem = output or build_root() / "reports", f"faults-{built.name}"
+    files = nets.write(folder, stem) + campaigns.table(found, bits=True).write(folder, f"{stem}-bits")
+    files += write(harms(campaigns.harm_of(found)), folder, stem)
+    for file in files:
+        click.echo(f"halfulp: wrote {file}", err=True)

@@ -1,0 +1,305 @@
+"""What faults of the hardware do to results: upsets of registers and nets that are stuck, net by net, in ulp."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from halfulp.hdl.formats import Fixed, Float, Format
+from halfulp.sim.fields import Grid
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Ports, is_random
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+from halfulp.tools.threads import one_thread
+
+from .model import Change, Model, make
+
+STEPS = 16
+"""Steps of a sum, or operations of a unit without an accumulator, between two resets."""
+
+CHUNK = 1 << 17
+"""Cycles of one call of the model."""
+
+UPSET, LOW, HIGH = "upset", "stuck at 0", "stuck at 1"
+
+_KINDS = {"inv": UPSET, "const0": LOW, "const1": HIGH}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one fault came to.
+
+    Attributes
+    ----------
+    change : Change
+        The net and the kind of fault.
+    trials : int
+        Results that might have been wrong.
+    wrong : int
+        Those that were.
+    special : int
+        Those where a number became NaN or infinite, or the other way round.
+    errors : array of float
+        Of the other wrong ones, the distance from the right result, in units of its last place.
+    """
+
+    change: Change
+    trials: int
+    wrong: int
+    special: int
+    errors: npt.NDArray[np.float64]
+
+    @property
+    def kind(self) -> str:
+        """Upset, or stuck at which level."""
+        return _KINDS[self.change.mode]
+
+
+@dataclass(frozen=True)
+class Faults:
+    """A campaign.
+
+    Attributes
+    ----------
+    unit : Unit
+    effects : list of Effect
+        One for each bit and kind of fault.
+    """
+
+    unit: Any
+    effects: list[Effect]
+
+
+def campaign(unit: Any, *, flips: int | None, stuck: int | None, seed: int = 0, progress: Progress = silent) -> Faults:
+    """Put faults into a unit and see what becomes of its results.
+
+    Operands are numbers of middling size. Of a unit with an accumulator the result is a sum of 16 steps, and an upset
+    comes in any of them; of another it is the worst result of an upset's own cycle and those that follow.
+
+    Parameters
+    ----------
+    unit : Unit
+    flips : int, optional
+        Upsets in all, spread over register bits and cycles.
+    stuck : int, optional
+        Results of each net that is stuck at 0, and as many at 1.
+    seed : int
+        Of operands, and of when an upset comes.
+    progress : Progress
+        Told of each fault that is through.
+
+    Raises
+    ------
+    ValueError
+        As `check` does.
+    ToolError
+        If a tool or the machine fails.
+    """
+    check(unit, flips)
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    progress.phase("building")
+    made = make(unit, inputs, outputs, mutants=None)
+    upsets = [number for number, change in enumerate(made.changes, 1) if change.mode == "inv"]
+    others = [number for number, change in enumerate(made.changes, 1) if change.mode != "inv"]
+    todo = [(number, size) for number, size in zip(upsets, _spread(flips or 0, len(upsets)), strict=True) if size]
+    todo += [(number, stuck) for number in others if stuck]
+    progress.total("faults", len(todo))
+    rng = np.random.default_rng(seed)
+    effects = []
+    with one_thread(), Model(made, inputs, outputs) as model:
+        for number, size in todo:
+            change = made.changes[number - 1]
+            effects.append(_effect(unit, model, number, change, size, rng))
+            progress.advance(1)
+    return Faults(unit, effects)
+
+
+def check(unit: Any, flips: int | None) -> None:
+    """Raise ValueError unless there are registers for upsets, and results that have a last place."""
+    if flips and not unit.clocked:
+        raise ValueError(f"{unit.name} has no registers to upset; --pipeline gives it some, --stuck-at needs none")
+    if not any(isinstance(shape, Format) for shape in unit.outputs.values()):
+        raise ValueError(f"{unit.name} has no numbers as results, and so no errors in ulp")
+
+
+def _spread(total: int, parts: int) -> list[int]:
+    """A number in parts that differ by one at most."""
+    return [(total * (part + 1)) // parts - (total * part) // parts for part in range(parts)]
+
+
+def _effect(unit: Any, model: Model, number: int, change: Change, size: int, rng: np.random.Generator) -> Effect:
+    length = _length(unit)
+    each = 1 if unit.stateful or change.mode == "inv" else STEPS
+    sequences = -(-size // each)
+    wrong = special = trials = 0
+    errors = []
+    for begin in range(0, sequences, CHUNK // length):
+        count = min(CHUNK // length, sequences - begin)
+        feeds = operands(unit, count, rng)
+        beside = unit.clocked and not unit.latency
+        right = model.record(feeds, np.zeros(count * length, dtype=np.uint64), before=beside)
+        at = np.full(count * length, number, dtype=np.uint64)
+        if change.mode == "inv":
+            at = _moments(unit, count, number, rng)
+        bad = model.record(feeds, at, before=beside)
+        lost, ulps = _worst(unit, right, bad, count, each == 1)
+        trials += len(ulps)
+        wrong += int((lost | (ulps != 0)).sum())
+        special += int(lost.sum())
+        errors.append(ulps[~lost & (ulps != 0)])
+    return Effect(change, trials, wrong, special, np.concatenate(errors))
+
+
+def _length(unit: Any) -> int:
+    """Cycles between two resets: a reset, the steps, and those until the last result shows."""
+    return 1 + STEPS + int(unit.latency)
+
+
+def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
+    """Inputs of so many sequences: numbers of middling size, which an accumulator adds up from +0."""
+    length = _length(unit)
+    total = count * length
+    place = np.arange(total) % length
+    feeds: dict[str, Codes] = {}
+    for port in Ports.of(unit.inputs):
+        if port.fmt is not None:
+            feeds[port.name] = np.ascontiguousarray(Grid.of(port.fmt).middling(rng, total), dtype=np.uint64)
+        elif is_random(port.name):
+            feeds[port.name] = rng.integers(0, (1 << port.width) - 1, total, dtype=np.uint64, endpoint=True)
+        else:
+            feeds[port.name] = np.zeros(total, dtype=np.uint64)
+    working = (place >= 1) & (place <= STEPS)
+    levels = {"rst": place == 0, "en": np.ones(total), "valid": working, "clear": place == 1}
+    return feeds | {name: np.ascontiguousarray(level, dtype=np.uint64) for name, level in levels.items()}
+
+
+def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Codes:
+    """The change of each cycle: an upset in one of every sequence, when there is something in the registers."""
+    at = np.zeros((count, _length(unit)), dtype=np.uint64)
+    at[np.arange(count), rng.integers(2, 1 + STEPS, count)] = number
+    return at.reshape(-1)
+
+
+def _worst(
+    unit: Any, right: Mapping[str, Codes], bad: Mapping[str, Codes], count: int, once: bool
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Whether results are lost, and otherwise how far they are off: of each sequence once, or of each of its steps."""
+    length, latency = _length(unit), int(unit.latency)
+    lost = np.zeros((count, STEPS), dtype=bool)
+    ulps = np.zeros((count, STEPS))
+    # The result of the step in cycle n shows after the edge of cycle n + latency - 1, or in the same without latency.
+    low = max(latency, 1)
+    for name, shape in unit.outputs.items():
+        if not isinstance(shape, Format):
+            continue
+        x, y = (codes[name].reshape(count, length)[:, low : low + STEPS] for codes in (right, bad))
+        more, distance = distances(shape, x, y)
+        lost |= more
+        ulps = np.maximum(ulps, distance)
+    if unit.stateful:
+        return lost[:, -1], ulps[:, -1]
+    if once:
+        return np.asarray(lost.any(axis=1)), np.asarray(ulps.max(axis=1))
+    return lost.reshape(-1), ulps.reshape(-1)
+
+
+def distances(
+    fmt: Format, right: npt.NDArray[np.uint64], wrong: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Whether one of two results is a number and the other none, and otherwise how many units of the right one's last
+    place lie between them."""
+    x, y = values(fmt, right), values(fmt, wrong)
+    finite_x, finite_y = np.isfinite(x), np.isfinite(y)
+    # Two different codes that are no numbers are as lost as one of them: an infinity became NaN, or of the other sign.
+    lost: npt.NDArray[np.bool_] = (finite_x != finite_y) | (~finite_x & (right != wrong))
+    both = finite_x & finite_y
+    with np.errstate(invalid="ignore"):
+        ulps = np.where(both, np.abs(np.where(both, y - x, 0.0)) / last_place(fmt, right), 0.0)
+    return lost, ulps
+
+
+def values(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """Numbers of codes."""
+    import torch
+
+    from halfulp import golden
+
+    flat = torch.from_numpy(np.ascontiguousarray(codes).view(np.int64))
+    return np.asarray(golden.decode(flat, fmt).numpy())
+
+
+def last_place(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """Distance from a number to the next one away from zero, or to the one before where there is none."""
+    if isinstance(fmt, Fixed):
+        return np.full(codes.shape, 2.0**fmt.quantum)
+    one, mask = np.uint64(1), np.uint64((1 << fmt.width) - 1)
+    if isinstance(fmt, Float):
+        last = (codes & np.uint64(fmt.sign_code - 1)) >= fmt.max_code
+        others = np.where(last, codes - one, codes + one)
+    else:
+        sign = (codes >> np.uint64(fmt.width - 1)) == 1
+        others = np.where(sign, codes - one, codes + one) & mask
+        # Beyond the largest number of either sign is NaR.
+        back = np.where(sign, codes + one, codes - one) & mask
+        others = np.where(others == fmt.nan_code, back, others)
+    with np.errstate(invalid="ignore"):
+        step = np.abs(values(fmt, others) - values(fmt, codes))
+    return np.where(np.isfinite(step), step, 1.0)
+
+
+def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]]:
+    """A row for each net and kind of fault, or for each of its bits."""
+    groups: dict[tuple[str, str], list[Effect]] = {}
+    for effect in effects:
+        net = effect.change.net if bits else re.sub(r"\[\d+\]$", "", effect.change.net)
+        groups.setdefault((net, effect.kind), []).append(effect)
+    for (net, kind), members in groups.items():
+        trials = sum(effect.trials for effect in members)
+        errors = np.concatenate([effect.errors for effect in members])
+        wrong, special = (sum(getattr(effect, name) for effect in members) for name in ("wrong", "special"))
+        yield {
+            "net": net,
+            "fault": kind,
+            "trials": trials,
+            "wrong": 100 * wrong / trials,
+            "special": 100 * special / trials,
+            "median ulp": float(np.median(errors)) if len(errors) else float("nan"),
+            "largest ulp": float(errors.max()) if len(errors) else float("nan"),
+            "source": ", ".join(dict.fromkeys(effect.change.place for effect in members)),
+        }
+
+
+def table(faults: Faults, *, bits: bool = False) -> Table:
+    """A row for each net and kind of fault, the ones that do most harm first."""
+    rows = list(_summed(faults.effects, bits))
+    frame = pd.DataFrame(
+        rows, columns=["net", "fault", "trials", "wrong", "special", "median ulp", "largest ulp", "source"]
+    )
+    frame = frame.sort_values(["wrong", "special", "net", "fault"], ascending=[False, False, True, True])
+    return Table(
+        f"Faults in {faults.unit.name}",
+        frame.reset_index(drop=True),
+        {"trials": ",.0f", "wrong": ".2f", "special": ".2f", "median ulp": ".3g", "largest ulp": ".3g"},
+        [
+            "An upset inverts a bit of a register once; a net that is stuck is so all the time.",
+            "wrong and special are percentages of the results: those that changed, and those where a number became NaN "
+            "or infinite or the other way round. Errors, in units of the right result's last place, are of the others.",
+            "Operands are numbers of middling size; "
+            + (f"a result is a sum of {STEPS} steps from +0." if faults.unit.stateful else "results are single ones."),
+        ],
+        only_csv=["source"],
+    )
+
+
+def harm_of(faults: Faults) -> dict[str, list[tuple[float, float]]]:
+    """For each kind of fault, of every bit the percentage of wrong results and the median error."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for effect in faults.effects:
+        median = float(np.median(effect.errors)) if len(effect.errors) else 0.0
+        found.setdefault(effect.kind, []).append((100 * effect.wrong / effect.trials, median))
+    return found

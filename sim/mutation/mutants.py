@@ -1,0 +1,290 @@
+"""How many mistakes the bench sees: mutants of a unit's netlist, each run through the vectors of the bench."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from halfulp.sim import regressions
+from halfulp.sim.bench import plan
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Ports
+from halfulp.sim.reference import expected
+from halfulp.sim.regressions import Kept
+from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
+from halfulp.tools.threads import one_thread
+
+from .equivalence import Judge, Judgement, ports_of, stream_ports_of
+from .model import MOST, Change, Model, Words, make
+from .recording import record
+
+FIRST = 1 << 14
+"""Cycles that see most mutants; those that live on are judged before they run through all others."""
+
+STREAMED, FEW = 1 << 17, 1 << 13
+"""Transfers through a stream wrapper, and those that see most mutants."""
+
+KILLED, EQUIVALENT, SURVIVED, UNDECIDED = "killed", "equivalent", "survived", "undecided"
+
+LIMIT = 60.0
+"""Seconds that a question about one mutant may take."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mutant, and what became of it.
+
+    Attributes
+    ----------
+    number : int
+    change : Change
+    fate : str
+        ``killed``: a vector showed it; ``equivalent``: none could; ``survived``: one could, but none of the bench did;
+        ``undecided``: none did, and nothing is known.
+    witness : list of dict
+        Of a survivor the inputs, cycle by cycle, that show it.
+    """
+
+    number: int
+    change: Change
+    fate: str
+    witness: list[dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Mutants of a unit, or of its stream wrapper.
+
+    Attributes
+    ----------
+    unit : Unit
+    title : str
+        Name of the component.
+    mutants : list of Mutant
+    """
+
+    unit: Any
+    title: str
+    mutants: list[Mutant]
+
+    def count(self, fate: str) -> int:
+        """How many have a fate."""
+        return sum(mutant.fate == fate for mutant in self.mutants)
+
+    @property
+    def rate(self) -> float:
+        """Share of the mutants that are no equivalent ones that were killed."""
+        others = len(self.mutants) - self.count(EQUIVALENT)
+        return self.count(KILLED) / others if others else 1.0
+
+    def survivors(self) -> list[Mutant]:
+        """Those that were not killed and are not equivalent."""
+        return [mutant for mutant in self.mutants if mutant.fate in (SURVIVED, UNDECIDED)]
+
+
+def mutate(
+    unit: Any, *, count: int, seed: int = 0, stream: bool = False, limit: float = LIMIT, progress: Progress = silent
+) -> Campaign:
+    """Run mutants of a unit through its bench.
+
+    Parameters
+    ----------
+    unit : Unit
+    count : int
+        Mutants.
+    seed : int
+        Chooses them, and the vectors.
+    stream : bool
+        Whether the stream wrapper is what is mutated and run.
+    limit : float
+        Seconds that a question about one mutant may take.
+    progress : Progress
+
+    Raises
+    ------
+    ValueError
+        If the stream wrapper has no registers, or a payload of more than 64 bits.
+    ToolError
+        If a tool or the machine fails, or the netlist without changes does not pass.
+    """
+    from halfulp.units.stream import Streamed
+
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    if stream:
+        check_stream(unit)
+    progress.phase("building")
+    component = Streamed(unit) if stream else unit
+    made = make(component, inputs, outputs, mutants=count, seed=seed)
+    ports = stream_ports_of(unit) if stream else ports_of(unit)
+    judge = Judge(made, *ports, unit.latency, limit)
+    progress.phase("choosing vectors")
+    with one_thread(), Model(made, inputs, outputs) as model:
+        dies = _stream_test(unit, model, seed) if stream else _plain_test(unit, model, seed)
+        progress.total("running mutants", len(made.changes))
+        mutants = []
+        for number, change in enumerate(made.changes, 1):
+            mutants.append(_fate(number, change, dies, judge))
+            progress.advance(1)
+    return Campaign(unit, component.name, mutants)
+
+
+def check_stream(unit: Any) -> None:
+    """Raise ValueError unless the stream wrapper of a unit can be run."""
+    if not unit.latency:
+        raise ValueError(f"the stream wrapper of {unit.name} has no registers; a pipeline of 1 or more gives it some")
+    width = max(Ports.of(unit.inputs).width, Ports.of(unit.outputs).width)
+    if width > MOST:
+        raise ValueError(f"the payload of {unit.name} has {width} bits, and streams are run with {MOST} at most")
+
+
+def _fate(number: int, change: Change, dies: Callable[[int, bool], bool], judge: Judge) -> Mutant:
+    if dies(number, True):
+        return Mutant(number, change, KILLED, [])
+    judgement: Judgement = judge.judge(number)
+    if judgement.equivalent:
+        return Mutant(number, change, EQUIVALENT, [])
+    if dies(number, False):
+        return Mutant(number, change, KILLED, [])
+    fate = SURVIVED if judgement.equivalent is False else UNDECIDED
+    return Mutant(number, change, fate, judgement.cycles)
+
+
+def _plain_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
+    """Whether a mutant shows in what the bench does to the plain unit, in the first cycles or in any."""
+    chosen = plan(unit, seed=seed)
+    sets: list[tuple[Mapping[str, Codes], bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
+    # In random order, so that the first vectors are of every kind.
+    order = np.random.default_rng(seed).permutation(chosen.vectors.count)
+    sets.append((chosen.vectors.take(order), False))
+    if chosen.chain is not None:
+        sets.insert(-1, (chosen.chain, True))
+    tape = record(unit, sets, seed)
+    _check_right(model.first_difference(tape, 0) is None, unit)
+    return lambda number, first: model.first_difference(tape, number, FIRST if first else None) is not None
+
+
+def _stream_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
+    """The same of the stream wrapper, all at once."""
+    words, few = stream_words(unit, seed, STREAMED), stream_words(unit, seed, FEW)
+    _check_right(model.streams(words, 0) and model.streams(few, 0), unit)
+    return lambda number, first: not model.streams(few if first else words, number)
+
+
+def stream_words(unit: Any, seed: int, count: int) -> Words:
+    """Operands that go through a stream wrapper, the results, and when either side is willing, as cocotb has it.
+
+    Of a unit with an accumulator half of them build on each other, and half bring their start values along.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = plan(unit, seed=seed)
+    source = chosen.vectors.take(rng.permutation(chosen.vectors.count))
+    parts = [source] if chosen.chain is None else [chosen.chain, source]
+    codes = {
+        port.name: np.concatenate([part[port.name][: count // len(parts)] for part in parts])
+        for port in Ports.of(unit.inputs)
+    }
+    want = expected(unit, codes, chained=unit.stateful)
+    packed = np.zeros(len(next(iter(codes.values()))), dtype=np.uint64)
+    for port, low in Ports.of(unit.outputs).slices():
+        packed |= want[port.name] << np.uint64(low)
+    blocks = 1 << 10
+    likely = np.array([(1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9)])[rng.integers(0, 5, blocks)]
+    offers, takes = (np.repeat(likely[:, side], 64) > rng.random(64 * blocks) for side in (0, 1))
+    noise = {
+        port.name: rng.integers(0, (1 << port.width) - 1, len(offers), dtype=np.uint64, endpoint=True)
+        for port in Ports.of(unit.inputs)
+    }
+    return Words(codes, noise, packed, offers.astype(np.uint8), takes.astype(np.uint8))
+
+
+def _check_right(passed: bool, unit: Any) -> None:
+    from halfulp.tools.errors import ToolError
+
+    if not passed:
+        raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` says what is wrong")
+
+
+def witness_of(unit: Any, mutant: Mutant) -> Kept | None:
+    """What a survivor shows in, as a vector or steps from reset; None where that takes stalls, or a stream."""
+    rows = mutant.witness
+    if not rows or any(row.get(name, level) != level for row in rows for name, level in _CALM.items()):
+        return None
+    if not set(unit.inputs) <= set(rows[0]) or unit.sources:
+        return None
+    steps = tuple({name: row[name] for name in unit.inputs} for row in rows)
+    why = f"showed the mutant {mutant.change} of {mutant.change.place}, which nothing else did"
+    if not unit.stateful:
+        return regressions.judged(unit, steps[:1], why)
+    return regressions.judged(unit, steps, why)
+
+
+_CALM = {"rst": 0, "en": 1, "valid": 1}
+
+
+def table(campaigns: list[Campaign]) -> Table:
+    """A row for each campaign."""
+    frame = pd.DataFrame(
+        [
+            {
+                "netlist": campaign.title,
+                "mutants": len(campaign.mutants),
+                **{fate: campaign.count(fate) for fate in (KILLED, EQUIVALENT, SURVIVED, UNDECIDED)},
+                "kill rate": 100 * campaign.rate,
+            }
+            for campaign in campaigns
+        ]
+    )
+    return Table(
+        "Mutants that the bench kills",
+        frame,
+        {"kill rate": ".2f"},
+        [
+            "Mutants are changes of one bit of the netlist, chosen by Yosys; those of clocks are left out.",
+            "A mutant is equivalent where ABC proves that no input shows it.",
+            "The kill rate is the percentage of killed ones among those that are not equivalent.",
+        ],
+    )
+
+
+def survivors(campaign: Campaign) -> list[str]:
+    """Lines about the mutants that were not killed and are not equivalent."""
+    lines = []
+    for mutant in campaign.survivors():
+        lines.append(f"{mutant.fate} {mutant.number}: {mutant.change}, {mutant.change.place}")
+        for row in mutant.witness:
+            lines.append("  " + ", ".join(f"{name} {code:#x}" for name, code in row.items()))
+        if mutant.fate == SURVIVED and (kept := witness_of(campaign.unit, mutant)) is not None:
+            lines.append(f"  {kept.text(campaign.unit)}")
+    return lines
+
+
+def keep(campaign: Campaign) -> list[Path]:
+    """Keep the vectors that show survivors; returns the files that are new or longer."""
+    found = []
+    for mutant in campaign.survivors():
+        if (kept := witness_of(campaign.unit, mutant)) is not None:
+            path, new = regressions.keep(campaign.unit, kept)
+            found += [path] if new else []
+    return found
+
+
+def mutants_table(campaign: Campaign) -> Table:
+    """A row for each mutant."""
+    frame = pd.DataFrame(
+        [
+            {
+                "mutant": mutant.number,
+                "fate": mutant.fate,
+                "change": mutant.change.mode,
+                "net": mutant.change.net,
+                "source": mutant.change.place,
+            }
+            for mutant in campaign.mutants
+        ],
+        columns=["mutant", "fate", "change", "net", "source"],
+    )
+    return Table(f"Mutants of {campaign.title}", frame)

@@ -1,0 +1,134 @@
+"""What the bench does to a unit cycle by cycle, written down: stalls, gaps and resets, and what is to be seen when."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Ports
+from halfulp.sim.reference import expected
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Cycles of a unit.
+
+    Attributes
+    ----------
+    inputs : dict
+        For each input, ``rst``, ``en`` and ``valid`` among them, its code in each cycle.
+    outputs : dict
+        For each output what it has to be, in the cycles in which it is looked at.
+    look : array of bool
+        In which cycles that is.
+    before : bool
+        Whether outputs are looked at before the clock edge, as those of a unit without latency.
+    """
+
+    inputs: dict[str, Codes]
+    outputs: dict[str, Codes]
+    look: Bits
+    before: bool
+
+    @property
+    def cycles(self) -> int:
+        """How many there are."""
+        return len(self.look)
+
+
+def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -> Tape:
+    """Sets of vectors, one after another.
+
+    As in cocotb, a quarter of each set runs without stalls; inputs carry noise while the unit is stalled or its
+    operands are not valid; and what was done before is wiped by a reset.
+
+    Parameters
+    ----------
+    unit : Unit
+    sets : list
+        Vectors, and whether they are steps that build on each other.
+    seed : int
+        Of stalls and noise.
+    """
+    rng = np.random.default_rng(seed)
+    parts = []
+    for vectors, chained in sets:
+        want = expected(unit, dict(vectors), chained=chained)
+        if not unit.clocked:
+            count = len(next(iter(want.values())))
+            parts.append(Tape(dict(vectors), want, np.ones(count, dtype=bool), False))
+        else:
+            parts += [_reset(unit, rng), _clocked(unit, vectors, want, rng)]
+    return Tape(
+        {name: _joined([part.inputs[name] for part in parts]) for name in parts[0].inputs},
+        {name: _joined([part.outputs[name] for part in parts]) for name in parts[0].outputs},
+        np.concatenate([part.look for part in parts]),
+        unit.clocked and unit.latency == 0,
+    )
+
+
+def _joined(columns: list[Codes]) -> Codes:
+    return np.ascontiguousarray(np.concatenate(columns), dtype=np.uint64)
+
+
+def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
+    return {
+        port.name: rng.integers(0, (1 << port.width) - 1, count, dtype=np.uint64, endpoint=True)
+        for port in Ports.of(unit.inputs)
+    }
+
+
+def _reset(unit: Any, rng: np.random.Generator) -> Tape:
+    """Some cycles of work, and then a reset that has to wipe it."""
+    count = 10
+    ones = np.ones(count, dtype=np.uint64)
+    rst = (np.arange(count) >= 8).astype(np.uint64)
+    outputs = {name: np.zeros(count, dtype=np.uint64) for name in unit.outputs}
+    inputs = {"rst": rst, "en": ones, "valid": ones} | _noise(unit, count, rng)
+    return Tape(inputs, outputs, np.zeros(count, dtype=bool), False)
+
+
+def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes], rng: np.random.Generator) -> Tape:
+    count = len(next(iter(want.values())))
+    enabled, valid = _willing(unit, count, rng)
+    fresh = enabled & valid
+    # The vector that a cycle takes, or that waits to be taken.
+    number = np.minimum(np.cumsum(fresh) - fresh, count - 1)
+    taken = fresh & (np.cumsum(fresh) <= count)
+    shown = number if unit.latency == 0 else _shown(unit, taken, enabled, number)
+    if unit.latency == 0:
+        # What is not accepted stays beside its operands.
+        taken = valid & (np.cumsum(fresh) - fresh < count)
+        shown = np.where(taken, number, -1)
+    noise = _noise(unit, len(enabled), rng)
+    inputs = {name: np.where(taken, vectors[name][number], noise[name]) for name in unit.inputs}
+    controls = {"rst": np.zeros(len(enabled)), "en": enabled, "valid": valid}
+    inputs |= {name: column.astype(np.uint64) for name, column in controls.items()}
+    return Tape(inputs, {name: codes[np.maximum(shown, 0)] for name, codes in want.items()}, shown >= 0, False)
+
+
+def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bits]:
+    """In which cycles the unit is enabled, and in which operands are valid; at last none are, until all is seen."""
+    cycles = int(count * 1.7) + 64
+    enabled, valid = rng.random(cycles) < 0.75, np.ones(cycles, dtype=bool)
+    if unit.has_valid:
+        valid = rng.random(cycles) >= 0.15
+    enabled[: count // 4] = valid[: count // 4] = True
+    end = int(np.searchsorted(np.cumsum(enabled & valid), count)) + 1
+    flush = np.ones(unit.latency + 1, dtype=bool)
+    return np.concatenate([enabled[:end], flush]), np.concatenate([valid[:end], flush & (not unit.has_valid)])
+
+
+def _shown(unit: Any, taken: Bits, enabled: Bits, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The vector whose result is there after each cycle, or -1 where nothing is known."""
+    entered = np.where(taken, number, -1)[enabled]
+    if unit.stateful:
+        # A cycle without operands leaves the state, and so the result, as it was.
+        entered = np.maximum.accumulate(entered)
+    edges = np.cumsum(enabled) - unit.latency
+    return np.where(edges >= 0, entered[np.maximum(edges, 0)], -1)

@@ -1,0 +1,99 @@
+"""What a unit should answer: the golden model, called with the unit's own parameters."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from .loop import Codes
+from .ports import STATE, is_random
+
+CHUNK = 1 << 17
+"""Vectors of one call of the golden model; more only leave the processor's caches."""
+
+
+@functools.cache
+def _golden() -> tuple[Any, Any]:
+    import torch
+
+    from halfulp import golden
+
+    return torch, golden
+
+
+def row_of(unit: Any) -> Any:
+    """Catalogue row of a unit, which a class derived from the row's also has."""
+    from halfulp.units.catalogue import CATALOGUE
+
+    for row in CATALOGUE.values():
+        if isinstance(unit, row.unit):
+            return row
+    raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so nothing says what it should compute")
+
+
+def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> dict[str, Codes]:
+    """Results of a unit on vectors.
+
+    Parameters
+    ----------
+    unit : Unit
+    codes : dict
+        For each input an array of codes, all of one length or of length 1.
+    chained : bool
+        Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state along,
+        and only a source of random words, where the unit has one, runs from reset.
+
+    Returns
+    -------
+    dict
+        For each output an array of codes.
+    """
+    torch, golden = _golden()
+    name = row_of(unit).golden + ("_sequence" if chained else "")
+    length = max(len(column) for column in codes.values())
+    tensors = {port: _tensor(torch, column) for port, column in (codes | own_words(unit, length)).items()}
+    state = [port for port in unit.inputs if port in STATE] if chained else []
+    operands = [_stacked(torch, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
+    words = {name: _stacked(torch, tensors, names) for name, names in words_of(unit).items()}
+    results = getattr(golden, name)(*operands, **words, **unit.parameters)
+    fields = results if isinstance(results, tuple) else (results,)
+    # A vector of results has one port for each.
+    columns = [column for field in fields for column in (field.unbind(-1) if field.dim() > 1 else (field,))]
+    return {
+        port: np.ascontiguousarray(np.broadcast_to(column.to(torch.int64).numpy(), length)).view(np.uint64)
+        for port, column in zip(unit.outputs, columns, strict=True)
+    }
+
+
+def own_words(unit: Any, count: int) -> dict[str, Codes]:
+    """What the sources of a unit give for the first operations since reset, by the ports that they stand in for."""
+    from halfulp.golden.random import of_stream
+
+    return {
+        port: of_stream(stream, count, unit.words[port]).numpy().view(np.uint64)
+        for port, stream in unit.sources.items()
+    }
+
+
+def operands_of(unit: Any) -> list[Any]:
+    """Operands as the golden function takes them: names of ports, or lists of them for one vector operand."""
+    return [names for names in unit.arguments if names not in STATE and not is_random(str(names))]
+
+
+def words_of(unit: Any) -> dict[str, Any]:
+    """Random words as the golden function takes them, by keyword: a port each, or a list of ports for all of them."""
+    ports = list(unit.words)
+    numbered = [port for port in ports if port[-1].isdigit()]
+    return {"random": numbered} if numbered else {port: port for port in ports}
+
+
+def _stacked(torch: Any, tensors: dict[str, Any], names: str | list[str]) -> Any:
+    """A tensor, or several along a dimension of their own."""
+    if isinstance(names, str):
+        return tensors[names]
+    return torch.stack(torch.broadcast_tensors(*(tensors[name] for name in names)), -1)
+
+
+def _tensor(torch: Any, codes: Codes) -> Any:
+    # A copy where numpy says read-only, for torch cannot promise to leave it so.
+    return torch.from_numpy((codes if codes.flags.writeable else codes.copy()).view(np.int64))
