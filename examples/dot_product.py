@@ -21,7 +21,7 @@ from halfulp.hdl.formats import E4M3FN, E6M5
 from halfulp.sim.build import component_design
 from halfulp.sim.ports import Ports
 from halfulp.sim.protocol import PERIOD
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure
 from halfulp.sim.uvm.agent import OperandAgent, ResultAgent
 from halfulp.sim.uvm.collector import hits
@@ -122,7 +122,7 @@ class Totals(uvm_scoreboard):
         steps = {"a": codes["x"], "b": codes["y"], "clear": np.roll(codes["last"], 1)}
         steps["clear"][:1] = 1
         steps |= {name: np.zeros_like(codes["x"]) for name in ("c", "load")}
-        results = expected(Mac(a=E4M3FN, b=E4M3FN, acc=E6M5), steps, chained=True)["o"]
+        results = reference(Mac(a=E4M3FN, b=E4M3FN, acc=E6M5), steps, chained=True)["o"]
         wanted = results[codes["last"] == 1].tolist()
         found = [total["total"].code for total in self.totals]
         wrong = [number for number, (want, got) in enumerate(zip(wanted, found, strict=False)) if want != got]

@@ -14,7 +14,7 @@ from .report.study import ENDINGS
 from .vendor.cli import DEFAULT_CLOCK
 
 if TYPE_CHECKING:
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.tables import Table
 
     from .report.coreport import Report
@@ -74,7 +74,7 @@ def synth(
 ) -> None:
     """Say what UNIT in FMT (e5m2 by default) costs on a device; UNIT `all` takes every unit for such operands."""
     from halfulp.boards.targets import check_route, target_of
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
     vivado = flow == "vivado"
@@ -83,7 +83,7 @@ def synth(
         asked = wanted(unit, fmt, options)
         for request in asked:
             request.build()
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
         if vivado and route:
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
         if clock is not None and not vivado:
@@ -96,15 +96,15 @@ def synth(
     # pandas takes long to load.
     from .report.resources import implement_requests, measure_requests, table
 
-    with farm, Bar("synth") as bar:
+    with pool, Bar("synth") as bar:
         if clock is not None:
-            costs = implement_requests(asked, target, bar, clock_mhz=clock, farm=farm)
+            costs = implement_requests(asked, target, bar, clock_mhz=clock, pool=pool)
         else:
-            costs = measure_requests(asked, target, bar, route=route, farm=farm)
+            costs = measure_requests(asked, target, bar, route=route, pool=pool)
     found = table(costs, target, clock_mhz=clock)
     click.echo(found.markdown(), nl=False)
     if output is not None:
-        _leave(found, output, "synth")
+        _write_report(found, output, "synth")
 
 
 @click.command()
@@ -115,15 +115,15 @@ def cost(scheduler: str | None, output: Path | None) -> None:
 
     The project's own are in fpga/results, where `make cost` leaves them: a change of cost is a change of these files.
     """
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
     with requests():
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
     from .report.records import write
 
-    with farm, Bar("cost") as bar:
-        for path in write(output or _reports(), bar, farm):
+    with pool, Bar("cost") as bar:
+        for path in write(output or _reports(), bar, pool):
             click.echo(f"halfulp: wrote {path}", err=True)
 
 
@@ -153,15 +153,15 @@ def report() -> None:
 @_written
 def sru(scheduler: str | None, output: Path | None) -> None:
     """Stochastic rounding units beside those of Chang et al. (DATE 2023)."""
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
     with requests():
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
     from .report.sru import study, tables
 
-    with farm, Bar("report sru") as bar:
-        found = study(progress=bar, farm=farm)
+    with pool, Bar("report sru") as bar:
+        found = study(progress=bar, pool=pool)
     _show(tables(found), output)
 
 
@@ -170,15 +170,15 @@ def sru(scheduler: str | None, output: Path | None) -> None:
 @_written
 def adders(scheduler: str | None, output: Path | None) -> None:
     """Stochastic rounding in adders and accumulators, lazy and eager, beside rounding to nearest."""
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
     with requests():
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
     from .report.adders import study, table
 
-    with farm, Bar("report adders") as bar:
-        found = study(progress=bar, farm=farm)
+    with pool, Bar("report adders") as bar:
+        found = study(progress=bar, pool=pool)
     _show({"adders": table(found)}, output)
 
 
@@ -221,27 +221,27 @@ def pwl(
     breakpoints stand beside uniform ones.
     """
     from halfulp.boards.targets import target_of
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.paths import machine_errors
     from halfulp.tools.progress import Bar
 
-    from .report.pwl import cases, leave, study, table
+    from .report.pwl import cases, study, table, write_files
 
     with requests():
         target = target_of(name)
         wanted = cases(functions or ("tanh", "sigmoid"), fmt, pieces, to=to, slopes=slopes)
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
     folder = output or _reports()
     # What is no place for files is told before the work.
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-    with requests(), farm, Bar("report pwl") as bar:
-        found = study(wanted, target, bar, farm)
+    with requests(), pool, Bar("report pwl") as bar:
+        found = study(wanted, target, bar, pool)
     click.echo(table(found).markdown())
     words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
     words += ["--to", to] if to else []
     words += ["--slopes", slopes, "--target", name]
-    for path in leave(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
+    for path in write_files(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
         click.echo(f"halfulp: wrote {path}", err=True)
 
 
@@ -251,20 +251,20 @@ def pwl(
 @_written
 def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> None:
     """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
     with requests():
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
     from halfulp.boards.targets import TARGETS
     from halfulp.hdl.specs import MacSpec
 
-    from .kernel.arrays import cores_law
+    from .kernel.arrays import cores_cost_model
     from .report.tiles import LARGEST, MAC, study, table
 
-    with farm, Bar("report tiles") as bar, requests():
-        found = study(LARGEST if largest is None else largest, progress=bar, farm=farm)
-        kernels = cores_law(MacSpec.parse(MAC), TARGETS["u55c"], bar, farm)
+    with pool, Bar("report tiles") as bar, requests():
+        found = study(LARGEST if largest is None else largest, progress=bar, pool=pool)
+        kernels = cores_cost_model(MacSpec.parse(MAC), TARGETS["u55c"], bar, pool)
     _show({"tiles": table(found, kernels)}, output)
 
 
@@ -286,7 +286,7 @@ def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, c
     from halfulp.tools.paths import machine_errors
     from halfulp.tools.progress import Bar
 
-    from .report.accuracy import MACS, default_dots, leave, measure, tables, trained_layer
+    from .report.accuracy import MACS, default_dots, measure, tables, trained_layer, write_files
 
     with requests():
         macs = [MacSpec.parse(text) for text in dict.fromkeys(texts or MACS)]
@@ -301,7 +301,7 @@ def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, c
         found = measure(macs, runs, default_dots(count, layer), text, shlex.join(["halfulp", *sys.argv[1:]]), bar)
     for one in tables(found).values():
         click.echo(one.markdown())
-    for path in leave(found, folder):
+    for path in write_files(found, folder):
         click.echo(f"halfulp: wrote {path}", err=True)
 
 
@@ -315,13 +315,13 @@ def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
     FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, of which tables and plots are made
     again, beside it unless told otherwise.
     """
-    from halfulp.tools.jobs import Farm
+    from halfulp.tools.jobs import JobPool
     from halfulp.tools.paths import machine_errors
 
     from .report.coreport import load
 
     with requests():
-        farm = Farm(scheduler)
+        pool = JobPool(scheduler)
 
     if file.suffix == ".json":
         with requests():
@@ -332,17 +332,17 @@ def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
         # What is no place for files is told before the work.
         with machine_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-        found = _measured(file, folder / f"{file.stem}.json", farm)
+        found = _measured(file, folder / f"{file.stem}.json", pool)
     # matplotlib takes long to load.
-    from .report.coreport_tables import leave, tables
+    from .report.coreport_tables import tables, write_files
 
     for table in tables(found).values():
         click.echo(table.markdown())
-    for path in leave(found, folder, file.stem):
+    for path in write_files(found, folder, file.stem):
         click.echo(f"halfulp: wrote {path}", err=True)
 
 
-def _measured(file: Path, record: Path, farm: "Farm") -> "Report":
+def _measured(file: Path, record: Path, pool: "JobPool") -> "Report":
     """The figures of a study, from its record where nothing changed since."""
     from halfulp.tools.progress import Bar
 
@@ -355,8 +355,8 @@ def _measured(file: Path, record: Path, farm: "Farm") -> "Report":
             with contextlib.suppress(ValueError):
                 if (found := load(record)).key == key_of(study):
                     return found
-        with farm, Bar(f"report {file.name}") as bar:
-            return measure(study, shlex.join(["halfulp", "report", file.name]), bar, farm)
+        with pool, Bar(f"report {file.name}") as bar:
+            return measure(study, shlex.join(["halfulp", "report", file.name]), bar, pool)
 
 
 def _show(tables: "dict[str, Table]", output: Path | None) -> None:
@@ -364,10 +364,10 @@ def _show(tables: "dict[str, Table]", output: Path | None) -> None:
     folder = output or _reports()
     for stem, table in tables.items():
         click.echo(table.markdown())
-        _leave(table, folder, stem)
+        _write_report(table, folder, stem)
 
 
-def _leave(table: "Table", folder: Path, stem: str) -> None:
+def _write_report(table: "Table", folder: Path, stem: str) -> None:
     for path in table.write(folder, stem):
         click.echo(f"halfulp: wrote {path}", err=True)
 

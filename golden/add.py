@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, flags_of, random_of
 from .codec import round_and_pack, unpack
@@ -58,7 +58,7 @@ def add(
     check_call(saturate, x=x, y=y, subtract=subtract, random=random)
     a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
-    sums = Span.of(a).plus_or_minus(Span.of(b))
+    sums = ValueRange.of(a).plus_or_minus(ValueRange.of(b))
     if rounding == EXACT:
         sums.check_fits(o, f"sum of {a} and {b}")
     random = random_of("random", random, rounding)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Posit, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
@@ -53,7 +53,7 @@ def compare(
     a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
-        (Span.of(a) | Span.of(b)).check_fits(o, f"number of {a} and {b}")
+        (ValueRange.of(a) | ValueRange.of(b)).check_fits(o, f"number of {a} and {b}")
     random = random_of("random", random, rounding)
     first, second = unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b)
     width = max(first.significand.width, second.significand.width)

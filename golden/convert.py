@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
@@ -55,7 +55,7 @@ def convert(
     a, o = parse(a), parse(o)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
-        Span.of(a).check_fits(o, f"number of {a}")
+        ValueRange.of(a).check_fits(o, f"number of {a}")
     random, x = random_of("random", random, rounding), codes_of("x", x, a.width)
     if random is None and a.width <= TABLE_WIDTH and x.numel() > 1 << a.width:
         return _table(a, o, rounding, saturate, x.device)[x]

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
@@ -53,7 +53,7 @@ def fma(
     check_call(saturate, x=x, y=y, z=z, random=random)
     a, b, c, o = parse(a), parse(b), parse(c), parse(o)
     rounding = Rounding.parse(rounding)
-    results = Span.of(a) * Span.of(b) + Span.of(c)
+    results = ValueRange.of(a) * ValueRange.of(b) + ValueRange.of(c)
     if rounding == EXACT:
         results.check_fits(o, f"{a} * {b} + {c}")
     random = random_of("random", random, rounding)

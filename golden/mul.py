@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
@@ -51,7 +51,7 @@ def mul(
     a, b, o = parse(a), parse(b), parse(o)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:
-        (Span.of(a) * Span.of(b)).check_fits(o, f"product of {a} and {b}")
+        (ValueRange.of(a) * ValueRange.of(b)).check_fits(o, f"product of {a} and {b}")
     random = random_of("random", random, rounding)
     product = multiply(unpack(codes_of("x", x, a.width), a), unpack(codes_of("y", y, b.width), b))
     return round_and_pack(product, o, rounding, saturate, random)

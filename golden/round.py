@@ -5,7 +5,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import Fixed, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 
 def places(rounding: Rounding) -> int:
@@ -13,7 +13,7 @@ def places(rounding: Rounding) -> int:
     return {"rn": 1, "ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
 
 
-def looked_at(o: Format, rounding: Rounding, results: Span) -> int:
+def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
     """Bits, from the first one of a number of ``results`` on, that rounding it to ``o`` looks at one by one."""
     if isinstance(o, Fixed):
         top = floor_log2(results.magnitude) if results.magnitude else o.quantum

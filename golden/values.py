@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, FP64, RN, Format, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, random_of
 from .convert import convert
@@ -85,7 +85,7 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     fmt = parse(fmt)
     codes = codes_of("codes", codes, fmt.width)
     try:
-        Span.of(fmt).check_fits(FP64, f"number of {fmt}")
+        ValueRange.of(fmt).check_fits(FP64, f"number of {fmt}")
     except ValueError:
         raise ValueError(
             f"float64 cannot hold every number of {fmt}; {fmt} decodes single codes to fractions with Format.decode"

@@ -15,7 +15,7 @@ from .wire import extended, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
-class Point:
+class FixedRaw:
     """A number ``integer * 2^quantum``, plus what was lost below.
 
     Attributes
@@ -45,14 +45,14 @@ class Point:
 NEVER = Const(0, 1)
 
 
-def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> Point:
+def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> FixedRaw:
     """Number of a code."""
     integer = wire(m, bits.as_signed() if fmt.signed else bits, f"{name}_integer")
     sign = bits[-1] if fmt.signed else NEVER
-    return Point(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=fmt.quantum)
+    return FixedRaw(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=fmt.quantum)
 
 
-def multiply(m: Module, x: Point, y: Point, *, dsp: bool) -> Point:
+def multiply(m: Module, x: FixedRaw, y: FixedRaw, *, dsp: bool) -> FixedRaw:
     """Exact product of two numbers that came straight from codes."""
     return replace(
         x,
@@ -62,7 +62,7 @@ def multiply(m: Module, x: Point, y: Point, *, dsp: bool) -> Point:
     )
 
 
-def add(m: Module, x: Point, y: Point, rounding: Rounding) -> Point:
+def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
     """Exact sum of two numbers, of which one may have lost something and the second may be negated."""
     quantum = min(x.quantum, y.quantum)
     first, second = (_scaled(z.integer, z.quantum - quantum) for z in (x, y))
@@ -81,7 +81,7 @@ def add(m: Module, x: Point, y: Point, rounding: Rounding) -> Point:
     inf_sign = Mux(x.inf, x.sign, y.sign)
     negative = total[-1] if total.shape().signed else NEVER
     inf = x.inf | y.inf
-    return Point(
+    return FixedRaw(
         integer=total,
         sign=wire(m, Mux(inf, inf_sign, Mux(zero, cancelled_sign, negative)), "sum_sign"),
         sticky=x.sticky | y.sticky,
@@ -92,12 +92,12 @@ def add(m: Module, x: Point, y: Point, rounding: Rounding) -> Point:
     )
 
 
-def negate_if(x: Point, condition: Value) -> Point:
+def negate_if(x: FixedRaw, condition: Value) -> FixedRaw:
     """Minus the number where the condition holds."""
     return replace(x, sign=x.sign ^ condition, negated=condition)
 
 
-def cut_below(m: Module, x: Point, quantum: int) -> Point:
+def truncate_below(m: Module, x: FixedRaw, quantum: int) -> FixedRaw:
     """The floor of a number on a coarser scale, if it has a finer one."""
     places_down = quantum - x.quantum
     if places_down <= 0:
@@ -107,7 +107,7 @@ def cut_below(m: Module, x: Point, quantum: int) -> Point:
     return replace(x, integer=integer, sticky=wire(m, x.sticky | below, "cut_off"), quantum=quantum)
 
 
-def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exact: bool = False) -> Point:
+def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exact: bool = False) -> FixedRaw:
     """A raw number on a scale; below it something may be lost, unless it is known that nothing is: ``exact``.
 
     With a ``limit``, what is 2^(limit + 1) or more in magnitude becomes some number of its sign that is that or more.
@@ -134,7 +134,7 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
     wide = len(magnitude) + 1
     # The floor of minus a number that has something below is one less than minus what is above.
     integer = (Cat(magnitude, Const(0, 1)) ^ x.sign.replicate(wide)) + (x.sign & ~below)
-    return Point(
+    return FixedRaw(
         integer=wire(m, integer[:wide].as_signed(), f"{name}_integer"),
         sign=x.sign,
         sticky=below,
@@ -152,7 +152,7 @@ def _most_leading_zeros(x: Raw, limit: int) -> int:
     return 1 if x.leading == "two" else len(x.significand) - 1
 
 
-def to_raw(m: Module, x: Point, name: str) -> Raw:
+def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
     """Sign and magnitude of a number."""
     width = len(x.integer)
     negative = x.integer[-1] if x.integer.shape().signed else NEVER
@@ -176,7 +176,7 @@ def to_raw(m: Module, x: Point, name: str) -> Raw:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Truncated:
     """A number cut at the last place of a fixed-point format: ``floor`` is on the format's scale."""
 
     floor: Value
@@ -187,11 +187,11 @@ class Cut:
     inf: Value
 
 
-def cut(m: Module, x: Point, o: Fixed) -> Cut:
+def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
     """Cut a number at the last place of the result format."""
     places_down = o.quantum - x.quantum
     floor = _scaled(x.integer, -places_down) if places_down <= 0 else _shifted_down(x.integer, places_down)
-    return Cut(
+    return Truncated(
         floor=wire(m, floor, "floor"),
         discarded=extended(x.integer, places_down)[: max(places_down, 0)],
         sticky=x.sticky,
@@ -201,7 +201,7 @@ def cut(m: Module, x: Point, o: Fixed) -> Cut:
     )
 
 
-def goes_up(m: Module, x: Cut, rounding: Rounding, random: Value | None) -> Value:
+def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
     """Whether a floor goes up by one, which is all that rounding decides."""
     up = round_up(
         rounding,
@@ -221,7 +221,7 @@ def wrapped(integer: Value, o: Fixed) -> Value:
     return code
 
 
-def pack(m: Module, x: Cut, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once."""
     rounded = wire(m, x.floor + goes_up(m, x, rounding, random), "rounded")
     signed = rounded.shape().signed

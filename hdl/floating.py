@@ -37,7 +37,7 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Truncated:
     """A number cut at the last place of a floating-point format.
 
     The code of its magnitude, truncated, is ``(field << man) + kept``: the hidden bit of ``kept`` adds the one that a
@@ -56,7 +56,7 @@ class Cut:
     up: Value | None
 
 
-def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
+def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
     """Shift a number so that its first bit comes first, or its last place is the smallest that ``o`` has.
 
     Without subnormals only the former: rounding is as if the exponent were unbounded, and what is then too small is
@@ -98,7 +98,7 @@ def cut(m: Module, x: Raw, o: Float, rounding: Rounding) -> Cut:
         shifted, lost = shift_right_sticky(m, shifted, down, "shifted_down")
         sticky = sticky | lost
     discarded = len(shifted) - o.precision
-    return Cut(
+    return Truncated(
         sign=x.sign,
         field=wire(m, field, "field"),
         kept=wire(m, shifted[discarded:], "kept"),
@@ -126,7 +126,7 @@ def _places_down(room: Value, most: int, width: int) -> Value:
     return places & room[-1].replicate(bits)
 
 
-def pack(m: Module, x: Cut, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once.
 
     What does not come of rounding (infinity, NaN, what overflows or is flushed) takes the place of the truncated number
@@ -176,7 +176,7 @@ def pack(m: Module, x: Cut, o: Float, rounding: Rounding, saturating: bool, rand
     return Cat(magnitude, sign[:1])
 
 
-def _reaches(x: Cut, o: Float, code: int) -> Value:
+def _reaches(x: Truncated, o: Float, code: int) -> Value:
     """Whether the truncated number has this code or a higher one.
 
     Only in the lowest exponent field, where the hidden bit is zero, does the number's own field not follow from that.

@@ -10,7 +10,7 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, Point, add
+from .fixed import NEVER, FixedRaw, add
 from .formats import RN
 from .formats.base import floor_log2
 from .product import product
@@ -135,8 +135,8 @@ def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece
 
 
 def by_address(
-    m: Module, x: Point, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]
-) -> tuple[Choice, Point]:
+    m: Module, x: FixedRaw, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]
+) -> tuple[Choice, FixedRaw]:
     """The line of the block that a number is in, and the number's distance from the block's start, which is shorter.
 
     A second side is for numbers below zero, where a piece ends with its threshold rather than before it. That only is
@@ -182,13 +182,13 @@ def table(index: Value, values: Sequence[int]) -> Value:
     return lookup(index, list(values))
 
 
-def as_point(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Point:
+def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> FixedRaw:
     """Constants chosen by an index, on a scale that is just fine enough."""
     quantum = min((last_place(value) for value in values if value), default=0)
     integers = [int(value / Fraction(2) ** quantum) for value in values]
     integer = wire(m, table(index, integers), name)
     sign = integer[-1] if integer.shape().signed else NEVER
-    return Point(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=quantum)
+    return FixedRaw(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=quantum)
 
 
 def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Raw:
@@ -219,21 +219,23 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
     )
 
 
-def value_of(m: Module, x: Point, choice: Choice, low: Fraction, high: Fraction, *, dsp: bool, shifts: bool) -> Point:
+def value_of(
+    m: Module, x: FixedRaw, choice: Choice, low: Fraction, high: Fraction, *, dsp: bool, shifts: bool
+) -> FixedRaw:
     """Slope times a number plus intercept, which is from ``low`` to ``high`` and has no more bits than that takes.
 
     The product is one of bits, or a sum of ``shifts`` of the number.
     """
-    intercept = as_point(m, choice.index, choice.intercepts, "intercept")
+    intercept = as_fixed_raw(m, choice.index, choice.intercepts, "intercept")
     if shifts:
         return trimmed(m, add(m, intercept, _shifted(m, x, choice), RN), low, high)
-    slope = as_point(m, choice.index, choice.slopes, "slope")
+    slope = as_fixed_raw(m, choice.index, choice.slopes, "slope")
     whole = wire(m, product(m, x.integer, slope.integer, "partial_product", dsp=dsp), "product")
     multiple = replace(x, integer=whole, sign=NEVER, quantum=x.quantum + slope.quantum)
     return trimmed(m, add(m, intercept, multiple, RN), low, high)
 
 
-def trimmed(m: Module, x: Point, low: Fraction, high: Fraction) -> Point:
+def trimmed(m: Module, x: FixedRaw, low: Fraction, high: Fraction) -> FixedRaw:
     """A number in as many bits as numbers from ``low`` to ``high`` need."""
     width = min(_width(low, high, x.quantum), len(x.integer))
     signed = x.integer.shape().signed and low < 0
@@ -249,7 +251,7 @@ def _width(low: Fraction, high: Fraction, quantum: int) -> int:
     return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
 
 
-def _shifted(m: Module, x: Point, choice: Choice) -> Point:
+def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
     """A sum of signed powers of two of a number. A single one may be negated by the addition that follows."""
     powers = [PowerSum.powers(slope) for slope in choice.slopes]
     terms = max(len(of_one) for of_one in powers)

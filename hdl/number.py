@@ -11,15 +11,15 @@ from amaranth.hdl import Module, Value
 
 from . import eager, fixed, floating, posit, raw
 from . import posit_as_fixed as posit_linear
-from .fixed import Point
+from .fixed import FixedRaw
 from .formats import Fixed, Float, Format, Posit, Rounding
 from .multiply import multiply as multiply_raw
-from .posit_as_fixed import Faced
+from .posit_as_fixed import PositAsFixed
 from .raw import Raw
 from .round import places
 
-Number = Raw | Point
-Cut = fixed.Cut | floating.Cut | posit.Cut | posit_linear.Cut
+Number = Raw | FixedRaw
+Truncated = fixed.Truncated | floating.Truncated | posit.Truncated | posit_linear.Truncated
 
 
 def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
@@ -29,7 +29,7 @@ def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
             return floating.unpack(m, bits, fmt, name)
         case Posit():
             number = posit.unpack(m, bits, fmt, name)
-            return posit_linear.unpack(m, bits, fmt, number, name) if posit_linear.has_face(fmt) else number
+            return posit_linear.unpack(m, bits, fmt, number, name) if posit_linear.has_fixed_view(fmt) else number
         case Fixed():
             return fixed.unpack(m, bits, fmt, name)
     raise TypeError(f"there is no hardware for formats like {fmt}")
@@ -37,40 +37,40 @@ def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
 
 def negate_if(x: Number, condition: Value) -> Number:
     """Minus a number where the condition holds."""
-    if isinstance(x, Point):
+    if isinstance(x, FixedRaw):
         return fixed.negate_if(x, condition)
-    if isinstance(x, Faced):
+    if isinstance(x, PositAsFixed):
         return posit_linear.negate_if(x, condition)
     return replace(x, sign=x.sign ^ condition)
 
 
 def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = None) -> Number:
     """Exact product, of lookup tables or for DSP blocks; a number of the format ``to`` may be added to it."""
-    if isinstance(x, Point) and isinstance(y, Point):
+    if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
     floor = to.emin if isinstance(to, Float) and to.subnormals else None
     return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor)
 
 
 @dataclass(frozen=True)
-class PointPair:
+class FixedPair:
     """Two numbers on fixed scales, ready to be added."""
 
-    x: Point
-    y: Point
+    x: FixedRaw
+    y: FixedRaw
 
 
-Aligned = raw.Aligned | PointPair | posit_linear.Pair
+Aligned = raw.Aligned | FixedPair | posit_linear.Pair
 
 
 def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Aligned:
     """First half of a sum that is rounded to ``o``: both numbers on one scale."""
     if isinstance(o, Fixed):
-        return PointPair(*_on_scale_of(m, x, y, o, rounding))
-    if isinstance(x, Point) and isinstance(y, Point):
-        return PointPair(x, y)
-    if isinstance(x, Faced) and isinstance(y, Faced) and posit_linear.adds(x, y, o, rounding):
-        return posit_linear.Pair(x.point, y.point)
+        return FixedPair(*_on_scale_of(m, x, y, o, rounding))
+    if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
+        return FixedPair(x, y)
+    if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_linear.adds(x, y, o, rounding):
+        return posit_linear.Pair(x.as_fixed, y.as_fixed)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
     floor = o.emin if isinstance(o, Float) and o.subnormals else None
     return raw.align(m, x, y, o.precision + places(rounding), floor)
@@ -91,34 +91,34 @@ def add(
             raise ValueError(f"a sum in {o} has no eager stochastic rounding; only that of a floating-point adder has")
         assert random is not None
         return eager.add(m, z, o, rounding, random), None
-    if isinstance(z, PointPair):
+    if isinstance(z, FixedPair):
         return fixed.add(m, z.x, z.y, rounding), random
     if isinstance(z, posit_linear.Pair):
         return posit_linear.add(m, z, rounding), random
     return raw.add(m, z, rounding), random
 
 
-def cut(m: Module, x: Number, o: Format, rounding: Rounding) -> Cut:
+def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Truncated:
     """Cut a number at the last place of the result format."""
     match o:
         case Float():
-            return floating.cut(m, as_raw(m, x, "result"), o, rounding)
+            return floating.truncate(m, as_raw(m, x, "result"), o, rounding)
         case Posit() if isinstance(x, posit_linear.Sum):
-            return posit_linear.cut(m, x, o)
+            return posit_linear.truncate(m, x, o)
         case Posit():
-            return posit.cut(m, as_raw(m, x, "result"), o, rounding)
+            return posit.truncate(m, as_raw(m, x, "result"), o, rounding)
         case Fixed():
-            return fixed.cut(m, _as_point(m, x, o, rounding), o)
+            return fixed.truncate(m, _as_fixed_raw(m, x, o, rounding), o)
     raise TypeError(f"there is no hardware for formats like {o}")
 
 
-def pack(m: Module, x: Cut, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Truncated, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once."""
     packs: dict[type, Any] = {
-        floating.Cut: floating.pack,
-        posit.Cut: posit.pack,
-        posit_linear.Cut: posit_linear.pack,
-        fixed.Cut: fixed.pack,
+        floating.Truncated: floating.pack,
+        posit.Truncated: posit.pack,
+        posit_linear.Truncated: posit_linear.pack,
+        fixed.Truncated: fixed.pack,
     }
     code: Value = packs[type(x)](m, x, o, rounding, saturating, random)
     return code
@@ -126,18 +126,18 @@ def pack(m: Module, x: Cut, o: Format, rounding: Rounding, saturating: bool, ran
 
 def as_raw(m: Module, x: Number, name: str) -> Raw:
     """A number as a raw number."""
-    return fixed.to_raw(m, x, name) if isinstance(x, Point) else x
+    return fixed.to_raw(m, x, name) if isinstance(x, FixedRaw) else x
 
 
-def _as_point(m: Module, x: Number, o: Fixed, rounding: Rounding) -> Point:
-    if isinstance(x, Point):
+def _as_fixed_raw(m: Module, x: Number, o: Fixed, rounding: Rounding) -> FixedRaw:
+    if isinstance(x, FixedRaw):
         return x
     limit = None if o.overflow == "wrap" else o.quantum + o.width
     quantum = max(x.quantum, fixed.looks_at(rounding, o))
     return fixed.of_raw(m, x, quantum, limit, "result")
 
 
-def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) -> tuple[Point, Point]:
+def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) -> tuple[FixedRaw, FixedRaw]:
     """Two numbers on scales fine enough that only one of them loses anything, below all that rounding looks at.
 
     Where ``o`` saturates, the one that reaches further is clipped where its sum with the other is beyond the range
@@ -148,8 +148,8 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
     if o.overflow == "saturate":
         limit = max(o.quantum + o.width, min(_top(x), _top(y)) + 2) + 1
     first, second = (
-        fixed.cut_below(m, z, quantum)
-        if isinstance(z, Point)
+        fixed.truncate_below(m, z, quantum)
+        if isinstance(z, FixedRaw)
         else fixed.of_raw(m, z, max(quantum, z.quantum), limit, name)
         for z, name in ((x, "x"), (y, "y"))
     )
@@ -158,4 +158,4 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
 
 def _top(x: Number) -> int:
     """Exponent that no number exceeds."""
-    return x.quantum + len(x.integer) - 1 if isinstance(x, Point) else x.emax
+    return x.quantum + len(x.integer) - 1 if isinstance(x, FixedRaw) else x.emax

@@ -1,4 +1,4 @@
-"""Register cuts between the stages of a unit."""
+"""Register stages between the stages of a unit."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -9,9 +9,9 @@ from amaranth.hdl import Const, Module, Signal, Value
 T = TypeVar("T")
 
 
-def cut_places(cuts: int, boundaries: int) -> list[int]:
+def stage_places(stages: int, boundaries: int) -> list[int]:
     """At which of so many boundaries each cut is, counted from 0."""
-    return [(2 * cut + 1) * boundaries // (2 * cuts) for cut in range(cuts)]
+    return [(2 * stage + 1) * boundaries // (2 * stages) for stage in range(stages)]
 
 
 class Pipeline:
@@ -22,7 +22,7 @@ class Pipeline:
     m : Module
         Where the registers go, in the domain ``sync``.
     cuts : int
-        Number of register cuts. They spread evenly; with more cuts than boundaries some boundaries get several, which
+        Number of register stages. They spread evenly; with more cuts than boundaries some boundaries get several, which
         a synthesis tool can retime into the stages.
     boundaries : sequence of str
         Names of the boundaries, in order of the data.
@@ -30,14 +30,14 @@ class Pipeline:
         Clock enable of every register.
     """
 
-    def __init__(self, m: Module, *, cuts: int, boundaries: Sequence[str], enable: Value) -> None:
+    def __init__(self, m: Module, *, stages: int, boundaries: Sequence[str], enable: Value) -> None:
         self._m = m
         self._enable = enable
         self._left = list(boundaries)
-        places = cut_places(cuts, len(boundaries))
+        places = stage_places(stages, len(boundaries))
         self._depth = {name: places.count(index) for index, name in enumerate(boundaries)}
 
-    def cut(self, boundary: str, *values: T) -> Any:
+    def stage(self, boundary: str, *values: T) -> Any:
         """Values as they leave a boundary; all that is used after it has to pass through here.
 
         Values are Amaranth values or dataclasses of them, and anything else passes as it is. Boundaries come in the

@@ -45,7 +45,7 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Truncated:
     """The string of a posit, cut where its code ends.
 
     ``beyond`` says that the number lies beyond the first or the last code, where ``kept`` has no meaning but its first
@@ -61,7 +61,7 @@ class Cut:
     zero: Value
 
 
-def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
+def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     """Write the code of a number as a string without end, and cut it where the code ends."""
     count = leading_zeros_of(m, x, "leading_zeros")
     significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
@@ -87,7 +87,7 @@ def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
     places_down = saturate(places_down, last.bit_length())
     shifted, lost = shift_right_sticky(m, string, places_down, "string_shifted", fill=~down)
     discarded = len(shifted) - (o.width - 1)
-    return Cut(
+    return Truncated(
         sign=x.sign,
         kept=wire(m, shifted[discarded:], "kept"),
         discarded=wire(m, shifted[:discarded], "discarded"),
@@ -98,7 +98,7 @@ def cut(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Cut:
     )
 
 
-def pack(m: Module, x: Cut, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once. Nothing is rounded to zero or to NaR, and posits saturate anyway."""
     last = x.kept[0] | x.beyond
     up = round_up(rounding, negative=x.sign, last=last, discarded=x.discarded, sticky=x.sticky, random=random)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import fixed
-from .fixed import NEVER, Point
+from .fixed import NEVER, FixedRaw
 from .formats import Format, Posit, Rounding
 from .raw import Raw
 from .round import round_up
@@ -23,20 +23,20 @@ LONGEST = 8
 
 
 @dataclass(frozen=True)
-class Faced(Raw):
-    """A raw number from a code that is also at hand in fixed point, for who adds it to another such one."""
+class PositAsFixed(Raw):
+    """Raw number of a narrow posit, with its fixed-point view, which the adder uses."""
 
-    point: Point
+    as_fixed: FixedRaw
     fmt: Posit
 
 
-def has_face(fmt: Posit) -> bool:
+def has_fixed_view(fmt: Posit) -> bool:
     """Whether numbers of a format are unpacked to fixed point too."""
     return fmt.es == 0 and 4 <= fmt.width <= LONGEST
 
 
-def unpack(m: Module, bits: Value, fmt: Posit, x: Raw, name: str) -> Faced:
-    """A code's raw number, with its fixed-point face."""
+def unpack(m: Module, bits: Value, fmt: Posit, x: Raw, name: str) -> PositAsFixed:
+    """A code's raw number, with its fixed-point view."""
     sign, body = bits[-1], bits[:-1]
     largest = fmt.max_scale
     width = 2 * largest + 2
@@ -53,8 +53,8 @@ def unpack(m: Module, bits: Value, fmt: Posit, x: Raw, name: str) -> Faced:
     beyond_one = _choose(run, placed, largest)
     within_one = Cat(bits, sign.replicate(width))[:width]
     integer = wire(m, Mux(sign ^ body[-1], beyond_one, within_one), f"{name}_in_fixed_point")
-    point = Point(integer.as_signed(), sign, sticky=NEVER, nan=x.nan, inf=NEVER, negated=NEVER, quantum=-largest)
-    return Faced(**vars(x), point=point, fmt=fmt)
+    as_fixed = FixedRaw(integer.as_signed(), sign, sticky=NEVER, nan=x.nan, inf=NEVER, negated=NEVER, quantum=-largest)
+    return PositAsFixed(**vars(x), as_fixed=as_fixed, fmt=fmt)
 
 
 def _choose(index: Value, choice: Callable[[int], Value], last: int) -> Value:
@@ -71,12 +71,12 @@ def _choose(index: Value, choice: Callable[[int], Value], last: int) -> Value:
     return among(0, len(index) - 1)
 
 
-def negate_if(x: Faced, condition: Value) -> Faced:
+def negate_if(x: PositAsFixed, condition: Value) -> PositAsFixed:
     """Minus a number where the condition holds."""
-    return replace(x, sign=x.sign ^ condition, point=fixed.negate_if(x.point, condition))
+    return replace(x, sign=x.sign ^ condition, as_fixed=fixed.negate_if(x.as_fixed, condition))
 
 
-def adds(x: Faced, y: Faced, o: Format, rounding: Rounding) -> bool:
+def adds(x: PositAsFixed, y: PositAsFixed, o: Format, rounding: Rounding) -> bool:
     """Whether a sum is taken in fixed point; stochastic rounding looks too far down for that."""
     return x.fmt == y.fmt == o and rounding.mode != "sr"
 
@@ -85,12 +85,12 @@ def adds(x: Faced, y: Faced, o: Format, rounding: Rounding) -> bool:
 class Pair:
     """Two numbers ready to be added."""
 
-    x: Point
-    y: Point
+    x: FixedRaw
+    y: FixedRaw
 
 
 @dataclass(frozen=True)
-class Sum(Point):
+class Sum(FixedRaw):
     """Their exact sum, which is the only fixed-point number that has few placements in a posit."""
 
 
@@ -100,7 +100,7 @@ def add(m: Module, z: Pair, rounding: Rounding) -> Sum:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Truncated:
     """The string of a posit in two's complement, cut where its code ends; ``kept`` is a floor.
 
     ``beyond`` says that the number lies beyond the last code, which ``kept`` then is.
@@ -114,7 +114,7 @@ class Cut:
     nan: Value
 
 
-def cut(m: Module, x: Sum, o: Posit) -> Cut:
+def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
     """Write the code of a sum as a string, and cut it where the code ends."""
     total = x.integer
     sign = total[-1]
@@ -132,7 +132,7 @@ def cut(m: Module, x: Sum, o: Posit) -> Cut:
     string = wire(m, string, "string")
     beyond = wire(m, unlike[largest:].any(), "beyond")
     end = Cat(Const(1, 1), (~sign).replicate(o.width - 2))
-    return Cut(
+    return Truncated(
         sign=sign,
         kept=wire(m, Mux(beyond, end, string[2:]), "kept"),
         first_discarded=string[1],
@@ -142,7 +142,7 @@ def cut(m: Module, x: Sum, o: Posit) -> Cut:
     )
 
 
-def pack(m: Module, x: Cut, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once. A sum is never between zero and the first code, and posits saturate anyway."""
     up = round_up(
         rounding,

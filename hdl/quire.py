@@ -5,36 +5,36 @@ from dataclasses import replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, Point, of_raw
+from .fixed import NEVER, FixedRaw, of_raw
 from .formats import RD, Rounding
 from .number import Number
 from .specs import Quire
 from .wire import wire
 
 
-def place(m: Module, x: Number, quantum: int, name: str) -> Point:
+def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
     """A number that is a multiple of 2^quantum, on that scale."""
-    if not isinstance(x, Point):
+    if not isinstance(x, FixedRaw):
         return of_raw(m, x, quantum, None, name, exact=True)
     integer = x.integer
     if not isinstance(x.negated, Const):
         integer = wire(m, Mux(x.negated, -integer, integer), f"{name}_signed")
     up = Cat(Const(0, x.quantum - quantum), integer)
     signed = integer.shape().signed
-    return Point(up.as_signed() if signed else up, x.sign, NEVER, NEVER, NEVER, NEVER, quantum)
+    return FixedRaw(up.as_signed() if signed else up, x.sign, NEVER, NEVER, NEVER, NEVER, quantum)
 
 
-def held(integer: Value, nan: Value, inf: Value, inf_sign: Value, quire: Quire) -> Point:
+def held(integer: Value, nan: Value, inf: Value, inf_sign: Value, quire: Quire) -> FixedRaw:
     """What a quire holds, as a number to add to; the sign is that of an infinity."""
-    return Point(integer, inf_sign, NEVER, nan, inf, NEVER, quire.quantum)
+    return FixedRaw(integer, inf_sign, NEVER, nan, inf, NEVER, quire.quantum)
 
 
-def read(number: Point) -> Point:
+def read(number: FixedRaw) -> FixedRaw:
     """What a quire holds, as a number to round."""
     return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))
 
 
-def total(m: Module, terms: Sequence[Point], rounding: Rounding, *, from_zero: bool) -> Point:
+def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero: bool) -> FixedRaw:
     """Exact sum of numbers on one scale, and of +0 if it starts ``from_zero``.
 
     A sum of zero is -0 where all of them are negative, and under ``rd`` where one is.
@@ -48,7 +48,7 @@ def total(m: Module, terms: Sequence[Point], rounding: Rounding, *, from_zero: b
     zero_sign = _any(signs) if rounding == RD else ~_any([~sign for sign in signs])
     negative = integer[-1] if integer.shape().signed else NEVER
     inf = wire(m, up | down, "total_inf")
-    return Point(
+    return FixedRaw(
         integer=integer,
         sign=wire(m, Mux(inf, down, Mux(integer.any(), negative, zero_sign)), "total_sign"),
         sticky=NEVER,
@@ -59,14 +59,14 @@ def total(m: Module, terms: Sequence[Point], rounding: Rounding, *, from_zero: b
     )
 
 
-def step(m: Module, base: Point, term: Point, quire: Quire) -> Point:
+def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
     """What a quire holds after one more term. What overflows its carry guard is infinite from then on."""
     integer = wire(m, base.integer + term.integer, "held_exact")
     upper = integer[quire.width - 1 :]
     beyond = wire(m, upper.any() & ~upper.all(), "beyond_guard") if len(integer) > quire.width else NEVER
     inf = base.inf | term.inf | beyond
     sign = Mux(base.inf, base.sign, Mux(term.inf, term.sign, integer[-1]))
-    return Point(
+    return FixedRaw(
         integer=Cat(integer, integer[-1].replicate(quire.width))[: quire.width].as_signed(),
         sign=wire(m, sign, "held_sign"),
         sticky=NEVER,

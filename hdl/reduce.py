@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, Point, of_raw, to_raw
+from .fixed import NEVER, FixedRaw, of_raw, to_raw
 from .formats import Rounding
-from .lines import as_point, as_raw
+from .lines import as_fixed_raw, as_raw
 from .multiply import multiply
 from .number import Number
 from .product import product
@@ -23,7 +23,7 @@ class Reduced:
     ``lowest`` and ``highest`` are bounds on the sum.
     """
 
-    argument: Point
+    argument: FixedRaw
     power: Value
     base: int
     lowest: int
@@ -34,7 +34,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
     """What is left of a number, finite and in the function's domain, for the pieces of a table with a reduction."""
     if table.reduction == "exp2":
         return _exp2(m, x, table, rounding, dsp)
-    number = to_raw(m, x, "x") if isinstance(x, Point) else x
+    number = to_raw(m, x, "x") if isinstance(x, FixedRaw) else x
     number = normalise(m, number, "x", number.quantum, number.quantum)
     if table.reduction == "rsqrt":
         return _negated(_by_fours(m, number))
@@ -47,8 +47,8 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
     """``x * factor`` as an integer and a fraction, each saturated where the result is."""
     limit = table.unseen(places(rounding)).bit_length() - 1
     none = Const(0, 0)
-    if isinstance(x, Point):
-        factor = as_point(m, none, [table.factor], "factor")
+    if isinstance(x, FixedRaw):
+        factor = as_fixed_raw(m, none, [table.factor], "factor")
         integer = x.integer
         if table.factor != 1:
             integer = wire(m, product(m, integer, factor.integer, "factor_product", dsp=dsp), "scaled_exact")
@@ -91,7 +91,7 @@ def _by_fours(m: Module, x: Raw) -> Reduced:
     )
 
 
-def scale(m: Module, value: Point, by: Reduced) -> Raw:
+def scale(m: Module, value: FixedRaw, by: Reduced) -> Raw:
     """A number times the power of two that was taken from its argument."""
     number = to_raw(m, value, "value")
     width = (by.highest - by.lowest).bit_length()
@@ -111,7 +111,7 @@ def unscaled_where(x: Reduced, condition: Value) -> Reduced:
     return replace(x, power=power, lowest=min(x.lowest, 0), highest=max(x.highest, 0))
 
 
-def power_of(m: Module, x: Reduced) -> Point:
+def power_of(m: Module, x: Reduced) -> FixedRaw:
     """The power as a number, which a logarithm has added."""
     power = wire(m, (x.power + x.base)[: max(x.highest, ~x.lowest).bit_length() + 1].as_signed(), "integer_part")
     return _point(power, 0)
@@ -122,5 +122,5 @@ def _negated(x: Reduced) -> Reduced:
     return replace(x, power=-x.power, base=-x.base, lowest=-x.highest, highest=-x.lowest)
 
 
-def _point(integer: Value, places: int) -> Point:
-    return Point(integer, NEVER, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=-places)
+def _point(integer: Value, places: int) -> FixedRaw:
+    return FixedRaw(integer, NEVER, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=-places)

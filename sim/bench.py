@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfulp.hdl.formats import Format
-from halfulp.tools.paths import build_root, kept_on_failure, machine_errors
+from halfulp.tools.paths import build_root, machine_errors, saved_on_failure
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -16,10 +16,10 @@ from . import regressions
 from .build import design, models
 from .compare import judge, spelled
 from .corner_segments import marks
-from .corner_words import sharpen
+from .corner_words import with_corner_words
 from .loop import Codes, Loop
 from .ports import Ports
-from .reference import CHUNK, expected
+from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
 from .simulate import Interface, Outcome, Simulation
 from .vectors import DEFAULT, Vectors, chains, make
@@ -98,7 +98,7 @@ def plan(
     if unit.sources and vectors.exhaustive:
         vectors = _repeated(vectors, limit or DEFAULT, seed)
     if not vectors.exhaustive:
-        vectors = replace(vectors, codes=sharpen(unit, vectors.codes))
+        vectors = replace(vectors, codes=with_corner_words(unit, vectors.codes))
     most = TRACED if traced else ALL if vectors.exhaustive and vectors.count <= ALL else PLAIN
     order = np.random.default_rng(seed).permutation(vectors.count)
     plain, few = vectors.take(np.sort(order[:most])), order[-(TRACED if traced else STREAM) :]
@@ -173,18 +173,18 @@ def run(
     progress.phase("choosing vectors")
     chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
     kept = regressions.of(unit) if vector is None else []
-    tests = {"plain": (chosen.plain, expected(unit, chosen.plain))}
+    tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
         # In a stream, too, steps build on each other.
         steps = stream = _head(chosen.chain, TRACED if wave else CHAIN)
-        tests["chain"] = (steps, expected(unit, steps, chained=True))
-    tests["stream"] = (stream, expected(unit, stream, chained=unit.stateful))
+        tests["chain"] = (steps, reference(unit, steps, chained=True))
+    tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
     result = Result(unit.name, describe(unit), chosen.vectors.what)
     results = build_root() / "results" / unit.name
     total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())
     progress.total("checking", total)
-    with kept_on_failure(unit.name) as folder:
+    with saved_on_failure(unit.name) as folder:
         trace = folder / "trace.vcd" if wave else None
         interface = Interface(inputs, outputs, unit.latency, unit.clocked, unit.has_valid, unit.stateful)
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
@@ -239,7 +239,7 @@ def compare(
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
     if unit.sources:
         loop.reset()
-    want, got = expected(unit, codes), loop.run(codes, count)
+    want, got = reference(unit, codes), loop.run(codes, count)
     if watch is not None:
         watch.sample(codes, got)
     return judge(unit, codes, want, got, most)
@@ -248,7 +248,7 @@ def compare(
 def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Chained steps, from reset, through the compiled loop. One wrong step spoils those after it, so the first says
     most."""
-    count, want = len(steps["a"]), expected(unit, steps, chained=True)
+    count, want = len(steps["a"]), reference(unit, steps, chained=True)
     loop.reset()
     got = loop.run(steps, count)
     if watch is not None:

@@ -118,8 +118,8 @@ def _told(unit: Any, codes: dict[str, int]) -> list[str]:
 
     from .exact_text import line, shown
     from .ports import Ports
-    from .reference import expected
+    from .reference import reference
 
-    want = expected(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
+    want = reference(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
     lines = shown(unit, Ports.of(unit.inputs), codes)
     return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]

@@ -25,11 +25,11 @@ REACH = 2
 def marks(unit: Any) -> dict[str, Codes]:
     """Codes of a unit's operands at which what it computes turns, by port; empty for units that have no such table."""
     table = unit.parameters.get("table")
-    return {} if table is None else {"a": marks_of(table)}
+    return {} if table is None else {"a": corner_arguments_of(table)}
 
 
 @lru_cache(maxsize=16)
-def marks_of(table: Segments) -> Codes:
+def corner_arguments_of(table: Segments) -> Codes:
     """Codes of the argument at which a table turns, and around these, in both signs."""
     fmt = table.fmt
     held = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest} | {Fraction(0), fmt.smallest}

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from .loop import Codes
-from .reference import expected
+from .reference import reference
 
 ROWS = 1 << 12
 """Vectors that get such a word, at the beginning."""
 
 
-def sharpen(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
+def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
     """Replace the random words of the first vectors by the least one that rounds up, or by the one before it.
 
     The golden model is asked for the word by bisection. Where the word does not matter, or the result has other
@@ -36,5 +36,5 @@ def sharpen(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
 
 
 def _results(unit: Any, codes: dict[str, Codes], words: Codes) -> Codes:
-    results = expected(unit, codes | {"random": words})
+    results = reference(unit, codes | {"random": words})
     return results["o" if "o" in results else "maximum"]

@@ -16,7 +16,7 @@ Rows = dict[str, Codes]
 Term = tuple[str, ...]
 """Names of one operand, or of two that are multiplied."""
 
-NO_MARKS: Mapping[str, Codes] = MappingProxyType({})
+NO_CORNERS: Mapping[str, Codes] = MappingProxyType({})
 
 CROSSED = 3
 """Operands whose classes are all crossed."""
@@ -59,7 +59,7 @@ class Directed:
         results: list[Format],
         rng: np.random.Generator,
         exact_rows: int,
-        marks: Mapping[str, Codes] = NO_MARKS,
+        marks: Mapping[str, Codes] = NO_CORNERS,
     ) -> None:
         self.grids = {name: Grid.of(fmt) for name, fmt in operands.items()}
         self.results = [Grid.of(fmt) for fmt in results]

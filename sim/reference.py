@@ -31,7 +31,7 @@ def row_of(unit: Any) -> Any:
     raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so nothing says what it should compute")
 
 
-def expected(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> dict[str, Codes]:
+def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> dict[str, Codes]:
     """Results of a unit on vectors.
 
     Parameters

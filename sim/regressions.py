@@ -25,7 +25,7 @@ from halfulp.tools.paths import write_whole
 
 from .loop import Codes, Loop
 from .ports import STATE, Ports
-from .reference import expected
+from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
 from .request import Request, read_codes, read_vector, request_of, write_codes, write_vector
 
@@ -33,7 +33,7 @@ Step = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Kept:
+class Regression:
     """One vector, or a sequence of steps from reset, with the results.
 
     Attributes
@@ -101,7 +101,7 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
     return (read_vector(parts[0].strip(), inputs),)
 
 
-def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Kept:
+def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
     """A vector with its right results: what the golden model and, of a vector by itself, exact arithmetic say.
 
     Raises
@@ -114,15 +114,15 @@ def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Kept:
     why = why.strip()
     if not why or "\n" in why:
         raise ValueError("a vector is kept with one line that says why")
-    vectors = Kept(steps, steps, why)
-    want = expected(unit, vectors.columns(), chained=vectors.chained)
+    vectors = Regression(steps, steps, why)
+    want = reference(unit, vectors.columns(), chained=vectors.chained)
     results = tuple({name: int(codes[n]) for name, codes in want.items()} for n in range(len(steps)))
     if not vectors.chained and (exact := exact_codes(unit, steps[0])) != results[0]:
         raise CheckError(f"the golden model is wrong here: it gives {results[0]} and exact arithmetic {exact}")
     return replace(vectors, results=results)
 
 
-def keep(unit: Any, kept: Kept) -> tuple[Path, bool]:
+def keep(unit: Any, kept: Regression) -> tuple[Path, bool]:
     """Add a vector to the file of its unit; returns the file, and whether the vector was new to it.
 
     Raises
@@ -146,7 +146,7 @@ def keep(unit: Any, kept: Kept) -> tuple[Path, bool]:
     return path, True
 
 
-def read(path: Path) -> tuple[Any, list[Kept]]:
+def read(path: Path) -> tuple[Any, list[Regression]]:
     """The unit of a file, and its vectors.
 
     Raises
@@ -171,7 +171,7 @@ def read(path: Path) -> tuple[Any, list[Kept]]:
     return unit, rows
 
 
-def _row(line: str, unit: Any) -> Kept:
+def _row(line: str, unit: Any) -> Regression:
     if unit is None:
         raise ValueError("a vector comes before the line that names its unit")
     codes, hash_, why = line.partition("#")
@@ -182,10 +182,10 @@ def _row(line: str, unit: Any) -> Kept:
     results = tuple(read_codes(part.strip(), Ports.of(unit.outputs)) for part in after.split(";"))
     if len(results) != len(steps):
         raise ValueError(f"{len(steps)} steps have {len(results)} results")
-    return Kept(steps, results, why.strip())
+    return Regression(steps, results, why.strip())
 
 
-def of(unit: Any) -> list[Kept]:
+def of(unit: Any) -> list[Regression]:
     """What is kept for a unit. A source of its own gives words of which no vector knows."""
     if unit.sources or not folder().is_dir():
         return []
@@ -198,14 +198,14 @@ def files() -> Iterator[Path]:
     yield from sorted(folder().glob("*.txt"))
 
 
-def replay(unit: Any, loop: Loop, rows: list[Kept]) -> Check:
+def replay(unit: Any, loop: Loop, rows: list[Regression]) -> Check:
     """Kept vectors through compiled loop and golden model; both have to give the results that were kept."""
     failures: list[Failure] = []
     for row in rows:
         codes = row.columns()
         loop.reset()
         got = _results(loop.run(codes, len(row.steps)), len(row.steps))
-        model = _results(expected(unit, codes, chained=row.chained), len(row.steps))
+        model = _results(reference(unit, codes, chained=row.chained), len(row.steps))
         if model != row.results:
             failures.append(Failure("golden", f"the golden model gives {model}, kept were {row.results}: {row.why}"))
         if got != row.results:
@@ -217,7 +217,7 @@ def _results(columns: Mapping[str, Codes], count: int) -> tuple[Step, ...]:
     return tuple({name: int(codes[n]) for name, codes in columns.items()} for n in range(count))
 
 
-def _wrong(unit: Any, row: Kept, got: tuple[Step, ...]) -> Failure:
+def _wrong(unit: Any, row: Regression, got: tuple[Step, ...]) -> Failure:
     if row.chained:
         return Failure("mismatch", f"{row.text(unit)}\nthe steps from reset gave {got}")
     found = mismatch(unit, row.steps[0], row.results[0], got[0])

@@ -108,7 +108,7 @@ class Simulation:
         self._process = None
         try:
             with machine_errors("the vectors of the simulation"):
-                _leave_job(folder, interface, tests, seed, writer)
+                _write_job(folder, interface, tests, seed, writer)
             trace = ["--trace", "--trace-file", str(wave)] if wave else []
             argv = [str(model), *trace]
             self._command = Command("the simulator", argv, folder / LOG, folder, _environment(folder, tests))
@@ -233,7 +233,7 @@ def _reason(wrong: ElementTree.Element) -> str:
     return str(wrong.get("error_msg") or wrong.get("message") or wrong.text or "it failed")
 
 
-def _leave_job(folder: Path, interface: Interface, tests: Tests, seed: int, writer: int) -> None:
+def _write_job(folder: Path, interface: Interface, tests: Tests, seed: int, writer: int) -> None:
     for test, (vectors, expected) in tests.items():
         np.save(folder / f"{test}-inputs.npy", _table(vectors, interface.inputs))
         np.save(folder / f"{test}-outputs.npy", _table(expected, interface.outputs))

@@ -12,7 +12,7 @@ from .bench import result_formats
 from .build import design, models
 from .loop import Codes, Loop
 from .ports import STATE, Ports
-from .reference import CHUNK, expected, row_of
+from .reference import CHUNK, reference, row_of
 from .request import Request
 from .simulate import Interface, Simulation
 from .vectors import make
@@ -113,7 +113,7 @@ def _models(unit: Any) -> tuple[float, float]:
     for row in zip(*operands, strict=True):
         function(*row, **unit.parameters)
     slow = (time.perf_counter() - began) / len(operands[0])
-    return slow, _best(lambda: expected(unit, vectors.codes)) / vectors.count
+    return slow, _best(lambda: reference(unit, vectors.codes)) / vectors.count
 
 
 def _simulators(unit: Any) -> tuple[float, float]:
@@ -134,7 +134,7 @@ def _cocotb(unit: Any, model: Path, codes: dict[str, Codes]) -> float:
         Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency, unit.clocked, unit.has_valid, unit.stateful
     )
     with tempfile.TemporaryDirectory() as folder:
-        tests = {"plain": (codes, expected(unit, codes))}
+        tests = {"plain": (codes, reference(unit, codes))}
         with Simulation(model, interface, tests, Path(folder), seed=0) as simulation:
             simulation.finish(lambda count: told.append((time.perf_counter(), count)))
     return sum(count for _, count in told[1:]) / (told[-1][0] - told[0][0])

@@ -22,7 +22,7 @@ from .build import Design, design, models
 from .corner_segments import marks
 from .loop import Codes, Loop
 from .ports import Ports
-from .reference import expected
+from .reference import reference
 from .report import Check, Failure, Result, describe, write_junit
 from .space import Space
 from .vectors import random_words, sampled
@@ -189,7 +189,7 @@ def sweep(
     began, before = time.monotonic(), state.seconds
     progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
     # The first call imports torch and compiles what it wants to; the workers then find it done.
-    expected(unit, {name: column[:1] for name, column in work.codes(0).items()})
+    reference(unit, {name: column[:1] for name, column in work.codes(0).items()})
 
     def save() -> None:
         state.seconds = before + time.monotonic() - began

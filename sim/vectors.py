@@ -7,7 +7,7 @@ import numpy as np
 
 from halfulp.hdl.formats import Format
 
-from .directed import NO_MARKS, Directed, sums_of
+from .directed import NO_CORNERS, Directed, sums_of
 from .fields import Grid
 from .loop import Codes
 from .ports import STATE, Ports, is_random
@@ -59,7 +59,7 @@ def make(
     *,
     seed: int,
     limit: int | None = None,
-    marks: Mapping[str, Codes] = NO_MARKS,
+    marks: Mapping[str, Codes] = NO_CORNERS,
 ) -> Vectors:
     """Vectors for a unit.
 
@@ -100,7 +100,7 @@ def sampled(
     count: int,
     rng: np.random.Generator,
     exact_rows: int = FEW_EXACT_ROWS,
-    marks: Mapping[str, Codes] = NO_MARKS,
+    marks: Mapping[str, Codes] = NO_CORNERS,
 ) -> dict[str, Codes]:
     """Directed and random vectors in random order, as many as asked for."""
     columns = Directed(_operands(inputs), results, rng, exact_rows, marks).rows(count)

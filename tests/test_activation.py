@@ -21,7 +21,7 @@ from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
 from halfulp.hdl.specs.segments import Piece, PowerSum, Segments
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
-from halfulp.sim.corner_segments import marks_of
+from halfulp.sim.corner_segments import corner_arguments_of
 from halfulp.sim.request import Request, request_of
 from halfulp.sim.sweep import sweep
 from halfulp.units import Lookup, PiecewiseLinear
@@ -238,12 +238,12 @@ def test_vectors_meet_zeros_and_ends_of_the_range() -> None:
     through = Segments(
         "line", parse("fxp8.24"), parse("fxp1.30"), Fixed(2, 4), Fixed(3, 4), (Piece(F(0), F(3, 4), F(0)),), "odd"
     )
-    met = set(marks_of(through).tolist())
+    met = set(corner_arguments_of(through).tolist())
     edge = int(F(4, 3) * (1 << 24))
     assert {edge, edge + 1, (1 << 32) - edge, (1 << 32) - edge - 1, 0, 1, (1 << 32) - 1} <= met
     beside = replace(through, symmetry=None, out=parse("fp32"), pieces=(Piece(F(-8), F(1, 2), F(3, 4)),))
     root = (1 << 32) - (3 << 23)
-    assert {root - 1, root, root + 1} <= set(marks_of(beside).tolist())
+    assert {root - 1, root, root + 1} <= set(corner_arguments_of(beside).tolist())
     assert {root - 1, root, root + 1} <= set(plan(PiecewiseLinear(fn=beside), seed=0, limit=1 << 12).vectors.codes["a"])
 
 
@@ -266,10 +266,10 @@ def test_a_wrong_threshold_and_a_wrong_intercept_are_caught(monkeypatch: pytest.
     with pytest.raises(AssertionError):
         check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
     monkeypatch.undo()
-    as_point = lines.as_point
+    as_fixed_raw = lines.as_fixed_raw
 
     def off(m: Module, index: Value, values: Any, name: str) -> Any:
-        return as_point(m, index, [value + (name == "intercept") * F(1, 64) for value in values], name)
+        return as_fixed_raw(m, index, [value + (name == "intercept") * F(1, 64) for value in values], name)
 
     monkeypatch.setattr(lines, "as_point", off)
     with pytest.raises(AssertionError):

@@ -67,7 +67,7 @@ def test_the_list_has_every_board_and_its_sources():
         assert re.search(rf"^{board.name} +{board.target.part} ", shown, re.MULTILINE)
         assert f"  {board.name}: {board.target.source}; {board.sources[0]}" in shown
     assert "  2 x 16 GiB DDR4-2400" in shown
-    answer = subprocess.run([sys.executable, "-m", "halfulp.sim.cli", "list", "boards"], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-m", "halfulp", "list", "boards"], capture_output=True, text=True)
     assert (answer.returncode, answer.stdout) == (0, shown + "\n")
 
 

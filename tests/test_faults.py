@@ -13,7 +13,7 @@ from halfulp.sim.mutation.cli import faults as command
 from halfulp.sim.mutation.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
 from halfulp.sim.mutation.model import Model, make
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.units.catalogue import build
 
 U64 = np.uint64
@@ -71,9 +71,9 @@ def test_an_upset_of_the_accumulator_is_a_sum_that_goes_on_from_another_number()
                 rows = slice(row * length, (row + 1) * length)
                 # In the cycle of the upset the step already sees it, so the sum begins anew from what was there before.
                 codes = {name: feeds[name][rows][1 : 1 + STEPS].copy() for name in unit.inputs}
-                before = expected(unit, codes, chained=True)["o"]
+                before = reference(unit, codes, chained=True)["o"]
                 codes["load"][at - 1], codes["c"][at - 1] = 1, before[at - 2] ^ U64(1 << bit)
-                assert got[row] == expected(unit, codes, chained=True)["o"][-1]
+                assert got[row] == reference(unit, codes, chained=True)["o"][-1]
 
 
 def test_a_campaign_counts_what_it_was_asked_for() -> None:

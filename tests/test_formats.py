@@ -44,7 +44,7 @@ from halfulp.hdl.formats import (
     stochastic,
 )
 from halfulp.hdl.formats.source import Lfsr, Plateau
-from halfulp.hdl.specs import DotSpec, MacSpec, Span, SumSpec, default_accumulator
+from halfulp.hdl.specs import DotSpec, MacSpec, SumSpec, ValueRange, default_accumulator
 
 KINDS = ("ieee", "fn", "fnuz", "finite")
 
@@ -597,7 +597,7 @@ def holds(fmt, numbers):
 
 
 def granted(span, fmt):
-    """Whether `Span.check_fits` says that a format holds everything."""
+    """Whether `ValueRange.check_fits` says that a format holds everything."""
     try:
         span.check_fits(fmt, "result")
     except ValueError:
@@ -616,9 +616,9 @@ def test_exact_is_granted_exactly_where_it_holds(a):
     for b in FINITE_TOYS:
         xs, ys = numbers_of(a), numbers_of(b)
         for name, span, numbers in (
-            ("product", Span.of(a) * Span.of(b), {x * y for x in xs for y in ys}),
-            ("sum", Span.of(a) + Span.of(b), {x + y for x in xs for y in ys}),
-            ("either", Span.of(a) | Span.of(b), xs | ys),
+            ("product", ValueRange.of(a) * ValueRange.of(b), {x * y for x in xs for y in ys}),
+            ("sum", ValueRange.of(a) + ValueRange.of(b), {x + y for x in xs for y in ys}),
+            ("either", ValueRange.of(a) | ValueRange.of(b), xs | ys),
         ):
             for fmt in RESULTS:
                 assert granted(span, fmt) == holds(fmt, numbers), f"{name} of {a} and {b} in {fmt}"
@@ -631,16 +631,16 @@ def test_exact_is_never_granted_to_a_sum_of_products_that_does_not_fit():
         xs, ys, zs = numbers_of(a), numbers_of(b), numbers_of(c)
         numbers = {x * y + z for x in xs for y in ys for z in zs}
         for fmt in (*RESULTS, Float(4, 6, None, "finite"), Float(4, 7, None, "finite")):
-            if granted(Span.of(a) * Span.of(b) + Span.of(c), fmt):
+            if granted(ValueRange.of(a) * ValueRange.of(b) + ValueRange.of(c), fmt):
                 grants += 1
                 assert holds(fmt, numbers)
     assert grants > 50
 
 
 def test_exact_needs_the_specials():
-    assert not granted(Span.of(E5M2), Float(6, 5, specials="fn"))
-    assert not granted(Span.of(E4M3FN), Float(6, 5, specials="finite"))
-    assert granted(Span.of(E5M2), E6M5)
+    assert not granted(ValueRange.of(E5M2), Float(6, 5, specials="fn"))
+    assert not granted(ValueRange.of(E4M3FN), Float(6, 5, specials="finite"))
+    assert granted(ValueRange.of(E5M2), E6M5)
 
 
 INT2 = parse("int2")
@@ -712,12 +712,12 @@ def test_exact_across_families_is_granted_only_where_it_holds(a):
     counts = []
     for b in MIXED:
         xs, ys, inf, nan = numbers_of(a), numbers_of(b), a.has_inf or b.has_inf, a.has_nan or b.has_nan
-        counts.append(granted_rightly(Span.of(a) * Span.of(b), {x * y for x in xs for y in ys}, inf, nan))
-        counts.append(granted_rightly(Span.of(a) | Span.of(b), xs | ys, inf, nan))
+        counts.append(granted_rightly(ValueRange.of(a) * ValueRange.of(b), {x * y for x in xs for y in ys}, inf, nan))
+        counts.append(granted_rightly(ValueRange.of(a) | ValueRange.of(b), xs | ys, inf, nan))
         sums = {x + y for x in xs for y in ys}
-        counts.append(granted_rightly(Span.of(a) + Span.of(b), sums, inf, nan))
+        counts.append(granted_rightly(ValueRange.of(a) + ValueRange.of(b), sums, inf, nan))
         differences = {x - y for x in xs for y in ys}
-        counts.append(granted_rightly(Span.of(a).plus_or_minus(Span.of(b)), sums | differences, inf, nan))
+        counts.append(granted_rightly(ValueRange.of(a).plus_or_minus(ValueRange.of(b)), sums | differences, inf, nan))
     grants, refusals = map(sum, zip(*counts, strict=True))
     assert grants > 500
     assert refusals < grants / 10
@@ -730,7 +730,7 @@ def test_exact_sums_of_products_across_families():
         products = {x * y for x in numbers_of(a) for y in numbers_of(b)}
         numbers = {product + z for product in products for z in numbers_of(c)}
         nan = a.has_nan or b.has_nan or c.has_nan
-        counts.append(granted_rightly(Span.of(a) * Span.of(b) + Span.of(c), numbers, False, nan))
+        counts.append(granted_rightly(ValueRange.of(a) * ValueRange.of(b) + ValueRange.of(c), numbers, False, nan))
     grants, refusals = map(sum, zip(*counts, strict=True))
     assert grants > 2000
     assert refusals < grants / 2
@@ -740,8 +740,8 @@ def test_exact_sums_of_products_across_families():
 def test_sums_of_many(fmt):
     """Of a few numbers of a format, and of a few products."""
     for span, terms in (
-        (Span.of(fmt), numbers_of(fmt)),
-        (Span.of(fmt) * Span.of(INT2), {x * y for x in numbers_of(fmt) for y in numbers_of(INT2)}),
+        (ValueRange.of(fmt), numbers_of(fmt)),
+        (ValueRange.of(fmt) * ValueRange.of(INT2), {x * y for x in numbers_of(fmt) for y in numbers_of(INT2)}),
     ):
         numbers = {Fraction(0)}
         for count in range(1, 4):
@@ -752,11 +752,11 @@ def test_sums_of_many(fmt):
 def test_a_longer_posit_holds_a_shorter_one():
     for narrow, wide in itertools.product([fmt for fmt in POSITS if fmt.width <= 7 and fmt.es <= 2], repeat=2):
         held = holds_all(wide, numbers_of(narrow), False, True)
-        assert held or not granted(Span.of(narrow), wide), f"{narrow} {wide}"
+        assert held or not granted(ValueRange.of(narrow), wide), f"{narrow} {wide}"
         if narrow.es == wide.es:
-            assert held == granted(Span.of(narrow), wide) == (narrow.width <= wide.width)
-    assert granted(Span.of(POSIT32), POSIT64)
-    assert not granted(Span.of(POSIT64), POSIT32)
+            assert held == granted(ValueRange.of(narrow), wide) == (narrow.width <= wide.width)
+    assert granted(ValueRange.of(POSIT32), POSIT64)
+    assert not granted(ValueRange.of(POSIT64), POSIT32)
 
 
 # Descriptions --------------------------------------------------------------------------------------------------------

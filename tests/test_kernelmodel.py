@@ -29,7 +29,7 @@ MORE = (
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=4, m=2, depth=3, pipeline=3), chunk=16),
 )
-"""Tried where there is time: the usual array, with shapes four times as large, and one with register cuts."""
+"""Tried where there is time: the usual array, with shapes four times as large, and one with register stages."""
 
 
 def run_of(made, n, k, m):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from halfulp.boards.catalogue import BOARDS
 from halfulp.fpga.kernel.arrays import kernel, with_source
-from halfulp.fpga.kernel.cost_model import SMALL, Cells, Law
+from halfulp.fpga.kernel.cost_model import SMALL, Cells, CostModel
 from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.cli import match
 from halfulp.fpga.match.performance import Exact, Published, Total, total
@@ -71,7 +71,9 @@ def test_the_search_takes_what_fits():
 
 # The arrays of this library ------------------------------------------------------------------------------------------
 
-LAW = Law({(n, m): Cells(lut=100 + 200 * n * m, ff=10 * n * m, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
+COST_MODEL = CostModel(
+    {(n, m): Cells(lut=100 + 200 * n * m, ff=10 * n * m, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test"
+)
 LFSR = with_source(MAC)
 
 
@@ -84,7 +86,7 @@ def core_of(n, m, cores, mhz):
 @pytest.fixture
 def known(monkeypatch):
     """What arrays cost is known, as if they had been synthesised before."""
-    monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, farm: LAW)
+    monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, pool: COST_MODEL)
 
 
 def test_the_search(known, tmp_path, monkeypatch):
@@ -131,8 +133,8 @@ def test_a_source_where_one_is_needed():
 
 def test_no_room(known, monkeypatch):
     load = workload("lenet5", batch=1, training=False)
-    large = Law({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
-    monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, farm: large)
+    large = CostModel({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
+    monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, pool: large)
     with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
         searched(U55C, load, MAC)
 
@@ -220,8 +222,6 @@ def test_what_cannot_be_matched(words, sentence, tmp_path):
 
 
 def test_the_command_is_one_of_the_program_s():
-    answer = subprocess.run(
-        [sys.executable, "-m", "halfulp.sim.cli", "match", "--help"], capture_output=True, text=True
-    )
+    answer = subprocess.run([sys.executable, "-m", "halfulp", "match", "--help"], capture_output=True, text=True)
     assert answer.returncode == 0
     assert "NETWORK is lenet5, resnet20 or nanogpt" in answer.stdout

@@ -15,9 +15,9 @@ from halfulp.sim.mutation import mutants as mutation
 from halfulp.sim.mutation.cli import mutate as command
 from halfulp.sim.mutation.model import Model, make
 from halfulp.sim.mutation.mutants import EQUIVALENT, KILLED, SURVIVED, mutate, table
-from halfulp.sim.mutation.recording import Tape, record
+from halfulp.sim.mutation.recording import Recording, record
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import build
 
@@ -45,10 +45,10 @@ def test_the_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=MUTANTS, seed=0)
     vectors = plan(unit, seed=0).vectors
     assert vectors.exhaustive
-    tape = record(unit, [(vectors.codes, False)], 0)
+    recording = record(unit, [(vectors.codes, False)], 0)
     with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
         for mutant in campaign.mutants:
-            assert (model.first_difference(tape, mutant.number) is None) == (mutant.fate == EQUIVALENT)
+            assert (model.first_difference(recording, mutant.number) is None) == (mutant.fate == EQUIVALENT)
     row = table([campaign]).frame.iloc[0]
     assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
     placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
@@ -120,28 +120,28 @@ def test_what_is_seen_when_is_what_the_golden_model_says() -> None:
     unit = build("mac", "e2m1", pipeline=1)
     chosen = plan(unit, seed=3, limit=256)
     assert chosen.chain is not None
-    tape = record(unit, [(chosen.chain, True)], 3)
+    recording = record(unit, [(chosen.chain, True)], 3)
     taken = [
-        {name: int(tape.inputs[name][n]) for name in unit.inputs}
-        for n in range(tape.cycles)
-        if tape.inputs["en"][n] and tape.inputs["valid"][n] and n >= 10
+        {name: int(recording.inputs[name][n]) for name in unit.inputs}
+        for n in range(recording.cycles)
+        if recording.inputs["en"][n] and recording.inputs["valid"][n] and n >= 10
     ]
     columns = {name: np.array([row[name] for row in taken], dtype=np.uint64) for name in unit.inputs}
     assert all((columns[name] == chosen.chain[name]).all() for name in unit.inputs)
-    want = expected(unit, columns, chained=True)["o"]
-    edges = [n for n in range(10, tape.cycles) if tape.inputs["en"][n]]
+    want = reference(unit, columns, chained=True)["o"]
+    edges = [n for n in range(10, recording.cycles) if recording.inputs["en"][n]]
     started, shown = 0, {}
     for number, cycle in enumerate(edges):
-        started += int(tape.inputs["valid"][cycle])
+        started += int(recording.inputs["valid"][cycle])
         if started and number + 1 < len(edges):
-            # One register cut, and then the accumulator.
+            # One register stage, and then the accumulator.
             shown[edges[number + 1]] = int(want[started - 1])
-    looked = {n: int(tape.outputs["o"][n]) for n in np.flatnonzero(tape.look).tolist()}
+    looked = {n: int(recording.outputs["o"][n]) for n in np.flatnonzero(recording.look).tolist()}
     assert len(looked) > 300
     assert {cycle: looked[cycle] for cycle in shown} == shown
     # What is looked at besides are stalls, in which it stays.
     for cycle in sorted(set(looked) - set(shown)):
-        assert not tape.inputs["en"][cycle]
+        assert not recording.inputs["en"][cycle]
         assert looked[cycle] == looked[cycle - 1]
 
 
@@ -149,19 +149,19 @@ def test_a_unit_with_a_source_of_its_own_passes_its_tape() -> None:
     unit = build("sru", "int8", to="fxp4.0", random="plateau3", rounding="sr3")
     made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=1)
     chosen = plan(unit, seed=0, limit=2000)
-    tape = record(unit, [(chosen.vectors.codes, False)], 0)
-    assert int(tape.look.sum()) >= chosen.vectors.count
+    recording = record(unit, [(chosen.vectors.codes, False)], 0)
+    assert int(recording.look.sum()) >= chosen.vectors.count
     with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
-        assert model.first_difference(tape, 0) is None
+        assert model.first_difference(recording, 0) is None
 
 
 def test_a_unit_that_is_wrong_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MUL)
 
-    def spoilt(*args: Any, **options: Any) -> Tape:
-        tape = record(*args, **options)
-        tape.outputs["o"][5] ^= np.uint64(1)
-        return tape
+    def spoilt(*args: Any, **options: Any) -> Recording:
+        recording = record(*args, **options)
+        recording.outputs["o"][5] ^= np.uint64(1)
+        return recording
 
     monkeypatch.setattr(mutation, "record", spoilt)
     with pytest.raises(ToolError, match="mul_e2m1_e2m1_e2m1_rn itself does not pass; `halfulp sim` says what is wrong"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from halfulp.hdl.formats import Fixed, Posit, parse
-from halfulp.hdl.specs import Quire, Span
+from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
@@ -186,18 +186,18 @@ def test_a_dot_product_is_rounded_once_and_a_sequential_one_at_every_step():
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_the_quire_of_standard_posits_has_sixteen_bits_for_each_of_theirs(width):
-    quire = Quire.of(Span.of(Posit(width)) * Span.of(Posit(width)))
+    quire = Quire.of(ValueRange.of(Posit(width)) * ValueRange.of(Posit(width)))
     assert quire.width == 16 * width
     assert quire.quantum == -(8 * width - 16)
     assert quire.carry == 31
 
 
 def test_quires_of_other_formats_hold_their_products():
-    assert Quire.of(Span.of(Posit(16, 1)) * Span.of(Posit(16, 1))).width == 1 + 31 + 2 * 56
-    assert Quire.of(Span.of(parse("e5m2")) * Span.of(parse("e5m2")), carry=4) == Quire(-32, 32, 4)
-    assert Quire.of(Span.of(Fixed(8, 0)) * Span.of(Fixed(8, 0)), carry=8).width == 1 + 8 + 14
+    assert Quire.of(ValueRange.of(Posit(16, 1)) * ValueRange.of(Posit(16, 1))).width == 1 + 31 + 2 * 56
+    assert Quire.of(ValueRange.of(parse("e5m2")) * ValueRange.of(parse("e5m2")), carry=4) == Quire(-32, 32, 4)
+    assert Quire.of(ValueRange.of(Fixed(8, 0)) * ValueRange.of(Fixed(8, 0)), carry=8).width == 1 + 8 + 14
     # Start values of a wider format widen it.
-    assert Quire.of(Span.of(parse("e5m2")), parse("fp32")) == Quire(-149, 128)
+    assert Quire.of(ValueRange.of(parse("e5m2")), parse("fp32")) == Quire(-149, 128)
 
 
 class Forgetful(QuireUnit):

@@ -12,13 +12,13 @@ import pytest
 from amaranth.hdl import Module, Value
 from amaranth.sim import Simulator
 
+from halfulp.cli import main
 from halfulp.sim import regressions
 from halfulp.sim.bench import run
-from halfulp.sim.cli import main
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import expected
-from halfulp.sim.regressions import Kept, judged, keep, parse_steps, place, read
+from halfulp.sim.reference import reference
+from halfulp.sim.regressions import Regression, judged, keep, parse_steps, place, read
 from halfulp.sim.report import Check, exact_codes, summary
 from halfulp.tools.errors import CheckError
 from halfulp.units.catalogue import build
@@ -26,7 +26,7 @@ from halfulp.units.catalogue import build
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.txt"))
 
 
-def simulated(unit: Any, row: Kept) -> tuple[dict[str, int], ...]:
+def simulated(unit: Any, row: Regression) -> tuple[dict[str, int], ...]:
     """What the unit gives in Amaranth's own simulator, for which nothing has to be built."""
     found: list[dict[str, int]] = []
 
@@ -57,7 +57,7 @@ def test_kept_vectors_are_right_in_every_model(path: Path) -> None:
     assert path.stem == unit.name
     assert unit.latency <= 1
     for row in rows:
-        golden = expected(unit, row.columns(), chained=row.chained)
+        golden = reference(unit, row.columns(), chained=row.chained)
         assert [{name: int(codes[n]) for name, codes in golden.items()} for n in range(len(row.steps))] == list(
             row.results
         )
@@ -97,7 +97,7 @@ class Said:
         return {"o": self.results[:count]}
 
 
-def replayed(unit: Any, rows: list[Kept], *results: int) -> Check:
+def replayed(unit: Any, rows: list[Regression], *results: int) -> Check:
     return regressions.replay(unit, cast(Loop, Said(*results)), rows)
 
 
@@ -182,7 +182,7 @@ def test_files_without_a_unit_are_refused(tmp_path: Path) -> None:
 def halfulp(words: str) -> "subprocess.CompletedProcess[str]":
     # The search path of this process, which may be that of a checkout.
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    argv = [sys.executable, "-m", "halfulp.sim.cli", *shlex.split(words)]
+    argv = [sys.executable, "-m", "halfulp", *shlex.split(words)]
     return subprocess.run(argv, capture_output=True, text=True, env=env)
 
 

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from halfulp import golden
+from halfulp.cli import main
 from halfulp.fpga.report import accuracy as accuracy_module
 from halfulp.fpga.report import dots as dots_module
 from halfulp.fpga.report.accuracy import (
@@ -27,8 +28,7 @@ from halfulp.fpga.report.accuracy import (
 from halfulp.fpga.report.dots import Error, errors
 from halfulp.fpga.report.study import Dots, Layer, read
 from halfulp.hdl.specs import MacSpec
-from halfulp.sim.cli import main
-from halfulp.tools.plots import Curve, curves
+from halfulp.tools.plots import Curve, plot_curves
 
 RN, SR = "e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10"
 RUNS = """mac,network,accuracy,policy,data,train,test,epochs,batch,rate
@@ -256,7 +256,7 @@ def test_the_command(tmp_path, layer, halfulp, monkeypatch):
 
 
 def test_curves_have_gaps_where_there_is_no_number():
-    figure = curves(
+    figure = plot_curves(
         [[("one", [Curve("a", [1, 2, 4], [0.5, None, 2.0]), Curve("b", [1, 2, 4], [math.inf, 0.0, 1.0])])]],
         xlabel="length",
         labels=["error"],

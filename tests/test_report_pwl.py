@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga import cli
 from halfulp.fpga.report import records
-from halfulp.fpga.report.pwl import cases, lean, leave, plot, study, table
+from halfulp.fpga.report.pwl import cases, lean, plot, study, table, write_files
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
 from halfulp.hdl.fit.functions import FUNCTIONS
@@ -134,12 +134,12 @@ def test_a_file_of_segments_counts_by_what_it_says(tmp_path):
 
 
 def test_what_is_left(found, tmp_path):
-    paths = leave(found, tmp_path, "halfulp report pwl tanh")
+    paths = write_files(found, tmp_path, "halfulp report pwl tanh")
     assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.png", "pwl.pdf"]
     kept = pd.read_csv(io.StringIO((tmp_path / "pwl.csv").read_text()))
     assert kept["LUT"].tolist() == table(found).frame["LUT"].tolist()
     assert {"slope", "intercept", "uniform max ulp", "uniform at"} <= set(kept)
-    again = leave(found, tmp_path / "again", "halfulp report pwl tanh")
+    again = write_files(found, tmp_path / "again", "halfulp report pwl tanh")
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert b"halfulp report pwl tanh" in (tmp_path / "pwl.png").read_bytes()
 

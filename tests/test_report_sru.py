@@ -170,7 +170,7 @@ def test_latex_compiles(found, tmp_path):
 
 
 def test_the_command_prints_and_writes(found, tmp_path, monkeypatch):
-    monkeypatch.setattr(sru, "study", lambda progress, farm: found)
+    monkeypatch.setattr(sru, "study", lambda progress, pool: found)
     answer = CliRunner().invoke(cli.report, ["sru", "-o", str(tmp_path / "new")])
     assert answer.exit_code == 0
     assert answer.stdout == "".join(table.markdown() + "\n" for table in tables(found).values())

@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from halfulp.boards.targets import TARGETS
-from halfulp.fpga.kernel.arrays import array, cores_law
-from halfulp.fpga.kernel.cost_model import SMALL, Cells, Law, recorded
+from halfulp.fpga.kernel.arrays import array, cores_cost_model
+from halfulp.fpga.kernel.cost_model import SMALL, Cells, CostModel, recorded
 from halfulp.fpga.report import tiles
 from halfulp.fpga.report.tiles import MAC, study, table
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import MacSpec
 
 SPEC = MacSpec.parse(MAC)
-KERNELS = Law({(n, m): Cells(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
+KERNELS = CostModel({(n, m): Cells(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
 
 
 def test_the_table(monkeypatch):
     """Shares of the published device come to tables of a multiply-accumulate; no Yosys runs."""
     asked = []
 
-    def measured(modules, target, progress, farm):
+    def measured(modules, target, progress, pool):
         asked.extend(module.top for module in modules)
         known = [
             Cost(lut=100 * n, luts=(), ff=n, carry=0, mux=0, dsp=0, bram=0, uram=0, memory=1, path=9) for n in (1, 2, 4)
@@ -47,7 +47,7 @@ def test_the_table(monkeypatch):
 def test_the_readme_has_what_is_recorded():
     text = (Path(tiles.__file__).resolve().parents[2] / "README.md").read_text()
     rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", text, re.MULTILINE)
-    kernels = cores_law(SPEC, TARGETS["u55c"])
+    kernels = cores_cost_model(SPEC, TARGETS["u55c"])
     assert kernels.source == "the records of this version"
     published = {(row.n, row.m): row for row in tiles.TABLE_III}
     assert len(rows) == 4

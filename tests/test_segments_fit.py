@@ -14,7 +14,7 @@ from halfulp.hdl.fit.fit import SHARE, fit
 from halfulp.hdl.fit.functions import FUNCTIONS, function_of
 from halfulp.hdl.fit.minimax import minimax
 from halfulp.hdl.fit.points import nearest_to
-from halfulp.hdl.fit.rounding_table import ladder_of
+from halfulp.hdl.fit.rounding_table import rounding_table_of
 from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
 from halfulp.hdl.specs.segments import Piece
 
@@ -42,10 +42,10 @@ def test_a_ladder_rounds_as_the_format_does(name):
     fmt = parse(name)
     numbers = between(fmt)
     for mode in ("rn", "ra", "rz", "ru", "rd", "ro"):
-        ladder = ladder_of(fmt, Rounding(mode))
-        for x, place in zip(numbers, ladder.round(np.array([float(x) for x in numbers])), strict=True):
+        rounding_table = rounding_table_of(fmt, Rounding(mode))
+        for x, place in zip(numbers, rounding_table.round(np.array([float(x) for x in numbers])), strict=True):
             expected = fmt.decode(fmt.encode(x, mode))
-            got = float(ladder.values[place])
+            got = float(rounding_table.values[place])
             if isinstance(expected, float):
                 assert got == math.copysign(math.inf, x)
             else:
@@ -56,32 +56,32 @@ def test_a_ladder_rounds_as_the_format_does(name):
 def test_what_would_wrap_is_out_of_range(name):
     fmt = parse(name)
     for mode in ("rn", "ra", "rz", "ru", "rd", "ro"):
-        ladder = ladder_of(fmt, Rounding(mode))
+        rounding_table = rounding_table_of(fmt, Rounding(mode))
         for x in between(fmt):
             rounded = Rounding(mode).round_signed(x / fmt.smallest) * fmt.smallest
             held = fmt.lowest <= rounded <= fmt.largest
-            got = float(ladder.values[ladder.round(np.array([float(x)]))[0]])
+            got = float(rounding_table.values[rounding_table.round(np.array([float(x)]))[0]])
             assert got == (rounded if held else math.copysign(math.inf, x))
 
 
 def test_a_ladder_takes_what_is_lost_in_double_precision_into_account():
-    ladder = ladder_of(parse("int4"), RN)
+    rounding_table = rounding_table_of(parse("int4"), RN)
     half, rest = np.array([0.5, 0.5, 0.5, 1.5]), np.array([0.0, 2.0**-80, -(2.0**-80), -(2.0**-80)])
-    assert ladder.values[ladder.round(half, rest)].tolist() == [0, 1, 0, 1]
+    assert rounding_table.values[rounding_table.round(half, rest)].tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_are_rounded_correctly(name):
     """Beside values of 400 bits, which are nowhere near a threshold unless they are rational."""
     function, fmt, out = FUNCTIONS[name], parse("fxp4.3"), parse("fxp5.6")
-    ladder = ladder_of(out, RN)
+    rounding_table = rounding_table_of(out, RN)
     for code in range(1 << fmt.width):
         x = fmt.decode(code)
         if not function.defined(x):
             continue
         exact = function.exact(x)
         value = exact if exact is not None else Fraction(str(mpmath.nstr(function.at(x, 400), 100)))
-        assert ladder.values[nearest_to(function, x, ladder)] == out.decode(out.encode(value))
+        assert rounding_table.values[nearest_to(function, x, rounding_table)] == out.decode(out.encode(value))
 
 
 def test_a_value_just_beside_a_threshold_is_told_apart():
@@ -90,7 +90,7 @@ def test_a_value_just_beside_a_threshold_is_told_apart():
     for side in (1, -1):
         function = function_of(lambda x, side=side: x + mpmath.mpf(2) ** -5 + side * mpmath.mpf(2) ** -150 * mp.exp(x))
         x = Fraction(1, 2)
-        assert ladder_of(out, RN).values[nearest_to(function, x, ladder_of(out, RN))] == 0.5 + (
+        assert rounding_table_of(out, RN).values[nearest_to(function, x, rounding_table_of(out, RN))] == 0.5 + (
             2.0**-4 if side > 0 else 0
         )
 
@@ -107,8 +107,8 @@ def test_values_that_no_precision_tells_from_their_limit(name):
         above = (name == "softplus") != (x < 0)
         for mode in ("ru", "rd", "rz"):
             rounded = out.decode(out.encode(limit + Fraction(1 if above else -1, 1 << 40), mode))
-            ladder = ladder_of(out, Rounding(mode))
-            assert ladder.values[nearest_to(function, x, ladder)] == rounded
+            rounding_table = rounding_table_of(out, Rounding(mode))
+            assert rounding_table.values[nearest_to(function, x, rounding_table)] == rounded
 
 
 def test_a_format_of_one_bit_has_a_last_place():

@@ -15,7 +15,7 @@ from halfulp.sim.build import design, models
 from halfulp.sim.exact_text import exact_result, number, shown
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports, verilog_ports
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
 from halfulp.sim.request import Request, read_vector, request_of, write_vector
 from halfulp.sim.simulate import Interface, Simulation
@@ -72,7 +72,7 @@ def test_the_catalogue_has_no_row_that_the_bench_cannot_run() -> None:
         unit = build(name, fmt)
         chosen = plan(unit, seed=0, limit=64)
         assert set(chosen.vectors.codes) == set(unit.inputs)
-        assert set(expected(unit, chosen.plain)) == set(unit.outputs)
+        assert set(reference(unit, chosen.plain)) == set(unit.outputs)
         assert request_of(unit) == Request(name, fmt)
 
 
@@ -265,12 +265,12 @@ def test_random_words_sit_at_the_edge_of_the_decision() -> None:
     codes = plan(unit, seed=0, limit=512).vectors.codes
     one = np.uint64(1)
     word = codes["random"]
-    at = expected(unit, codes)["o"]
-    below = expected(unit, codes | {"random": np.where(word > 0, word - one, word)})["o"]
-    above = expected(unit, codes | {"random": np.where(word < (1 << 32) - 1, word + one, word)})["o"]
+    at = reference(unit, codes)["o"]
+    below = reference(unit, codes | {"random": np.where(word > 0, word - one, word)})["o"]
+    above = reference(unit, codes | {"random": np.where(word < (1 << 32) - 1, word + one, word)})["o"]
     inexact = np.count_nonzero(
-        expected(unit, codes | {"random": np.zeros_like(word)})["o"]
-        != expected(unit, codes | {"random": np.full_like(word, (1 << 32) - 1)})["o"]
+        reference(unit, codes | {"random": np.zeros_like(word)})["o"]
+        != reference(unit, codes | {"random": np.full_like(word, (1 << 32) - 1)})["o"]
     )
     assert inexact > 200
     # Even rows hold the least word that rounds up, odd ones the one before it.

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from halfulp import golden
+from halfulp.cli import main
 from halfulp.fpga.report import stats
 from halfulp.fpga.report.stats import (
     Count,
@@ -25,7 +26,6 @@ from halfulp.fpga.report.stats import (
 )
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats.source import Lfsr, Plateau, Stream
-from halfulp.sim.cli import main
 from halfulp.tools.plots import plot_chances, write
 
 # The law ---------------------------------------------------------------------------------------------------------
@@ -295,8 +295,8 @@ def test_the_command_leaves_tables_and_plots(halfulp, monkeypatch, tmp_path):
     assert [int(row["up"]) for row in rows[:8]] == [0, 10, 30, 50, 70, 90, 110, 130]
     assert [row["source"] for row in rows] == ["plateau3"] * 8 + ["lfsr12"] * 8
     assert (folder / "stats-sru.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    picture = ET.parse(folder / "stats-sru.svg").getroot()
-    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    plot_coverage = ET.parse(folder / "stats-sru.svg").getroot()
+    assert plot_coverage.tag == "{http://www.w3.org/2000/svg}svg"
     assert "date" not in (folder / "stats-sru.svg").read_text()
     # Again, to where the build folder is told to be.
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))

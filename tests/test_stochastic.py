@@ -12,7 +12,7 @@ from halfulp.golden import exact
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import parse, stochastic
 from halfulp.hdl.wire import LONGEST_CARRY_IN_TABLES, carry_out
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.sim.report import mismatch
 from halfulp.units import StochasticRounder
 from halfulp.units.catalogue import build
@@ -80,7 +80,7 @@ def test_lanes_have_the_words_that_they_have_with_increment(sharing):
     whole, split = StochasticRounder(**options), StochasticRounder(**options, increment=False)
     assert whole.sources == split.sources
     codes = {f"a{lane}": torch.arange(0, 1 << 16, 37).numpy().astype("uint64") for lane in range(7)}
-    one, two = expected(whole, codes), expected(split, codes)
+    one, two = reference(whole, codes), reference(split, codes)
     assert list(two) == [f"o{lane}" for lane in range(7)] + [f"up{lane}" for lane in range(7)]
     for lane in range(7):
         assert ((two[f"o{lane}"] + two[f"up{lane}"]) % 256 == one[f"o{lane}"]).all()
@@ -126,7 +126,7 @@ def test_a_wrong_result_is_told_in_full(options, flag, outputs):
     unit = build("sru", "int16", lanes=2, **options)
     codes = {"a0": 0x00FF, "a1": 0x0100, "random0": 7, "random1": 7}
     given = {name: torch.tensor([code]).numpy().astype("uint64") for name, code in codes.items()}
-    want = {name: int(column[0]) for name, column in expected(unit, given).items()}
+    want = {name: int(column[0]) for name, column in reference(unit, given).items()}
     assert outputs.items() <= want.items()
     text = mismatch(unit, codes, want, want | {"o0": 2}).text
     assert "a0             0x00ff" in text

@@ -293,7 +293,7 @@ def test_a_yosys_that_does_not_load_ends_the_program_with_exit_code_3(build):
     (build.parent / "pyosys" / "__init__.py").write_text("import no_such_library\n")
     path = os.pathsep.join([str(build.parent), *filter(None, sys.path)])
     answer = subprocess.run(
-        [sys.executable, "-m", "halfulp.sim.cli", "report", "sru"],
+        [sys.executable, "-m", "halfulp", "report", "sru"],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -304,9 +304,7 @@ def test_a_yosys_that_does_not_load_ends_the_program_with_exit_code_3(build):
 
 
 def test_ctrl_c_leaves_no_yosys_behind(build):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "halfulp.sim.cli", "report", "sru"], stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-m", "halfulp", "report", "sru"], stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
         # A log is there before the process that writes it.

@@ -14,7 +14,7 @@ from halfulp.boards.catalogue import BOARDS
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel import cost_model as tilecost
 from halfulp.fpga.kernel.arrays import KERNEL, array, kernel, with_source
-from halfulp.fpga.kernel.cost_model import KINDS, SMALL, Cells, Law, law, recorded
+from halfulp.fpga.kernel.cost_model import KINDS, SMALL, Cells, CostModel, cost_model, recorded
 from halfulp.fpga.kernel.layout import ARGUMENTS, MASTERS
 from halfulp.fpga.match.cli import tile
 from halfulp.fpga.synth.measure import Cost
@@ -27,13 +27,15 @@ from halfulp.test_xrt import linked
 
 MAC = "e5m2*e5m2+e6m5.sr10"
 SPEC = with_source(MacSpec.parse(MAC))
-LAW = Law({(n, m): Cells(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=0) for n, m in SMALL}, "the test")
+COST_MODEL = CostModel(
+    {(n, m): Cells(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=0) for n, m in SMALL}, "the test"
+)
 
 
 def written(*words):
     """The command, as if what kernels cost were known."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("halfulp.fpga.vendor.tile.cores_law", lambda *_, **__: LAW)
+        patch.setattr("halfulp.fpga.vendor.tile.cores_law", lambda *_, **__: COST_MODEL)
         answer = CliRunner().invoke(tile, [*map(str, words)])
     return answer.exit_code, answer.output
 
@@ -220,7 +222,7 @@ def test_the_law_is_exact_where_it_is_one():
     def cells(n, m):
         return Cells(lut=7 + 3 * n + 5 * m + 11 * n * m, ff=2 * n, dsp=n * m, bram=0, uram=1)
 
-    found = Law({size: cells(*size) for size in SMALL}, "the test")
+    found = CostModel({size: cells(*size) for size in SMALL}, "the test")
     for n, m in ((1, 1), (2, 2), (5, 3), (64, 64)):
         assert found.cells(n, m) == cells(n, m)
 
@@ -229,7 +231,7 @@ def test_records_tell_what_arrays_cost():
     """The project's own, of small arrays; a larger one is within a few percent of what they tell."""
     arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
     found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
-    told = Law(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
+    told = CostModel(dict(zip(SMALL, found, strict=False)), "records").cells(4, 4)
     assert told.lut == pytest.approx(found[-1].lut, rel=0.05)
     assert told.ff == pytest.approx(found[-1].ff, rel=0.03)
     assert recorded([arrays[1, 1].name], TARGETS["artix100t"]) is None
@@ -239,7 +241,7 @@ def test_records_tell_what_arrays_cost():
 def test_what_is_not_recorded_is_synthesised(monkeypatch):
     asked = []
 
-    def measure_modules(modules, target, progress, farm):
+    def measure_modules(modules, target, progress, pool):
         asked.extend(module.top for module in modules)
         return [
             Cost(lut=count, luts=(), ff=1, carry=0, mux=0, dsp=0, bram=0, uram=0, memory=1, path=1)
@@ -248,7 +250,7 @@ def test_what_is_not_recorded_is_synthesised(monkeypatch):
 
     monkeypatch.setattr(tilecost, "measure_modules", measure_modules)
     monkeypatch.setattr(tilecost, "verilog", lambda component: "")
-    found = law(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
+    found = cost_model(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
     assert asked == [f"chain_{n}x{m}_e2m1fn_e2m1fn_e4m3_rn_d2" for n, m in SMALL]
     # A memory of lookup tables is eight of them, at most.
     assert found.cells(1, 1).lut == 9

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from halfulp.cli import main
 from halfulp.fpga.report.study import _trained
 from halfulp.golden.nn import Linear, MultiheadAttention, PiecewiseLinear
 from halfulp.golden.train import data as data_module
@@ -25,13 +26,12 @@ from halfulp.golden.train.results import append, row_of, rows
 from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.segments import Piece, Segments
-from halfulp.sim.cli import main
 from halfulp.tools.paths import build_root
 
 SR = "e5m2*e5m2+e6m5.sr10"
 # The last layer alone, rounded at random in every way there is, so that a step takes no time.
 SMALL = f'mac = "fp32"\n[layers."11"]\nmac = "{SR}"\nweights = "sr3"\nupdate = "e5m9.sr8"\nmaster = true\n'
-PROGRAM = [sys.executable, "-m", "halfulp.sim.cli"]
+PROGRAM = [sys.executable, "-m", "halfulp"]
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_a_description_makes_its_multiply_accumulate(text):
         (lambda: binary(rounding="sr0"), ValueError, "sr0 has 0 random bits; stochastic rounding takes 1 to 32"),
         (lambda: binary(rounding=3), TypeError, "a rounding mode is a Rounding or a text such as 'rn', not int"),
         (lambda: binary(saturate=1), TypeError, "saturate is a bool, not int"),
-        (lambda: binary(pipeline=-1), ValueError, "pipeline -1 is out of range; a unit has 0 to 64 register cuts"),
+        (lambda: binary(pipeline=-1), ValueError, "pipeline -1 is out of range; a unit has 0 to 64 register stages"),
         (lambda: binary(pipeline=1.0), TypeError, "pipeline is an int, not float"),
         (
             lambda: binary(rounding="exact"),
@@ -336,7 +336,7 @@ def accumulate(**changes):
             "rounding exact is refused: posit64 cannot hold every exact sum",
         ),
         (lambda: quire(saturate="yes"), TypeError, "saturate is a bool, not str"),
-        (lambda: quire(pipeline=65), ValueError, "pipeline 65 is out of range; a unit has 0 to 64 register cuts"),
+        (lambda: quire(pipeline=65), ValueError, "pipeline 65 is out of range; a unit has 0 to 64 register stages"),
         (lambda: dot(k=0), ValueError, "a dot product of k = 0 pairs is out of range; it has 1 to 256"),
         (lambda: dot(k=257), ValueError, "a dot product of k = 257 pairs is out of range; it has 1 to 256"),
         (lambda: dot(k=2.0), TypeError, "k of a dot product is an int, not float"),

@@ -456,7 +456,7 @@ cp {HERE}/*.rpt .
 
 def synthesised(*words):
     """The command as the program runs it: what a tool says is in the answer."""
-    answer = subprocess.run([sys.executable, "-m", "halfulp.sim.cli", "synth", *words], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-m", "halfulp", "synth", *words], capture_output=True, text=True)
     return answer.returncode, answer.stdout, answer.stderr
 
 

@@ -39,7 +39,7 @@ class Accumulate(Accumulating):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
+        Register stages before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
         ``latency`` and no result bit.
 
     Members
@@ -116,5 +116,5 @@ class Accumulate(Accumulating):
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """The number itself."""
-        number, *travelling = pipe.cut("unpacked", unpack(m, self.a.as_value(), self.spec.a, "a"), *travelling)
+        number, *travelling = pipe.stage("unpacked", unpack(m, self.a.as_value(), self.spec.a, "a"), *travelling)
         return number, travelling

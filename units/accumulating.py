@@ -6,10 +6,10 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
-from halfulp.hdl.fixed import Point
+from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.number import Number, add, align, cut, pack, unpack
+from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import MacSpec, Quire, SumSpec
 
@@ -99,7 +99,7 @@ class Accumulating(Unit):
         m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
         aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
         total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
-        ready = cut(m, total, fmt, self.rounding)
+        ready = truncate(m, total, fmt, self.rounding)
         with m.If(self.en & valid):
             m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
         return accumulator
@@ -107,7 +107,7 @@ class Accumulating(Unit):
     def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
         """Add to the quire, and round what it holds."""
         placed = quire.place(m, term, register.quantum, "term")
-        placed, *rest = pipe.cut("placed", placed, *travelling)
+        placed, *rest = pipe.stage("placed", placed, *travelling)
         start, load, clear, valid, random = rest
         begin = quire.place(m, unpack(m, start, self.spec.o, "start"), register.quantum, "start")
 
@@ -138,14 +138,14 @@ class Accumulating(Unit):
                 m.d.sync += held_random.eq(random)
                 random = held_random
         number = quire.read(kept)
-        number, random = pipe.cut("read", number, random)
-        ready, random = pipe.cut("normalised", cut(m, number, self.spec.o, self.rounding), random)
+        number, random = pipe.stage("read", number, random)
+        ready, random = pipe.stage("normalised", truncate(m, number, self.spec.o, self.rounding), random)
         code = pack(m, ready, self.spec.o, self.rounding, self.saturate, random)
-        packed: Value = pipe.cut("packed", code)
+        packed: Value = pipe.stage("packed", code)
         return packed
 
 
-def _held(register: Quire) -> Point:
+def _held(register: Quire) -> FixedRaw:
     """Registers of a quire; zero after reset."""
     return quire.held(
         Signal(signed(register.width), name="held"),

@@ -9,13 +9,13 @@ from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fit.store import segments_of
-from halfulp.hdl.fixed import NEVER, Point
+from halfulp.hdl.fixed import NEVER, FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lines import (
     Blocks,
     Choice,
-    as_point,
+    as_fixed_raw,
     as_raw,
     by_address,
     by_sign,
@@ -110,7 +110,7 @@ class PiecewiseLinear(Arithmetic):
     saturate : bool
         Overflow gives the largest finite number; an infinite value of the function stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
     dsp : bool
         Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
         lookup tables. Changes no result bit.
@@ -204,7 +204,7 @@ class PiecewiseLinear(Arithmetic):
         pipe = self.start_pipeline(m)
         codes = self.table.codes(self.rounding, self.saturate)
         value = wire(m, lookup(self.a.as_value(), codes), "looked_up")
-        m.d.comb += self.o.as_value().eq(pipe.cut("looked_up", value))
+        m.d.comb += self.o.as_value().eq(pipe.stage("looked_up", value))
         return m
 
     def compute(
@@ -213,19 +213,19 @@ class PiecewiseLinear(Arithmetic):
         """The function's exact value, what lies below the places that rounding looks at merged into sticky."""
         (x,) = operands
         flags, taken = self._specials(m, x)
-        x, bits, flags, taken, random = pipe.cut(
+        x, bits, flags, taken, random = pipe.stage(
             "unpacked", replace(x, nan=NEVER, inf=NEVER), self.a.as_value(), flags, taken, random
         )
         value: Number
         if self.table.reduction is not None:
             value, flags, random = self._reduced(m, pipe, x, flags, taken, random)
-        elif isinstance(x, Point):
+        elif isinstance(x, FixedRaw):
             choice, argument = self._choose_point(m, x)
             value, _, flags, random = self._line(m, pipe, with_values(m, choice, taken), argument, None, flags, random)
         else:
             choice = self._choose_raw(m, x, bits)
             value, flags, random = self._raw_line(m, pipe, with_values(m, choice, taken), x, flags, random)
-        return pipe.cut("sum", overruled(m, value, flags), random)
+        return pipe.stage("sum", overruled(m, value, flags), random)
 
     # What is no matter of lines --------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class PiecewiseLinear(Arithmetic):
 
     # Which line ------------------------------------------------------------------------------------------------
 
-    def _choose_point(self, m: Module, x: Point) -> tuple[Choice, Point]:
+    def _choose_point(self, m: Module, x: FixedRaw) -> tuple[Choice, FixedRaw]:
         """The line that a fixed-point number is on, and what its slope is a multiple of."""
         t = self.table
         starts = [int(number / t.fmt.smallest) for number in t.reached]
@@ -338,13 +338,13 @@ class PiecewiseLinear(Arithmetic):
         m: Module,
         pipe: Pipeline,
         choice: Choice,
-        x: Point,
+        x: FixedRaw,
         reduced: Reduced | None,
         flags: Flags,
         random: Value | None,
-    ) -> tuple[Point, Reduced | None, Flags, Value | None]:
+    ) -> tuple[FixedRaw, Reduced | None, Flags, Value | None]:
         """Exact value of a line at a fixed-point number."""
-        choice, x, reduced, flags, random = pipe.cut("selected", choice, x, reduced, flags, random)
+        choice, x, reduced, flags, random = pipe.stage("selected", choice, x, reduced, flags, random)
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
         shifts = isinstance(self.table.slope, PowerSum)
         total = value_of(m, x, choice, min(values), max(values), dsp=self.dsp, shifts=shifts)
@@ -354,14 +354,14 @@ class PiecewiseLinear(Arithmetic):
         self, m: Module, pipe: Pipeline, choice: Choice, x: Raw, flags: Flags, random: Value | None
     ) -> tuple[Number, Flags, Value | None]:
         """Value of a line at a raw number."""
-        choice, x, flags, random = pipe.cut("selected", choice, x, flags, random)
+        choice, x, flags, random = pipe.stage("selected", choice, x, flags, random)
         slope = as_raw(m, choice.index, choice.slopes, "slope")
-        make: Any = as_point if isinstance(self.table.out, Fixed) else as_raw
+        make: Any = as_fixed_raw if isinstance(self.table.out, Fixed) else as_raw
         intercept = make(m, choice.index, choice.intercepts, "intercept")
         product = multiply(m, x, slope, dsp=self.dsp)
-        product, intercept, flags, random = pipe.cut("product", product, intercept, flags, random)
+        product, intercept, flags, random = pipe.stage("product", product, intercept, flags, random)
         aligned = align(m, product, intercept, self.table.out, self.rounding)
-        aligned, flags, random = pipe.cut("aligned", aligned, flags, random)
+        aligned, flags, random = pipe.stage("aligned", aligned, flags, random)
         total, random = add(m, aligned, self.table.out, self.rounding, random, LAZY)
         return total, flags, random
 
@@ -374,7 +374,7 @@ class PiecewiseLinear(Arithmetic):
         if any(taken.values):
             # A value that takes the pieces' place is not scaled.
             reduced = unscaled_where(reduced, taken.where.any())
-        reduced, flags, taken, random = pipe.cut("reduced", reduced, flags, taken, random)
+        reduced, flags, taken, random = pipe.stage("reduced", reduced, flags, taken, random)
         argument = reduced.argument
         unit = Fraction(2) ** argument.quantum
         starts = [-int(-piece.start // unit) for piece in t.pieces[1:]]
@@ -411,7 +411,7 @@ def overruled(m: Module, x: Number, flags: Flags) -> Number:
 
 
 def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
-    if isinstance(x, Point):
+    if isinstance(x, FixedRaw):
         return wire(m, ~x.integer.any() & ~x.sticky, f"{name}_is_zero")
     return x.zero
 

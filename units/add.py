@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .base import Arithmetic
 
@@ -33,7 +33,7 @@ class Add(Arithmetic):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -78,7 +78,9 @@ class Add(Arithmetic):
         operands = {"a": parse(a), "b": parse(b)}
         result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
-            Span.of(operands["a"]).plus_or_minus(Span.of(operands["b"])).check_fits(result, f"sum of {a} and {b}")
+            ValueRange.of(operands["a"]).plus_or_minus(ValueRange.of(operands["b"])).check_fits(
+                result, f"sum of {a} and {b}"
+            )
         super().__init__(
             kind="add",
             operands=operands,
@@ -98,6 +100,6 @@ class Add(Arithmetic):
         """Sum, exact down to the places that rounding looks at."""
         a, b = operands
         b = negate_if(b, self.subtract)
-        a, b, random = pipe.cut("unpacked", a, b, random)
-        aligned, random = pipe.cut("aligned", align(m, a, b, self.result, self.rounding), random)
-        return pipe.cut("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))
+        a, b, random = pipe.stage("unpacked", a, b, random)
+        aligned, random = pipe.stage("aligned", align(m, a, b, self.result, self.rounding), random)
+        return pipe.stage("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 from halfulp.hdl.lfsr import source_word
-from halfulp.hdl.number import Number, cut, pack, unpack
+from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 
 Computed = tuple[Number, Value | None]
@@ -39,7 +39,7 @@ EAGER_IS_SMALLER = frozenset(
 adders` measures have as many or more."""
 
 MAX_PIPELINE = 64
-"""Most register cuts of a unit; more only costs registers."""
+"""Most register stages of a unit; more only costs registers."""
 
 
 class Unit(wiring.Component):
@@ -58,7 +58,7 @@ class Unit(wiring.Component):
     seed : int
         State of that source after reset.
     pipeline : int
-        Register cuts, 0 to 64; they change `latency` and no result bit.
+        Register stages, 0 to 64; they change `latency` and no result bit.
     stochastic : str
         Structure of stochastic rounding in a floating-point adder, ``lazy`` or ``eager``; by default the smaller one.
         Changes no result bit.
@@ -108,7 +108,7 @@ class Unit(wiring.Component):
         if not isinstance(pipeline, int) or isinstance(pipeline, bool):
             raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
         if not 0 <= pipeline <= MAX_PIPELINE:
-            raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register cuts")
+            raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register stages")
         smaller = EAGER if name in EAGER_IS_SMALLER else LAZY
         self.stochastic = smaller if stochastic is None else check_stochastic(stochastic)
         name += f"_{self.stochastic}" if self.stochastic != smaller else ""
@@ -171,9 +171,9 @@ class Unit(wiring.Component):
         return self.pipeline + (1 if self.stateful else 0)
 
     def start_pipeline(self, m: Module) -> Pipeline:
-        """The unit's register cuts, for ``elaborate``."""
+        """The unit's register stages, for ``elaborate``."""
         enable: Value = self.en if self.clocked else Signal(init=1)
-        return Pipeline(m, cuts=self.pipeline, boundaries=self.BOUNDARIES, enable=enable)
+        return Pipeline(m, stages=self.pipeline, boundaries=self.BOUNDARIES, enable=enable)
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         """This cycle's random word: from the port of that name, or from the source that stands in for it."""
@@ -293,7 +293,7 @@ class Arithmetic(Unit):
         pipe = self.start_pipeline(m)
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
         result, random = self.compute(m, pipe, self.word(m), *operands)
-        ready, random = pipe.cut("normalised", cut(m, result, self.result, self.rounding), random)
+        ready, random = pipe.stage("normalised", truncate(m, result, self.result, self.rounding), random)
         code = pack(m, ready, self.result, self.rounding, self.saturate, random)
-        m.d.comb += self.o.as_value().eq(pipe.cut("packed", code))
+        m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
         return m

@@ -2,12 +2,12 @@
 
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
-from halfulp.hdl.fixed import Point
+from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Float, Format, Posit, Rounding, parse
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.number import Number, as_raw, cut, pack, unpack
+from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
 from halfulp.hdl.raw import Raw, order
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 from halfulp.hdl.wire import wire
 
 from .base import Unit, check_saturate, random_input
@@ -36,7 +36,7 @@ class Compare(Unit):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -81,7 +81,7 @@ class Compare(Unit):
         self.result, self.rounding = parse(o), Rounding.parse(rounding)
         self.saturate = check_saturate(saturate)
         if self.rounding == EXACT:
-            (Span.of(self.operands["a"]) | Span.of(self.operands["b"])).check_fits(
+            (ValueRange.of(self.operands["a"]) | ValueRange.of(self.operands["b"])).check_fits(
                 self.result, f"number of {a} and {b}"
             )
         super().__init__(
@@ -108,7 +108,7 @@ class Compare(Unit):
         codes = [getattr(self, name).as_value() for name in self.operands]
         a, b = (unpack(m, code, fmt, name) for code, (name, fmt) in zip(codes, self.operands.items(), strict=True))
         random = self.word(m)
-        code_a, code_b, a, b, random = pipe.cut("unpacked", *codes, a, b, random)
+        code_a, code_b, a, b, random = pipe.stage("unpacked", *codes, a, b, random)
 
         less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)
         # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
@@ -117,7 +117,7 @@ class Compare(Unit):
             self._result(m, code, raw, fmt, random)
             for code, raw, fmt in zip((code_a, code_b), (a, b), self.operands.values(), strict=True)
         )
-        less, equal, unordered, nan, a_first, result_a, result_b = pipe.cut(
+        less, equal, unordered, nan, a_first, result_a, result_b = pipe.stage(
             "ordered", less, equal, unordered, nan, a_first, result_a, result_b
         )
         nan_code = Const(self.result.nan_code, self.result.width)
@@ -128,7 +128,7 @@ class Compare(Unit):
             "minimum": Mux(nan, nan_code, Mux(a_first, result_a, result_b)),
             "maximum": Mux(nan, nan_code, Mux(a_first, result_b, result_a)),
         }
-        for (name, _), value in zip(results.items(), pipe.cut("packed", *results.values()), strict=True):
+        for (name, _), value in zip(results.items(), pipe.stage("packed", *results.values()), strict=True):
             m.d.comb += Value.cast(getattr(self, name)).eq(value)
         return m
 
@@ -138,7 +138,7 @@ class Compare(Unit):
         """Whether a < b, a = b, whether they have no order, and whether one is NaN or NaR."""
         never = Const(0, 1)
         nan = wire(m, a.nan | b.nan, "is_nan")
-        if isinstance(a, Point) and isinstance(b, Point):
+        if isinstance(a, FixedRaw) and isinstance(b, FixedRaw):
             quantum = min(a.quantum, b.quantum)
             x, y = (z.integer << (z.quantum - quantum) for z in (a, b))
             return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), never, never
@@ -169,5 +169,5 @@ class Compare(Unit):
         """An operand in the result format. Rounding keeps the order, so it may come before the choice."""
         if fmt == self.result and (not isinstance(fmt, Float) or fmt.subnormals):
             return code
-        ready = cut(m, number, self.result, self.rounding)
+        ready = truncate(m, number, self.result, self.rounding)
         return pack(m, ready, self.result, self.rounding, self.saturate, random)

@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .base import Arithmetic
 
@@ -30,7 +30,7 @@ class Convert(Arithmetic):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -70,7 +70,7 @@ class Convert(Arithmetic):
         operands = {"a": parse(a)}
         result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
-            Span.of(operands["a"]).check_fits(result, f"number of {a}")
+            ValueRange.of(operands["a"]).check_fits(result, f"number of {a}")
         super().__init__(
             kind="convert",
             operands=operands,
@@ -87,4 +87,4 @@ class Convert(Arithmetic):
     ) -> tuple[Number, Value | None]:
         """The number itself."""
         (a,) = operands
-        return pipe.cut("unpacked", a, random)
+        return pipe.stage("unpacked", a, random)

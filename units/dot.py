@@ -8,7 +8,7 @@ from amaranth.hdl import Const, Module, Value
 from halfulp.hdl import quire
 from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.number import Number, add, align, cut, multiply, pack, unpack
+from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import DotSpec
 
@@ -45,7 +45,7 @@ class Dot(Unit):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
     dsp : bool
         Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
         lookup tables. Changes no result bit.
@@ -179,25 +179,25 @@ class Dot(Unit):
         spec, quantum = self.spec, self.spec.quire.quantum
         base = unpack(m, start, spec.c or spec.o, "start")
         random = self.word(m)
-        random, base, *operands = pipe.cut("unpacked", random, base, *a, *b)
+        random, base, *operands = pipe.stage("unpacked", random, base, *a, *b)
         products = [
             multiply(m, x, y, dsp=self.dsp) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)
         ]
-        random, base, *products = pipe.cut("products", random, base, *products)
+        random, base, *products = pipe.stage("products", random, base, *products)
         terms = [quire.place(m, product, quantum, f"term{index}") for index, product in enumerate(products)]
         if spec.c is not None:
             terms.append(quire.place(m, base, quantum, "start"))
-        random, *terms = pipe.cut("placed", random, *terms)
-        total, random = pipe.cut("sum", quire.total(m, terms, spec.rounding, from_zero=spec.c is None), random)
-        ready, random = pipe.cut("normalised", cut(m, total, spec.o, spec.rounding), random)
-        code: Value = pipe.cut("packed", pack(m, ready, spec.o, spec.rounding, self.saturate, random))
+        random, *terms = pipe.stage("placed", random, *terms)
+        total, random = pipe.stage("sum", quire.total(m, terms, spec.rounding, from_zero=spec.c is None), random)
+        ready, random = pipe.stage("normalised", truncate(m, total, spec.o, spec.rounding), random)
+        code: Value = pipe.stage("packed", pack(m, ready, spec.o, spec.rounding, self.saturate, random))
         return code
 
     def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
         """Multiply-adds in a chain, each rounded once."""
         spec = self.spec
         words = [self.word(m, f"random{index}") for index in range(spec.k)]
-        code, *rest = pipe.cut("unpacked", start, *a, *b, *words)
+        code, *rest = pipe.stage("unpacked", start, *a, *b, *words)
         fmt = spec.c or spec.o
         for index in range(spec.k):
             left = spec.k - index
@@ -205,10 +205,10 @@ class Dot(Unit):
             base = unpack(m, code, fmt, f"sum{index}")
             aligned = align(m, multiply(m, x, y, dsp=self.dsp, to=fmt), base, spec.o, spec.rounding)
             total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
-            ready = cut(m, total, spec.o, spec.rounding)
+            ready = truncate(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)
             later = [*rest[1:left], *rest[left + 1 : 2 * left], *rest[2 * left + 1 :]]
             # The start value's format comes along, for it is that of the result from here on.
-            code, fmt, *rest = pipe.cut(f"step{index}", code, spec.o, *later)
+            code, fmt, *rest = pipe.stage(f"step{index}", code, spec.o, *later)
         result: Value = code
         return result

@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .base import Arithmetic
 
@@ -33,7 +33,7 @@ class Fma(Arithmetic):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
     dsp : bool
         Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
         lookup tables. Changes no result bit.
@@ -82,7 +82,7 @@ class Fma(Arithmetic):
         operands = {"a": parse(a), "b": parse(b), "c": parse(c)}
         result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
-            span = Span.of(operands["a"]) * Span.of(operands["b"]) + Span.of(operands["c"])
+            span = ValueRange.of(operands["a"]) * ValueRange.of(operands["b"]) + ValueRange.of(operands["c"])
             span.check_fits(result, f"{a} * {b} + {c}")
         super().__init__(
             kind="fma",
@@ -102,7 +102,7 @@ class Fma(Arithmetic):
     ) -> tuple[Number, Value | None]:
         """Exact product, and the sum, exact down to the places that rounding looks at."""
         a, b, c = operands
-        a, b, c, random = pipe.cut("unpacked", a, b, c, random)
-        product, c, random = pipe.cut("product", multiply(m, a, b, dsp=self.dsp, to=self.operands["c"]), c, random)
-        aligned, random = pipe.cut("aligned", align(m, product, c, self.result, self.rounding), random)
-        return pipe.cut("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))
+        a, b, c, random = pipe.stage("unpacked", a, b, c, random)
+        product, c, random = pipe.stage("product", multiply(m, a, b, dsp=self.dsp, to=self.operands["c"]), c, random)
+        aligned, random = pipe.stage("aligned", align(m, product, c, self.result, self.rounding), random)
+        return pipe.stage("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Value
 
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source, parse_source
-from halfulp.hdl.number import Number, cut, multiply, pack, unpack
+from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
@@ -46,7 +46,7 @@ class Mac(Accumulating):
     saturate : bool
         Overflow gives the largest finite number, in product and accumulator; an infinite operand stays infinite.
     pipeline : int
-        Register cuts before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
+        Register stages before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
         ``latency`` and no result bit.
     dsp : bool
         Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
@@ -197,11 +197,11 @@ def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple
     a = unpack(m, Value.cast(unit.a), spec.a, "a")
     b = unpack(m, Value.cast(unit.b), spec.b, "b")
     word = unit.word(m, "random_product")
-    a, b, word, *travelling = pipe.cut("unpacked", a, b, word, *travelling)
+    a, b, word, *travelling = pipe.stage("unpacked", a, b, word, *travelling)
     product = multiply(m, a, b, dsp=unit.dsp, to=None if spec.product or spec.quire else spec.o)
     if spec.product is not None:
-        ready = cut(m, product, spec.product, spec.product_rounding)
+        ready = truncate(m, product, spec.product, spec.product_rounding)
         code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)
         product = unpack(m, code, spec.product, "rounded_product")
-    product, *travelling = pipe.cut("product", product, *travelling)
+    product, *travelling = pipe.stage("product", product, *travelling)
     return product, travelling

@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .base import Arithmetic
 
@@ -30,7 +30,7 @@ class Mul(Arithmetic):
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
     dsp : bool
         Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
         lookup tables. Changes no result bit.
@@ -76,7 +76,7 @@ class Mul(Arithmetic):
         operands = {"a": parse(a), "b": parse(b)}
         result, rounding = parse(o), Rounding.parse(rounding)
         if rounding == EXACT:
-            (Span.of(operands["a"]) * Span.of(operands["b"])).check_fits(result, f"product of {a} and {b}")
+            (ValueRange.of(operands["a"]) * ValueRange.of(operands["b"])).check_fits(result, f"product of {a} and {b}")
         super().__init__(
             kind="mul",
             operands=operands,
@@ -94,5 +94,5 @@ class Mul(Arithmetic):
     ) -> tuple[Number, Value | None]:
         """Exact product."""
         a, b = operands
-        a, b, random = pipe.cut("unpacked", a, b, random)
-        return pipe.cut("product", multiply(m, a, b, dsp=self.dsp), random)
+        a, b, random = pipe.stage("unpacked", a, b, random)
+        return pipe.stage("product", multiply(m, a, b, dsp=self.dsp), random)

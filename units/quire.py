@@ -38,7 +38,7 @@ class Quire(Accumulating):
     saturate : bool
         Overflow of ``o`` gives its largest finite number; what is infinite stays so.
     pipeline : int
-        Register cuts before and behind the register, whose loop stays one cycle long; changes ``latency`` and no
+        Register stages before and behind the register, whose loop stays one cycle long; changes ``latency`` and no
         result bit.
     dsp : bool
         Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
@@ -119,6 +119,6 @@ class Quire(Accumulating):
         """The product, or minus it."""
         a = unpack(m, self.a.as_value(), self.spec.a, "a")
         b = unpack(m, self.b.as_value(), self.spec.b, "b")
-        a, b, minus, *travelling = pipe.cut("unpacked", a, b, self.subtract, *travelling)
-        product, *travelling = pipe.cut("product", negate_if(multiply(m, a, b, dsp=self.dsp), minus), *travelling)
+        a, b, minus, *travelling = pipe.stage("unpacked", a, b, self.subtract, *travelling)
+        product, *travelling = pipe.stage("product", negate_if(multiply(m, a, b, dsp=self.dsp), minus), *travelling)
         return product, travelling

@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth.hdl import Module, Value, unsigned
 
-from halfulp.hdl.fixed import cut, goes_up, pack, unpack, wrapped
+from halfulp.hdl.fixed import goes_up, pack, truncate, unpack, wrapped
 from halfulp.hdl.formats import Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.base import check_int
 from halfulp.hdl.formats.source import Source
@@ -42,7 +42,7 @@ class StochasticRounder(Unit):
         an adder of the user's own: the sum of both is what the unit gives otherwise. ``o`` has to be a format that
         wraps, and there is no ``saturate``.
     pipeline : int
-        Register cuts; changes ``latency`` and no result bit.
+        Register stages; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -148,16 +148,16 @@ class StochasticRounder(Unit):
         pipe = self.start_pipeline(m)
         words = [self.word(m, f"random{lane}") for lane in range(self.lanes)]
         numbers = [unpack(m, port.as_value(), self.wide, f"a{lane}") for lane, port in enumerate(self.a)]
-        ready = [cut(m, number, self.narrow) for number in numbers]
+        ready = [truncate(m, number, self.narrow) for number in numbers]
         # One value alone would come back bare.
-        _, *held = pipe.cut("cut", None, *ready, *words)
+        _, *held = pipe.stage("cut", None, *ready, *words)
         lanes = list(zip(held[: self.lanes], held[self.lanes :], strict=True))
         if self.increment:
             results = [pack(m, number, self.narrow, self.rounding, self.saturate, word) for number, word in lanes]
         else:
             results = [wrapped(number.floor, self.narrow) for number, _ in lanes]
             results += [goes_up(m, number, self.rounding, word) for number, word in lanes]
-        _, *packed = pipe.cut("packed", None, *results)
+        _, *packed = pipe.stage("packed", None, *results)
         for port, result in zip([*self.o, *self.up], packed, strict=True):
             m.d.comb += Value.cast(port).eq(result)
         return m

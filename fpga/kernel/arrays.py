@@ -7,12 +7,12 @@ from typing import Any
 from halfulp.boards.targets import Target
 from halfulp.hdl.formats.source import parse_source
 from halfulp.hdl.specs import MacSpec
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.systolic import Chain
 from halfulp.units.systolic.chain import DEPTH
 
-from .cost_model import Law, law
+from .cost_model import CostModel, cost_model
 from .kernel import Kernel
 from .timing import Memory, Timing
 
@@ -55,16 +55,16 @@ def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pip
     return small.resized(replace(small.tiling, n=n, m=m))
 
 
-def cores_law(
+def cores_cost_model(
     mac: MacSpec,
     target: Target,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
     *,
     depth: int = DEPTH,
     pipeline: int = 0,
     rows: int = 1,
-) -> Law:
+) -> CostModel:
     """What kernels around such chains cost on a device.
 
     Raises
@@ -72,4 +72,4 @@ def cores_law(
     ToolError
         If Yosys or the machine fails.
     """
-    return law(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, farm)
+    return cost_model(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, pool)

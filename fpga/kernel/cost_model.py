@@ -15,7 +15,7 @@ from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules
 from halfulp.sim.build import verilog
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 
 SMALL = ((1, 1), (1, 2), (2, 1), (2, 2))
@@ -58,7 +58,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Law:
+class CostModel:
     """Cells of arrays of any size, by those of small ones.
 
     Parameters
@@ -103,14 +103,14 @@ def recorded(names: Sequence[str], target: Target) -> list[Cells] | None:
     return [cells(rows[name]) for name in names]
 
 
-def law(
+def cost_model(
     build: Callable[[int, int], Any],
     target: Target,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
     *,
     dsp: bool = False,
-) -> Law:
+) -> CostModel:
     """What small arrays cost, from the records, or else synthesised; what was synthesised before is known.
 
     Parameters
@@ -120,7 +120,7 @@ def law(
     target : Target
     progress : Progress
         Told of each array that is done.
-    farm : Farm, optional
+    farm : JobPool, optional
         Where they are synthesised; by default on this machine.
     dsp : bool
         Multipliers may become DSP blocks.
@@ -131,9 +131,9 @@ def law(
         If Yosys or the machine fails.
     """
     if (known := recorded([build(*size).name for size in SMALL], target)) is not None and not dsp:
-        return Law(dict(zip(SMALL, known, strict=True)), "the records of this version")
-    found = measured(build, SMALL, target, progress, farm, dsp=dsp)
-    return Law(dict(zip(SMALL, found, strict=True)), f"Yosys {version('pyosys')}")
+        return CostModel(dict(zip(SMALL, known, strict=True)), "the records of this version")
+    found = measured(build, SMALL, target, progress, pool, dsp=dsp)
+    return CostModel(dict(zip(SMALL, found, strict=True)), f"Yosys {version('pyosys')}")
 
 
 def measured(
@@ -141,7 +141,7 @@ def measured(
     sizes: Sequence[tuple[int, int]],
     target: Target,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
     *,
     dsp: bool = False,
 ) -> list[Cells]:
@@ -152,4 +152,4 @@ def measured(
         component = build(*size)
         return Module(verilog(component), component.name, dsp=dsp)
 
-    return [Cells.of(cost) for cost in measure_modules(map(module, sizes), target, progress, farm)]
+    return [Cells.of(cost) for cost in measure_modules(map(module, sizes), target, progress, pool)]

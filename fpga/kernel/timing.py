@@ -91,7 +91,7 @@ class Timing:
     chunk : int
         Columns of ``a`` that are held on chip.
     pipeline, spacing, distance : int
-        Of the chain: register cuts, cycles until an accumulator may be used again, and cycles from a result that is
+        Of the chain: register stages, cycles until an accumulator may be used again, and cycles from a result that is
         asked for until it has come.
     sizes : tuple of int
         Bytes of an element of a, b and c.

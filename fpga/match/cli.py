@@ -59,7 +59,7 @@ def match(
         folder.mkdir(parents=True, exist_ok=True)
     # torch takes long to load.
     from .search import published, searched
-    from .tables import leave, table
+    from .tables import table, write_files
     from .workload import workload
 
     with requests(), Bar("match") as bar:
@@ -70,7 +70,7 @@ def match(
             options, notes = searched(board, load, mac, bar, clock=clock)
     click.echo(table(options, board, load, notes).markdown(), nl=False)
     stem = f"match-{network.replace(':', '-').replace('.', '-')}-{board.name}"
-    for path in leave(options, board, load, notes, folder, stem):
+    for path in write_files(options, board, load, notes, folder, stem):
         click.echo(f"halfulp: wrote {path}", err=True)
 
 
@@ -82,7 +82,7 @@ def match(
 @click.option("--board", "name", default="u55c", metavar="NAME", help="u55c by default; halfulp list boards")
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors of a tile's row; 32 by default")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile that an element makes; 1 by default")
-@click.option("--pipeline", default=0, metavar="N", type=int, help="register cuts; 0 by default")
+@click.option("--pipeline", default=0, metavar="N", type=int, help="register stages; 0 by default")
 @click.option("--clock", metavar="MHZ", type=float, help="of the kernels; by default as the board has it")
 @click.option("--target", default="vu9p", metavar="DEVICE", help="for the flow of the bare array; vu9p by default")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from halfulp.boards.board import BUFG_MHZ, Board
-from halfulp.fpga.kernel.arrays import cores_law, timing, with_source
+from halfulp.fpga.kernel.arrays import cores_cost_model, timing, with_source
 from halfulp.fpga.kernel.cost_model import Cells
 from halfulp.fpga.kernel.layout import MASTERS
 from halfulp.fpga.kernel.timing import Memory
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import MacSpec
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .performance import Exact, Published, Total, total
@@ -93,7 +93,7 @@ def searched(
     load: Workload,
     mac: MacSpec,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
     *,
     clock: float | None = None,
 ) -> tuple[list[Option], list[str]]:
@@ -106,7 +106,7 @@ def searched(
     mac : MacSpec
         Where it is stochastic and names no source, its sources are LFSRs.
     progress : Progress
-    farm : Farm, optional
+    farm : JobPool, optional
         Where arrays are synthesised whose cost is not known; by default on this machine.
     clock : float, optional
         MHz of all of them; by default what published designs reached that take as many lookup tables.
@@ -121,7 +121,7 @@ def searched(
     if clock is not None and not 1 <= clock <= BUFG_MHZ:
         raise ValueError(f"a clock of {clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
     mac = with_source(mac)
-    costs = cores_law(mac, board.target, progress, farm)
+    costs = cores_cost_model(mac, board.target, progress, pool)
     progress.total("arrays", len(SIZES) ** 2)
     found = []
     for n, m in itertools.product(SIZES, repeat=2):

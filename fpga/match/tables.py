@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from halfulp.boards.board import Board
-from halfulp.tools.plots import Panel, front, write
+from halfulp.tools.plots import Panel, plot_front, write
 from halfulp.tools.tables import Table
 
 from .search import Option, fastest, unbeaten
@@ -51,7 +51,7 @@ def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequen
     )
 
 
-def leave(
+def write_files(
     options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str], folder: Path, stem: str
 ) -> list[Path]:
     """Write the table and a plot of time against size to a folder; says which files these are.
@@ -76,7 +76,7 @@ def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
     known = len(luts) == len(ordered)
     chosen = unbeaten(ordered if known else [replace(option, lut=None) for option in ordered])
     costs = luts if known else [float(option.macs) for option in ordered]
-    return front(
+    return plot_front(
         [f"{option.n} x {option.m} x {option.cores} at {option.mhz:.0f} MHz" for option in ordered],
         costs,
         [Panel(f"ms for {load.text}", [1e3 * option.total.seconds for option in ordered], "lowest")],

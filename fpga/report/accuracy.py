@@ -13,7 +13,7 @@ import pandas as pd
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.digests import digest, sources, version
 from halfulp.tools.paths import build_root, write_whole
-from halfulp.tools.plots import Curve, curves, write
+from halfulp.tools.plots import Curve, plot_curves, write
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -317,7 +317,7 @@ def _dots(report: Report) -> Table:
     return Table("Accuracy of dot products", pd.DataFrame(rows), {"error": ".2e", "ulp": ".2f"}, notes)
 
 
-def leave(report: Report, folder: Path) -> list[Path]:
+def write_files(report: Report, folder: Path) -> list[Path]:
     """Write the record, all tables and the plot to a folder; says which files these are.
 
     Raises
@@ -347,7 +347,7 @@ def plot(report: Report) -> Any:
                 lines.append(Curve(mac, [error.length for error in own], [getattr(error, measure_) for error in own]))
             row.append((distribution, lines))
         panels.append(row)
-    return curves(panels, xlabel="length of the dot product", labels=["relative error", "error in ulp"])
+    return plot_curves(panels, xlabel="length of the dot product", labels=["relative error", "error in ulp"])
 
 
 def default_dots(count: int, layer: Layer) -> Dots:

@@ -10,7 +10,7 @@ from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Rounding
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -55,7 +55,7 @@ def study(
     units: tuple[Request, ...] = CASES,
     target: Target = TARGETS["vu9p"],
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> dict[Request, Measured]:
     """Measure units that round sums at random.
 
@@ -65,7 +65,7 @@ def study(
         If Yosys or the machine fails.
     """
     progress.total("synthesis", 4 * len(units))
-    costs = iter(measure_modules(_modules(units), target, progress, farm=farm))
+    costs = iter(measure_modules(_modules(units), target, progress, pool=pool))
     return {unit: Measured(next(costs), next(costs), next(costs), next(costs)) for unit in units}
 
 

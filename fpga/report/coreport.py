@@ -11,7 +11,7 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.mac import EXACT_SUM
 from halfulp.sim.request import Request
 from halfulp.tools.digests import digest, sources, version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .dots import Error, errors
@@ -30,7 +30,7 @@ class Variant:
     Attributes
     ----------
     pipeline : int
-        Register cuts.
+        Register stages.
     lut, ff, carry : int
         Lookup tables, those that carry chains take away among them; flip-flops; carry chain cells.
     depth : int
@@ -93,7 +93,7 @@ class Report:
     clock : float, optional
         MHz to be reached.
     pipelines : list of int
-        Register cuts that were tried for that.
+        Register stages that were tried for that.
     count, seed, scale, against
         Of the dot products.
     strangers : int
@@ -191,7 +191,7 @@ def _tools(study: Study) -> dict[str, str]:
     return {name: version(name) for name in (*TOOLS, *((ROUTER,) if study.routed else ()))}
 
 
-def measure(study: Study, command: str, progress: Progress = silent, farm: Farm | None = None) -> Report:
+def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool | None = None) -> Report:
     """Find all figures of a study; those that were found before are not made again.
 
     Parameters
@@ -200,7 +200,7 @@ def measure(study: Study, command: str, progress: Progress = silent, farm: Farm 
     command : str
         What the figures are to be said to be made by.
     progress : Progress
-    farm : Farm, optional
+    farm : JobPool, optional
         Where the units are synthesised; by default on this machine.
 
     Raises
@@ -214,7 +214,7 @@ def measure(study: Study, command: str, progress: Progress = silent, farm: Farm 
     for mac in study.macs:
         _request(mac, 0).build()
     found = errors(study.macs, study.dots, progress)
-    variants = {name: _variants(study, TARGETS[name], progress, farm) for name in study.targets}
+    variants = {name: _variants(study, TARGETS[name], progress, pool) for name in study.targets}
     rows = [
         Row(
             mac=str(mac),
@@ -245,14 +245,14 @@ def measure(study: Study, command: str, progress: Progress = silent, farm: Farm 
     )
 
 
-def _variants(study: Study, target: Target, progress: Progress, farm: Farm | None) -> list[list[Variant]]:
-    """For each multiply-accumulate its variants on a device, the one without register cuts first."""
+def _variants(study: Study, target: Target, progress: Progress, pool: JobPool | None) -> list[list[Variant]]:
+    """For each multiply-accumulate its variants on a device, the one without register stages first."""
     from .resources import measure_each
 
     route = target.name in study.routed
     pipelines = sorted({0, *study.pipelines}) if route else [0]
     requests = [_request(mac, pipeline) for mac in study.macs for pipeline in pipelines]
-    costs = measure_each(requests, target, progress, route=route, farm=farm)
+    costs = measure_each(requests, target, progress, route=route, pool=pool)
     found = [
         Variant(
             pipeline=request.pipeline,

@@ -6,13 +6,13 @@ from typing import Any, Literal
 import pandas as pd
 
 from halfulp.tools.paths import write_whole
-from halfulp.tools.plots import Panel, front, write
+from halfulp.tools.plots import Panel, plot_front, write
 from halfulp.tools.tables import Table
 
 from .coreport import Report, Row
 
 
-def leave(report: Report, folder: Path, stem: str) -> list[Path]:
+def write_files(report: Report, folder: Path, stem: str) -> list[Path]:
     """Write the record, all tables and all plots to a folder; says which files these are.
 
     Raises
@@ -105,7 +105,7 @@ def _reached(report: Report, device: str) -> list[str]:
     cuts = " or ".join(map(str, report.pipelines))
     notes = [
         f"LUT and FF at {report.clock:g}: at a clock of {report.clock:g} MHz; the fewest LUT among units with {cuts} "
-        "register cuts that reach that clock; a cut is before the accumulator, whose loop stays whole."
+        "register stages that reach that clock; a cut is before the accumulator, whose loop stays whole."
     ]
     fastest = {
         row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in report.pipelines)
@@ -188,7 +188,7 @@ def plot(report: Report, device: str) -> Any:
     for network in report.networks:
         found = [row.accuracy_of(network) for row in report.rows]
         panels.append(Panel(f"accuracy of {network}", [one.mean if one else None for one in found], "highest"))
-    return front(
+    return plot_front(
         [row.mac for row in report.rows],
         [row.variants[device][0].lut for row in report.rows],
         panels,

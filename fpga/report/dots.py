@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from halfulp.hdl.formats import FP64, Format
-from halfulp.hdl.specs import MacSpec, Span
+from halfulp.hdl.specs import MacSpec, ValueRange
 from halfulp.tools.digests import digest, sources, version
 from halfulp.tools.paths import build_root, write_whole
 from halfulp.tools.progress import Progress, silent
@@ -208,7 +208,7 @@ def _sum(x: list[int], y: list[int], mac: MacSpec) -> Fraction:
 
 def _in_float64(mac: MacSpec) -> bool:
     """Whether float64 holds every operand and every product."""
-    a, b = Span.of(mac.a), Span.of(mac.b)
+    a, b = ValueRange.of(mac.a), ValueRange.of(mac.b)
     try:
         for span in (a, b, a * b):
             span.check_fits(FP64, "number")

@@ -19,8 +19,8 @@ from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
-from halfulp.tools.plots import Approximation, approximations, write
+from halfulp.tools.jobs import JobPool
+from halfulp.tools.plots import Approximation, plot_approximations, write
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -135,7 +135,7 @@ def study(
     wanted: Sequence[Case],
     target: Target = TARGETS["vu9p"],
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> Study:
     """Fit, measure the errors, and synthesise.
 
@@ -159,7 +159,7 @@ def study(
     for case in [case for case in wanted if case.breakpoints == "free"]:
         take(lean(case, *(fitted[one] for one in (case, case.even))))
     progress.total("synthesis", len(fitted))
-    costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, farm=farm)
+    costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, pool=pool)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
     return Study(target, dict(zip(fitted, measured, strict=True)))
 
@@ -226,7 +226,7 @@ def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
     return {f"{kind}{name}": cell for name, cell in cells.items()}
 
 
-def leave(found: Study, folder: Path, command: str) -> list[Path]:
+def write_files(found: Study, folder: Path, command: str) -> list[Path]:
     """Write the table and the plot to a folder; says which files these are.
 
     Raises
@@ -259,7 +259,7 @@ def plot(found: Study) -> Any:
             for case, one in own
         ]
         panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
-    return approximations(panels, label="error in ulp")
+    return plot_approximations(panels, label="error in ulp")
 
 
 def _is_free(case: Case) -> bool:

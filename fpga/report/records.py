@@ -18,7 +18,7 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import verilog
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.activation import STRUCTURES, TABLE, TABLE_WIDTH
@@ -84,7 +84,7 @@ FITS: tuple[Request, ...] = (
 """Functions as line segments in every structure that they can have; the default one is to be the smallest."""
 
 
-def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -> Iterator[Path]:
+def write(folder: Path, progress: Progress = silent, pool: JobPool | None = None) -> Iterator[Path]:
     """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
 
     ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
@@ -97,7 +97,7 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
     ----------
     folder : Path
     progress : Progress
-    farm : Farm, optional
+    farm : JobPool, optional
         Where the units are synthesised; by default on this machine.
 
     Yields
@@ -113,53 +113,55 @@ def write(folder: Path, progress: Progress = silent, farm: Farm | None = None) -
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
 
-    def leave(stem: str, frame: pd.DataFrame) -> Path:
+    def write_files(stem: str, frame: pd.DataFrame) -> Path:
         path = folder / f"{stem}.csv"
         write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
         return path
 
-    yield leave("small", _small(progress, farm))
-    yield leave("catalogue", _catalogue(progress, farm))
-    yield leave("tiles", _tiles(progress, farm))
-    for stem, table in sru.tables(sru.study(progress=progress, farm=farm)).items():
+    yield write_files("small", _small(progress, pool))
+    yield write_files("catalogue", _catalogue(progress, pool))
+    yield write_files("tiles", _tiles(progress, pool))
+    for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
         # Many units are so many times one.
         if stem != "sru-4096":
-            yield leave(stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]])
+            yield write_files(
+                stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]]
+            )
     pieces = pwl.cases(list(FUNCTIONS), "fxp4.12", (4, 8, 16))
-    yield leave("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, farm)).frame)
-    yield leave("structures", _structures(progress, farm))
-    yield leave("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
+    yield write_files("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, pool)).frame)
+    yield write_files("structures", _structures(progress, pool))
+    yield write_files("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 
 
 def rows(
     requests: Sequence[Request],
     target: Target,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> list[dict[str, object]]:
     """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
-    found = measure_requests(requests, target, progress, route=bool(target.nextpnr), farm=farm)
+    found = measure_requests(requests, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
 
 
-def _small(progress: Progress, farm: Farm | None) -> pd.DataFrame:
-    return _sorted(rows((*SMALL, *BLOCKS), DEVICES[0], progress, farm)).drop(columns="MHz")
+def _small(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
+    return _sorted(rows((*SMALL, *BLOCKS), DEVICES[0], progress, pool)).drop(columns="MHz")
 
 
-def _catalogue(progress: Progress, farm: Farm | None) -> pd.DataFrame:
-    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, farm)])
+def _catalogue(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
+    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, pool)])
 
 
-def _tiles(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+def _tiles(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
     components = [build() for build in TILES]
     progress.total("synthesis", len(components))
     modules = (Module(verilog(component), component.name) for component in components)
-    costs = measure_modules(modules, DEVICES[0], progress, farm)
+    costs = measure_modules(modules, DEVICES[0], progress, pool)
     found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
     return _sorted(found).drop(columns="MHz")
 
 
-def _structures(progress: Progress, farm: Farm | None) -> pd.DataFrame:
+def _structures(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
     wanted = {
         (request.command("synth"), structure): replace(request, structure=structure)
         for request in FITS
@@ -167,7 +169,7 @@ def _structures(progress: Progress, farm: Farm | None) -> pd.DataFrame:
         if structure != TABLE or parse(request.fmt).width <= TABLE_WIDTH
     }
     progress.total("synthesis", len(wanted))
-    costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, farm)
+    costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, pool)
     found: dict[str, dict[str, object]] = {}
     for (unit, structure), cost in zip(wanted, costs, strict=True):
         found.setdefault(unit, {"unit": unit})[structure] = cost.lut

@@ -11,7 +11,7 @@ from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import check, implement, versions
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -22,10 +22,10 @@ def measure_requests(
     progress: Progress = silent,
     *,
     route: bool = False,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> dict[str, Cost]:
     """Costs of units by name, as `measure_each` has them."""
-    costs = measure_each(requests, target, progress, route=route, farm=farm)
+    costs = measure_each(requests, target, progress, route=route, pool=pool)
     return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
 
 
@@ -35,7 +35,7 @@ def measure_each(
     progress: Progress = silent,
     *,
     route: bool = False,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> list[Cost]:
     """Costs of units, and if asked for the clocks that they run at between registers.
 
@@ -49,12 +49,12 @@ def measure_each(
     if route:
         check_route(target)
     progress.total("synthesis", len(requests))
-    costs = measure_modules((module_of(request) for request in requests), target, progress, farm=farm)
+    costs = measure_modules((module_of(request) for request in requests), target, progress, pool=pool)
     if not route:
         return costs
     progress.total("place and route", len(requests))
     registered = (module_of(request, registered=True) for request in requests)
-    clocks = frequencies(registered, target, progress, farm=farm)
+    clocks = frequencies(registered, target, progress, pool=pool)
     return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
 
 
@@ -64,7 +64,7 @@ def implement_requests(
     progress: Progress = silent,
     *,
     clock_mhz: float,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> dict[str, Cost]:
     """Costs of units by name, and the clocks that they run at, as Vivado has them after place and route.
 
@@ -77,7 +77,7 @@ def implement_requests(
     """
     check(target, clock_mhz)
     progress.total("Vivado", len(requests))
-    found = implement((module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, farm=farm)
+    found = implement((module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, pool=pool)
     return {module_of(request).top: routed.cost for request, routed in zip(requests, found, strict=True)}
 
 

@@ -12,7 +12,7 @@ from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, parse_source
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -57,7 +57,7 @@ class Row:
             sharing="own" if lanes == 1 else "rotated",
             increment=increment,
         )
-        # Without register cuts `en` says nothing that `valid` does not say.
+        # Without register stages `en` says nothing that `valid` does not say.
         return module_of(request, tied={"en": 1})
 
 
@@ -117,14 +117,14 @@ class Study:
     saturating: Cost
 
 
-def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, farm: Farm | None = None) -> Study:
+def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: JobPool | None = None) -> Study:
     """Measure the units of the table.
 
     Parameters
     ----------
     target : Target
     progress : Progress
-    farm : Farm, optional
+    farm : JobPool, optional
         Where the units are synthesised; by default on this machine.
 
     Raises
@@ -134,7 +134,7 @@ def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, farm: F
     """
     rows = (*ROWS, *CROPPED)
     progress.total("synthesis", 2 * len(rows) + len(ROWS) + 2)
-    costs = iter(measure_modules(_modules(), target, progress, farm=farm))
+    costs = iter(measure_modules(_modules(), target, progress, pool=pool))
     return Study(
         target,
         units={row: Measured(next(costs), next(costs)) for row in rows},

@@ -128,7 +128,7 @@ class Study:
     clock : float, optional
         MHz that a unit is to reach there.
     pipelines : tuple of int
-        Register cuts that it may have for that.
+        Register stages that it may have for that.
     dots : Dots
     trained : tuple of Trained
     """

@@ -8,13 +8,13 @@ import pandas as pd
 
 from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.kernel.arrays import array
-from halfulp.fpga.kernel.cost_model import MEMORY_LUTS, Law
+from halfulp.fpga.kernel.cost_model import MEMORY_LUTS, CostModel
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, Built
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import verilog
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -29,7 +29,7 @@ def study(
     largest: int = LARGEST,
     target: Target = TARGETS["u55c"],
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> dict[Built, Cost]:
     """Measure arrays of the published sizes, up to so many elements.
 
@@ -46,10 +46,10 @@ def study(
     progress.total("synthesis", len(sizes))
     arrays = [array(MacSpec.parse(MAC), row.n, row.m) for row in sizes]
     modules = (Module(verilog(component), component.name) for component in arrays)
-    return dict(zip(sizes, measure_modules(modules, target, progress, farm), strict=True))
+    return dict(zip(sizes, measure_modules(modules, target, progress, pool), strict=True))
 
 
-def table(found: dict[Built, Cost], kernels: Law, target: Target = TARGETS["u55c"]) -> Table:
+def table(found: dict[Built, Cost], kernels: CostModel, target: Target = TARGETS["u55c"]) -> Table:
     """The arrays as rows.
 
     Parameters
@@ -75,7 +75,7 @@ def table(found: dict[Built, Cost], kernels: Law, target: Target = TARGETS["u55c
     )
 
 
-def _row(row: Built, cost: Cost, kernels: Law) -> dict[str, object]:
+def _row(row: Built, cost: Cost, kernels: CostModel) -> dict[str, object]:
     lut = cost.lut + MEMORY_LUTS * cost.memory
     published = row.lut / 100 * PUBLISHED_LUT / (row.n * row.m * row.cores)
     kernel = kernels.cells(row.n, row.m).lut / (row.n * row.m)

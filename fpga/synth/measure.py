@@ -15,7 +15,7 @@ from halfulp.sim.build import emitter, verilog
 from halfulp.sim.request import Request
 from halfulp.tools.digests import digest, sources, version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Farm, Outcome, Task, installed
+from halfulp.tools.jobs import JobPool, Outcome, Task, installed
 from halfulp.tools.paths import build_root, write_whole
 from halfulp.tools.progress import Progress, silent
 
@@ -262,7 +262,7 @@ def measure_modules(
     modules: Iterable[Module],
     target: Target,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> list[Cost]:
     """Costs of several modules, of which those that are not known are synthesised side by side.
 
@@ -273,7 +273,7 @@ def measure_modules(
     target : Target
     progress : Progress
         Told of each module that is done.
-    farm : Farm, optional
+    farm : JobPool, optional
         Where they are synthesised; by default on this machine.
 
     Raises
@@ -289,11 +289,11 @@ def measure_modules(
         argv=partial(python, "halfulp.fpga.synth.yosys"),
         left=_left,
     )
-    return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress, farm)]
+    return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress, pool)]
 
 
 def results(
-    modules: Iterable[Module], program: Program, progress: Progress = silent, farm: Farm | None = None
+    modules: Iterable[Module], program: Program, progress: Progress = silent, pool: JobPool | None = None
 ) -> list[Any]:
     """What a program makes of several modules, of which those that are not known are taken side by side.
 
@@ -302,9 +302,9 @@ def results(
     ToolError
         If the program or the machine fails. What was found until then is kept.
     """
-    if farm is None:
-        with Farm() as farm:
-            return results(modules, program, progress, farm)
+    if pool is None:
+        with JobPool() as pool:
+            return results(modules, program, progress, pool)
     paths: list[Path] = []
     missing: dict[Task, Path] = {}
 
@@ -325,7 +325,7 @@ def results(
         write_whole(missing[task], json.dumps(outcome.result))
         progress.advance(1)
 
-    farm.run(tasks(), ended)
+    pool.run(tasks(), ended)
     return [json.loads(path.read_text()) for path in paths]
 
 

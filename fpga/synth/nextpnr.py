@@ -1,7 +1,8 @@
 """Place and route, for a process of its own: ``python -m halfulp.fpga.synth.nextpnr``.
 
-In the working folder it reads what `halfulp.fpga.synth.yosys` reads, synthesises that, and leaves nextpnr's ``report.json``.
-With ``--version`` it only loads nextpnr, which is compiled for the machine when that is done for the first time.
+In the working folder it reads what `halfulp.fpga.synth.yosys` reads, synthesises that, and writes nextpnr's
+``report.json``. With ``--version`` it only loads nextpnr, which is compiled for the machine when that is done for the
+first time.
 """
 
 import json

@@ -10,7 +10,7 @@ from pathlib import Path
 from halfulp.boards.targets import Target, check_route
 from halfulp.tools.digests import digest, version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import build_root, building, locked, machine_errors
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
@@ -22,7 +22,7 @@ def frequencies(
     modules: Iterable[Module],
     target: Target,
     progress: Progress = silent,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> list[float]:
     """Clocks in MHz that modules run at after place and route, each alone on the device.
 
@@ -34,7 +34,7 @@ def frequencies(
     target : Target
     progress : Progress
         Told of each module that is done.
-    farm : Farm, optional
+    farm : JobPool, optional
         Where that is done; by default on this machine.
 
     Raises
@@ -54,7 +54,7 @@ def frequencies(
         left=_left,
         env=_environment,
     )
-    return [float(found) for found in results(modules, program, progress, farm)]
+    return [float(found) for found in results(modules, program, progress, pool)]
 
 
 def _environment() -> dict[str, str]:

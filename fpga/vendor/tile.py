@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from halfulp.boards.board import BUFG_MHZ, Board
 from halfulp.boards.targets import TARGETS, Target
-from halfulp.fpga.kernel.arrays import KERNEL, array, cores_law, kernel
+from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel
 from halfulp.fpga.kernel.cost_model import Cells
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import verilog
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .vivado import scripts
@@ -39,7 +39,7 @@ class Design:
     rows : int
         Rows of a tile that an element makes.
     pipeline : int
-        Register cuts of a multiply-accumulate.
+        Register stages of a multiply-accumulate.
     mhz : float, optional
         Clock of the kernels; the board's own by default.
     bare : Target
@@ -87,7 +87,7 @@ class Design:
         """The array of each core."""
         return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
-    def cells(self, progress: Progress = silent, farm: Farm | None = None) -> Cells:
+    def cells(self, progress: Progress = silent, pool: JobPool | None = None) -> Cells:
         """What a core takes, by what small ones do.
 
         Raises
@@ -96,7 +96,7 @@ class Design:
             If Yosys or the machine fails.
         """
         shape = {"depth": self.depth, "pipeline": self.pipeline, "rows": self.rows}
-        costs = cores_law(self.mac, self.board.target, progress, farm, **shape)
+        costs = cores_cost_model(self.mac, self.board.target, progress, pool, **shape)
         return costs.cells(self.n, self.m)
 
     def check(self, cells: Cells) -> None:

@@ -18,7 +18,7 @@ from halfulp.boards.targets import Target
 from halfulp.fpga.synth.measure import Cost, Module, Program, results
 from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import machine_errors
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
@@ -392,7 +392,7 @@ def implement(
     progress: Progress = silent,
     *,
     clock_mhz: float,
-    farm: Farm | None = None,
+    pool: JobPool | None = None,
 ) -> list[Routed]:
     """What Vivado makes of several modules, each alone on the device, of those that it was not asked for before.
 
@@ -406,7 +406,7 @@ def implement(
         Told of each module that is done.
     clock_mhz : float
         Frequency to be reached: the flow stops to optimise when it is.
-    farm : Farm, optional
+    farm : JobPool, optional
         Where it runs; by default on this machine.
 
     Raises
@@ -432,7 +432,7 @@ def implement(
             Timing(**found["timing"]),
             Power(**found["power"]),
         )
-        for found in results(map(_free, modules), program, progress, farm)
+        for found in results(map(_free, modules), program, progress, pool)
     ]
 
 

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Fixed, Rounding
-from halfulp.hdl.specs import MacSpec, Span
+from halfulp.hdl.specs import MacSpec, ValueRange
 
 from .float_plan import Refused, need
 from .text import boolean
@@ -20,7 +20,7 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
     if not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
         raise Refused
     need(max(a.width, b.width, o.width) < bits)
-    product = Span.of(a) * Span.of(b)
+    product = ValueRange.of(a) * ValueRange.of(b)
     need(_bits(product, product.quantum) < bits)
     term, lines = product, []
     if spec.product is not None:
@@ -29,10 +29,10 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
         rounder, drop = _rounder(product.quantum, spec.product, spec.product_rounding, bits)
         need(max(_bits(product, product.quantum), drop + 1) + 2 + max(-drop, 0) < bits)
         lines += [f"using ProductRounder = {rounder};", f"using ProductRange = {_range(spec.product, spec, bits)};"]
-        term = Span.of(spec.product)
+        term = ValueRange.of(spec.product)
     unit = min(term.quantum, o.quantum)
     rounder, drop = _rounder(unit, o, spec.rounding, bits)
-    need(max(_bits(term, unit), _bits(Span.of(o), unit), drop + 1) + 2 < bits)
+    need(max(_bits(term, unit), _bits(ValueRange.of(o), unit), drop + 1) + 2 < bits)
     lines += [
         f"using SumRounder = {rounder};",
         f"using SumRange = {_range(o, spec, bits)};",
@@ -45,7 +45,7 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
     return "\n".join(lines)
 
 
-def _bits(span: Span, unit: int) -> int:
+def _bits(span: ValueRange, unit: int) -> int:
     """Bits of the largest magnitude in units of 2^unit."""
     return int(span.magnitude / Fraction(2) ** unit).bit_length()
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import MacSpec, Span
+from halfulp.hdl.specs import MacSpec, ValueRange
 
 from .text import boolean
 
@@ -129,7 +129,7 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
     return Rounder(scale, least, False, text)
 
 
-def _top(span: Span) -> int:
+def _top(span: ValueRange) -> int:
     """No magnitude reaches 2^top."""
     return floor_log2(span.magnitude) + 1 if span.magnitude else span.quantum
 
@@ -166,7 +166,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     """
     need(spec.quire is None)
     need(not isinstance(spec.o, Fixed) and max(spec.a.precision, spec.b.precision) <= lane.precision)
-    product = Span.of(spec.a) * Span.of(spec.b)
+    product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
     of_sum = rounder(spec.o, spec.rounding, spec.saturate, lane)
     of_product = None
     if spec.product is not None:
@@ -178,7 +178,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     scale = of_product.scale if of_product else of_sum.scale
 
     # The sum.
-    terms, held = spec.terms, Span.of(spec.o)
+    terms, held = spec.terms, ValueRange.of(spec.o)
     lowest = min(terms.quantum, held.quantum)
     total_top = _top(terms + held)
     exact = spec.rounding == EXACT or total_top - lowest <= lane.precision
@@ -204,7 +204,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     if of_product is not None:
         need(terms.quantum + of_sum.scale >= lane.quantum and _top(terms) + of_sum.scale < lane.top)
         need(abs(of_sum.scale - scale) <= -lane.emin)
-    a_scale, b_scale = _split(scale, Span.of(spec.a), Span.of(spec.b), lane)
+    a_scale, b_scale = _split(scale, ValueRange.of(spec.a), ValueRange.of(spec.b), lane)
 
     rescale = of_sum.scale - scale
     limit = _top(held) + of_sum.scale - 2
@@ -235,7 +235,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
     return "\n".join(lines)
 
 
-def _split(scale: int, a: Span, b: Span, lane: Lane) -> tuple[int, int]:
+def _split(scale: int, a: ValueRange, b: ValueRange, lane: Lane) -> tuple[int, int]:
     """Powers of two for the operands, that make so much for their product, and keep both in the lane's normal range
     if it can be."""
     best = None

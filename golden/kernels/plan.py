@@ -6,7 +6,7 @@ import re
 
 from halfulp.golden.round import looked_at
 from halfulp.hdl.formats.source import Lfsr
-from halfulp.hdl.specs import MacSpec, Span
+from halfulp.hdl.specs import MacSpec, ValueRange
 
 from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
@@ -115,7 +115,7 @@ def fits_exact(spec: MacSpec) -> bool:
     it is below every place that rounding looks at one by one, of which there are at most 118: a difference that loses
     more than one leading place is of numbers next to each other, and exact.
     """
-    product = Span.of(spec.a) * Span.of(spec.b)
+    product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
     most = [product.precision, spec.terms.precision, spec.o.precision, looked_at(spec.o, spec.rounding, spec.sums)]
     if spec.product is not None:
         most.append(looked_at(spec.product, spec.product_rounding, product))

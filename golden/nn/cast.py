@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halfulp.golden.values import decode, encode
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 
 from .draw import words
 
@@ -138,7 +138,7 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
 
 def _holds(dtype: torch.dtype, fmt: Format) -> bool:
     try:
-        Span.of(fmt).check_fits(DTYPES[dtype], f"number of {fmt}")
+        ValueRange.of(fmt).check_fits(DTYPES[dtype], f"number of {fmt}")
     except ValueError:
         return False
     return True

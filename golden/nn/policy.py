@@ -47,8 +47,9 @@ class Policy:
         Whether the optimiser steps a copy of the parameters that is not rounded so.
     device : str, optional
         ``rtl``: products are made by a Verilated kernel around an array, to the same bits; for small ones, once
-        `halfulp.fpga.kernel.layers` has been imported. Where they round at random the array's multiply-accumulates have sources
-        of their own, whose words are not those of the golden layer (`halfulp.fpga.kernel.layers.expected` has them).
+        `halfulp.fpga.kernel.layers` has been imported. Where they round at random the array's multiply-accumulates have
+        sources of their own, whose words are not those of the golden layer (`halfulp.fpga.kernel.layers.expected` has
+        them).
 
     Raises
     ------

@@ -79,7 +79,7 @@ class Outcome:
     log: str = ""
 
 
-class Farm:
+class JobPool:
     """Where tasks run: on the processors of this machine, or on the workers of a Dask scheduler.
 
     Workers of this machine are started when there are two tasks to run, and end with the farm. To be used as a context.
@@ -105,7 +105,7 @@ class Farm:
         self._workers: _Workers | None = None
         self._manned = 0.0
 
-    def __enter__(self) -> "Farm":
+    def __enter__(self) -> "JobPool":
         return self
 
     def __exit__(

@@ -124,7 +124,7 @@ def _fresh(kind: str, held: contextlib.ExitStack) -> Path:
 
 
 @contextlib.contextmanager
-def kept_on_failure(name: str) -> Iterator[Path]:
+def saved_on_failure(name: str) -> Iterator[Path]:
     """A folder for the files of a run. It goes unless a tool failed, whose log someone may want to read."""
     with machine_errors("the files of the run"):
         runs = build_root() / "runs"

@@ -149,7 +149,7 @@ class Panel:
     best: Literal["lowest", "highest"]
 
 
-def front(
+def plot_front(
     names: Sequence[str],
     costs: Sequence[float],
     panels: Sequence[Panel],
@@ -231,7 +231,9 @@ class Curve:
     y: Sequence[float | None]
 
 
-def curves(panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]) -> Figure:
+def plot_curves(
+    panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]
+) -> Figure:
     """Small multiples of curves on logarithmic scales.
 
     Parameters
@@ -298,7 +300,7 @@ class Approximation:
     errors: Sequence[float]
 
 
-def approximations(
+def plot_approximations(
     panels: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[Approximation]]], *, label: str
 ) -> Figure:
     """Functions with what comes near them and, below, how near.
@@ -397,7 +399,7 @@ def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
         axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
 
 
-def harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+def plot_harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
     """For each kind of fault its nets: how many results in a hundred they spoil, and the median error of those in ulp.
 
     Nets that spoil none are not drawn.
@@ -434,7 +436,7 @@ class Heat:
     wrong: npt.NDArray[np.bool_]
 
 
-def heats(panels: Sequence[Heat]) -> Figure:
+def plot_heats(panels: Sequence[Heat]) -> Figure:
     """Counts on one logarithmic scale of colours; what cannot be is grey, what is wrong is red."""
     largest = max((int(panel.counts.max()) for panel in panels), default=1)
     colours = LogNorm(1, max(largest, 2))
@@ -446,10 +448,10 @@ def heats(panels: Sequence[Heat]) -> Figure:
         for axis in axes.flat[len(panels) :]:
             axis.remove()
         for axis, panel in zip(axes.flat, panels, strict=False):
-            picture = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
-            picture[panel.out] = to_rgba("#d0d0d0")
-            picture[panel.wrong] = to_rgba("#d55e00")
-            axis.imshow(picture, aspect="auto", interpolation="nearest")
+            plot_coverage = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
+            plot_coverage[panel.out] = to_rgba("#d0d0d0")
+            plot_coverage[panel.wrong] = to_rgba("#d55e00")
+            axis.imshow(plot_coverage, aspect="auto", interpolation="nearest")
             axis.set(xticks=[], yticks=[])
             axis.set_title(panel.title, fontsize=6)
         scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)

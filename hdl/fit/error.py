@@ -108,7 +108,7 @@ def errors(
     intercepts = np.array([float(one.intercept) for one in segments.pieces])
     index = points.results(*sums(slopes[piece], points.t, intercepts[piece]))
     order = np.argsort(points.x, kind="stable")
-    values = points.ladder.values
+    values = points.rounding_table.values
     inside = np.isfinite(values[index]) & np.isfinite(values[points.nearest])
     got, rounded = values[index], values[points.nearest]
     with np.errstate(invalid="ignore"):

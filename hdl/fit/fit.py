@@ -179,7 +179,7 @@ class _Asked:
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
         wraps = isinstance(self.out, Fixed) and self.out.overflow == "wrap"
-        if wraps and np.isinf(points.ladder.values[points.nearest]).any():
+        if wraps and np.isinf(points.rounding_table.values[points.nearest]).any():
             raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
         if self.error is not None and self.error < points.least():
             raise ValueError(
@@ -202,7 +202,7 @@ class _Asked:
                 slopes[side].add(float(asymptote))
             # A value at the end of the range of the output, or outside of the interval.
             if len(points.cuts) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
-                saturates = points.nearest[first] in (0, len(points.ladder.values) - 1)
+                saturates = points.nearest[first] in (0, len(points.rounding_table.values) - 1)
                 if folding.interval is not None or saturates:
                     slopes[side].add(0.0)
         if folding.symmetry is not None:

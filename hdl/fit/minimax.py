@@ -211,9 +211,9 @@ def _bends(real: Real, low: float, high: float) -> tuple[float, ...]:
     """Where the second difference of a callable changes its sign; finer bends than the scan are not seen."""
     step = (high - low) / _SCANNED
     values = [real(low + step * place) for place in range(_SCANNED + 1)]
-    curves = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    plot_curves = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
     noise = 1e-13 * max(map(abs, values), default=0.0)
-    signs = [(place, curve > 0) for place, curve in enumerate(curves) if abs(curve) > noise]
+    signs = [(place, curve > 0) for place, curve in enumerate(plot_curves) if abs(curve) > noise]
     changes = []
     for (_, before), (place, after) in itertools.pairwise(signs):
         if before != after:

@@ -18,7 +18,7 @@ from halfulp.hdl.formats.base import floor_log2
 
 from .functions import GUARD, Function
 from .lines import Band
-from .rounding_table import Ladder, Numbers, check_width, ladder_of, numbers_of
+from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
 
 MEASURES = ("ulp", "absolute")
 """Errors are in units of the output's last place at the value, or as they are."""
@@ -96,7 +96,7 @@ class Points:
     value: Numbers
     nearest: Any
     unit: Numbers
-    ladder: Ladder
+    rounding_table: RoundingTable
     cuts: Any
     addresses: Any
 
@@ -122,10 +122,10 @@ class Points:
 
     def errors(self, index: Any) -> Numbers:
         """Errors of results, given by their places in the ladder."""
-        got = self.ladder.values[index]
+        got = self.rounding_table.values[index]
         with np.errstate(invalid="ignore"):
             error = np.abs(got - self.value) / self.unit
-        outside = np.isinf(got) | np.isinf(self.ladder.values[self.nearest])
+        outside = np.isinf(got) | np.isinf(self.rounding_table.values[self.nearest])
         return np.where(outside, np.where(index == self.nearest, 0.0, np.inf), error)
 
     def results(self, s: Numbers, rest: Numbers) -> Any:
@@ -135,17 +135,17 @@ class Points:
         total = scaled + self.offset
         part = total - scaled
         lost = (scaled - (total - part)) + (self.offset - part)
-        return self.ladder.round(*_normal(total, lost, rest))
+        return self.rounding_table.round(*_normal(total, lost, rest))
 
     def least(self) -> float:
         """The largest error of the best results there are."""
-        top = len(self.ladder.values) - 1
+        top = len(self.rounding_table.values) - 1
         found = np.minimum(self.errors(self.nearest), self.errors(np.minimum(self.nearest + 1, top)))
         return float(np.max(np.minimum(found, self.errors(np.maximum(self.nearest - 1, 0)))))
 
     def band(self, error: float) -> Band:
         """Where the values of pieces have to be for errors up to this one."""
-        values, top = self.ladder.values, len(self.ladder.values) - 1
+        values, top = self.rounding_table.values, len(self.rounding_table.values) - 1
         reach = np.minimum(error * self.unit, np.finfo(float).max)
         first = np.searchsorted(values, self.value - reach, "left")
         last = np.searchsorted(values, self.value + reach, "right") - 1
@@ -157,7 +157,7 @@ class Points:
         out = np.isinf(values[self.nearest])
         first, last = np.where(out, self.nearest, first), np.where(out, self.nearest, last)
         none = first > last
-        thresholds, up = self.ladder.thresholds, self.ladder.up
+        thresholds, up = self.rounding_table.thresholds, self.rounding_table.up
         low = np.where(first > 0, thresholds[np.clip(first - 1, 0, top - 1)], -np.inf)
         high = np.where(last < top, thresholds[np.clip(last, 0, top - 1)], np.inf)
         low_closed = up[np.clip(first - 1, 0, top - 1)]
@@ -173,7 +173,7 @@ class Points:
         )
 
     def _within(self, index: Any, error: float) -> Any:
-        top = len(self.ladder.values) - 1
+        top = len(self.rounding_table.values) - 1
         return (index >= 0) & (index <= top) & (self.errors(np.clip(index, 0, top)) <= error)
 
 
@@ -211,18 +211,18 @@ def _double(value: Any) -> float:
         return math.copysign(math.inf, value)
 
 
-def nearest_to(function: Function, x: Fraction, ladder: Ladder) -> int:
+def nearest_to(function: Function, x: Fraction, rounding_table: RoundingTable) -> int:
     """Place in the ladder that the function's value at a number is rounded to, on as many bits as it takes."""
     exact = function.exact(x)
     if exact is not None:
-        return _place(exact, ladder=ladder)
+        return _place(exact, rounding_table=rounding_table)
     bits = 80
     while True:
         low, high = _bounds(function.at(x, bits), bits)
-        first, last = _place(low, ladder=ladder), _place(high, ladder=ladder)
+        first, last = _place(low, rounding_table=rounding_table), _place(high, rounding_table=rounding_table)
         limit = function.limit(x)
         if limit is not None and low <= limit[0] <= high:
-            beside = _place(*limit, ladder=ladder)
+            beside = _place(*limit, rounding_table=rounding_table)
             first, last = (beside, last) if limit[1] > 0 else (first, beside)
         if first == last:
             return first
@@ -244,12 +244,12 @@ def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
     return middle - reach, middle + reach
 
 
-def _place(value: Fraction, side: int = 0, *, ladder: Ladder) -> int:
+def _place(value: Fraction, side: int = 0, *, rounding_table: RoundingTable) -> int:
     """Place in the ladder of a number, exactly, or of one that is next to nothing above it (1) or below (-1)."""
     near = float(value)
     rest = value - Fraction(near)
     side = (rest > 0) - (rest < 0) or side
-    return int(ladder.round(np.array([near]), np.array([side * 2.0**-1074]))[0])
+    return int(rounding_table.round(np.array([near]), np.array([side * 2.0**-1074]))[0])
 
 
 def points_of(
@@ -270,16 +270,16 @@ def points_of(
         If a format is too wide, or the function fails on one of its numbers.
     """
     check_width(fmt)
-    ladder = ladder_of(out, rounding)
+    rounding_table = rounding_table_of(out, rounding)
     x, places, raw = _known(function, fmt, folding.interval)
-    reference = ladder_of(out, RN) if against == "rounded" else ladder
+    reference = rounding_table_of(out, RN) if against == "rounded" else rounding_table
     nearest = _nearest(function, places, raw, reference)
-    finite = np.where(np.isfinite(ladder.values), ladder.values, 0)
-    value = np.clip(raw, finite.min(), finite.max()) if np.isfinite(ladder.values[[0, -1]]).all() else raw
-    unit = ladder.ulp(value) if measure == "ulp" else np.ones(len(x))
+    finite = np.where(np.isfinite(rounding_table.values), rounding_table.values, 0)
+    value = np.clip(raw, finite.min(), finite.max()) if np.isfinite(rounding_table.values[[0, -1]]).all() else raw
+    unit = rounding_table.ulp(value) if measure == "ulp" else np.ones(len(x))
     if against == "rounded":
         value = reference.values[nearest]
-        nearest = np.searchsorted(ladder.values, value)
+        nearest = np.searchsorted(rounding_table.values, value)
     t, scale, offset = _folded(x, folding)
     order = np.lexsort((x, t))
     t = t[order]
@@ -294,22 +294,23 @@ def points_of(
         value[order],
         nearest[order],
         unit[order],
-        ladder,
+        rounding_table,
         cuts,
         addresses(fmt, folding, t[cuts]),
     )
 
 
-def _nearest(function: Function, places: Numbers, raw: Numbers, ladder: Ladder) -> Any:
+def _nearest(function: Function, places: Numbers, raw: Numbers, rounding_table: RoundingTable) -> Any:
     """What values are rounded to; those near a threshold are looked at again."""
-    nearest = ladder.round(raw)
-    at = np.clip(np.searchsorted(ladder.thresholds, raw), 1, max(len(ladder.thresholds) - 1, 1))
-    last = len(ladder.thresholds) - 1
+    nearest = rounding_table.round(raw)
+    at = np.clip(np.searchsorted(rounding_table.thresholds, raw), 1, max(len(rounding_table.thresholds) - 1, 1))
+    last = len(rounding_table.thresholds) - 1
     gap = np.minimum(
-        np.abs(raw - ladder.thresholds[np.minimum(at - 1, last)]), np.abs(raw - ladder.thresholds[np.minimum(at, last)])
+        np.abs(raw - rounding_table.thresholds[np.minimum(at - 1, last)]),
+        np.abs(raw - rounding_table.thresholds[np.minimum(at, last)]),
     )
     for index in np.flatnonzero(~(gap > _SURE * np.abs(raw)) & np.isfinite(raw)):
-        nearest[index] = nearest_to(function, Fraction(float(places[index])), ladder)
+        nearest[index] = nearest_to(function, Fraction(float(places[index])), rounding_table)
     return nearest
 
 

@@ -27,7 +27,7 @@ def check_width(fmt: Format) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
+class RoundingTable:
     """What rounding to a format gives.
 
     Attributes
@@ -64,7 +64,7 @@ class Ladder:
 
 
 @lru_cache(maxsize=8)
-def ladder_of(fmt: Format, rounding: Rounding) -> Ladder:
+def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
     """The ladder of a format.
 
     Raises
@@ -77,10 +77,10 @@ def ladder_of(fmt: Format, rounding: Rounding) -> Ladder:
     check_width(fmt)
     if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
         return _wrapped(fmt, rounding)
-    return _ladder(fmt, rounding)
+    return _rounding_table(fmt, rounding)
 
 
-def _ladder(fmt: Format, rounding: Rounding) -> Ladder:
+def _rounding_table(fmt: Format, rounding: Rounding) -> RoundingTable:
     """The ladder of a format that does not wrap."""
     numbers = np.unique(numbers_of(fmt))
     numbers = numbers[np.isfinite(numbers)]
@@ -103,8 +103,8 @@ def _ladder(fmt: Format, rounding: Rounding) -> Ladder:
         _never_zero(numbers, thresholds, up)
     elif isinstance(fmt, Float) and not fmt.subnormals:
         _flushed(fmt, rounding, numbers, thresholds, up)
-    ladder = Ladder(numbers, thresholds, up)
-    return _with_ends(fmt, rounding, ladder, odd) if isinstance(fmt, Float) else ladder
+    rounding_table = RoundingTable(numbers, thresholds, up)
+    return _with_ends(fmt, rounding, rounding_table, odd) if isinstance(fmt, Float) else rounding_table
 
 
 @lru_cache(maxsize=8)
@@ -159,9 +159,9 @@ def _flushed(fmt: Float, rounding: Rounding, numbers: Numbers, thresholds: Numbe
     thresholds[zero - 1], up[zero - 1] = -(smallest - inner), not closed
 
 
-def _with_ends(fmt: Float, rounding: Rounding, ladder: Ladder, odd: Flags) -> Ladder:
+def _with_ends(fmt: Float, rounding: Rounding, rounding_table: RoundingTable, odd: Flags) -> RoundingTable:
     """A float's ladder with the ends that stand for results out of range, where these are no finite number."""
-    numbers, thresholds, up = ladder.values, ladder.thresholds, ladder.up
+    numbers, thresholds, up = rounding_table.values, rounding_table.thresholds, rounding_table.up
     half = math.ldexp(1.0, fmt.emax - fmt.man - 1)
     nearest = rounding.mode in ("rn", "ra")
     leaves = bool(odd[-1]) or rounding.mode == "ra"
@@ -173,13 +173,13 @@ def _with_ends(fmt: Float, rounding: Rounding, ladder: Ladder, odd: Flags) -> La
         place, closed = (numbers[0] - half, not leaves) if nearest else (numbers[0], True)
         numbers = np.insert(numbers, 0, -math.inf)
         thresholds, up = np.insert(thresholds, 0, place), np.insert(up, 0, closed)
-    return Ladder(numbers, thresholds, up)
+    return RoundingTable(numbers, thresholds, up)
 
 
-def _wrapped(fmt: Fixed, rounding: Rounding) -> Ladder:
+def _wrapped(fmt: Fixed, rounding: Rounding) -> RoundingTable:
     """The ladder of a format that wraps: that of a wider one, cut off where this one's range ends."""
-    wider = _ladder(Fixed(fmt.int_bits + 2, fmt.frac_bits), rounding)
+    wider = _rounding_table(Fixed(fmt.int_bits + 2, fmt.frac_bits), rounding)
     first, last = np.searchsorted(wider.values, [float(fmt.lowest), float(fmt.largest)])
     values = wider.values[first - 1 : last + 2].copy()
     values[[0, -1]] = -math.inf, math.inf
-    return Ladder(values, wider.thresholds[first - 1 : last + 1], wider.up[first - 1 : last + 1])
+    return RoundingTable(values, wider.thresholds[first - 1 : last + 1], wider.up[first - 1 : last + 1])

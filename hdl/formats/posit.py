@@ -105,8 +105,8 @@ class Posit(Format):
         if abs(scale) == self.max_scale:
             return 1
         if rest < self.es:
-            cut = self.es - max(rest, 0)
-            return int(rest >= 0 and scale % (1 << cut) == 0)
+            truncate = self.es - max(rest, 0)
+            return int(rest >= 0 and scale % (1 << truncate) == 0)
         return rest - self.es + 1
 
     # Codes -----------------------------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 from .dot import DotSpec
 from .mac import MacSpec, SumSpec, default_accumulator, default_sum
 from .quire import Quire
-from .ranges import Span
+from .ranges import ValueRange
 from .tiling import Tiling
 
 __all__ = [
     "DotSpec",
     "MacSpec",
     "Quire",
-    "Span",
     "SumSpec",
     "Tiling",
+    "ValueRange",
     "default_accumulator",
     "default_sum",
 ]

@@ -6,7 +6,7 @@ from halfulp.hdl.formats.base import Format, check_int
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 
 from .quire import Quire
-from .ranges import Span
+from .ranges import ValueRange
 
 ORDERS = ("exact", "sequential")
 MAX_K = 256
@@ -53,21 +53,21 @@ class DotSpec:
             self.sums.check_fits(self.o, f"sum of {self.k} products of {self.a} and {self.b}")
 
     @property
-    def terms(self) -> Span:
+    def terms(self) -> ValueRange:
         """The products."""
-        return Span.of(self.a) * Span.of(self.b)
+        return ValueRange.of(self.a) * ValueRange.of(self.b)
 
     @property
-    def sums(self) -> Span:
+    def sums(self) -> ValueRange:
         """The exact sums."""
         products = self.terms.times(self.k)
-        return products if self.c is None else products + Span.of(self.c)
+        return products if self.c is None else products + ValueRange.of(self.c)
 
-    def sums_of(self, index: int) -> Span:
+    def sums_of(self, index: int) -> ValueRange:
         """What is rounded after the product of an index, in sequential order."""
         if index:
-            return self.terms + Span.of(self.o)
-        return self.terms if self.c is None else self.terms + Span.of(self.c)
+            return self.terms + ValueRange.of(self.o)
+        return self.terms if self.c is None else self.terms + ValueRange.of(self.c)
 
     @property
     def quire(self) -> Quire:

@@ -13,7 +13,7 @@ from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.source import Source, check_source, parse_source
 
 from .quire import CARRY_BITS, Quire, check_carry
-from .ranges import Span
+from .ranges import ValueRange
 
 _ROUNDING = r"(?:rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)"
 _TEXT = re.compile(
@@ -52,7 +52,7 @@ class _Sum:
             object.__setattr__(self, "o", self.a)
 
     @property
-    def terms(self) -> Span:
+    def terms(self) -> ValueRange:
         """What is added in a step."""
         raise NotImplementedError
 
@@ -67,10 +67,10 @@ class _Sum:
         return None if isinstance(self.acc, Format) else Quire.of(self.terms, self.o, self.carry)
 
     @property
-    def sums(self) -> Span:
+    def sums(self) -> ValueRange:
         """What is rounded to the result format."""
         quire = self.quire
-        return self.terms + Span.of(self.o) if quire is None else quire.sums
+        return self.terms + ValueRange.of(self.o) if quire is None else quire.sums
 
     @property
     def acc_text(self) -> str:
@@ -108,9 +108,9 @@ class SumSpec(_Sum):
             self.sums.check_fits(self.o, f"sum of {self.a} and {self.acc}" if self.quire is None else "exact sum")
 
     @property
-    def terms(self) -> Span:
+    def terms(self) -> ValueRange:
         """What is added in a step."""
-        return Span.of(self.a)
+        return ValueRange.of(self.a)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class MacSpec(_Sum):
         self._set_result()
         if self.random is not None:
             check_source(self.random, self.words.values())
-        product = Span.of(self.a) * Span.of(self.b)
+        product = ValueRange.of(self.a) * ValueRange.of(self.b)
         if self.product is None:
             if self.product_rounding != EXACT:
                 raise ValueError(
@@ -193,9 +193,9 @@ class MacSpec(_Sum):
         return super().words | ({"random_product": bits} if bits else {})
 
     @property
-    def terms(self) -> Span:
+    def terms(self) -> ValueRange:
         """What is added in a step: products, rounded if they are."""
-        return Span.of(self.a) * Span.of(self.b) if self.product is None else Span.of(self.product)
+        return ValueRange.of(self.a) * ValueRange.of(self.b) if self.product is None else ValueRange.of(self.product)
 
     @classmethod
     def parse(cls, text: "str | MacSpec") -> "MacSpec":

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from halfulp.hdl.formats.base import Format, check_int, floor_log2
 
-from .ranges import Span
+from .ranges import ValueRange
 
 CARRY_BITS, MAX_CARRY = 31, 64
 
@@ -38,9 +38,9 @@ class Quire:
 
     Notes
     -----
-    ``Quire.of(Span.of(posit) * Span.of(posit))`` is the quire of the posit standard: 16 n bits for posits of n bits.
-    What overflows the carry guard is infinite from then on: inf of its sign in a float, NaR in a posit, the end of the
-    range in fixed point.
+    ``Quire.of(ValueRange.of(posit) * ValueRange.of(posit))`` is the quire of the posit standard: 16 n bits for posits
+    of n bits. What overflows the carry guard is infinite from then on: inf of its sign in a float, NaR in a posit, the
+    end of the range in fixed point.
     """
 
     quantum: int
@@ -55,9 +55,9 @@ class Quire:
             raise ValueError(f"a quire from 2^{self.quantum} up does not reach down to 2^{self.top}")
 
     @classmethod
-    def of(cls, terms: Span, start: Format | None = None, carry: int = CARRY_BITS) -> "Quire":
+    def of(cls, terms: ValueRange, start: Format | None = None, carry: int = CARRY_BITS) -> "Quire":
         """The quire of some terms, and of start values in a format."""
-        held = terms if start is None else terms | Span.of(start)
+        held = terms if start is None else terms | ValueRange.of(start)
         magnitude = held.magnitude or Fraction(2) ** held.quantum
         top = floor_log2(magnitude)
         return cls(held.quantum, top if magnitude == Fraction(2) ** top else top + 1, carry)
@@ -68,8 +68,8 @@ class Quire:
         return 1 + self.carry + self.top - self.quantum
 
     @property
-    def sums(self) -> Span:
+    def sums(self) -> ValueRange:
         """What it holds."""
         end = Fraction(2) ** (self.top + self.carry)
         last = Fraction(2) ** self.quantum
-        return Span(self.quantum, -end, end - last, last, self.width - 1, inf=True, nan=True)
+        return ValueRange(self.quantum, -end, end - last, last, self.width - 1, inf=True, nan=True)

@@ -9,7 +9,7 @@ from halfulp.hdl.formats.posit import Posit
 
 
 @dataclass(frozen=True)
-class Span:
+class ValueRange:
     """Bounds on a set of numbers.
 
     Parameters
@@ -38,7 +38,7 @@ class Span:
     source: Format | None = None
 
     @classmethod
-    def of(cls, fmt: Format) -> "Span":
+    def of(cls, fmt: Format) -> "ValueRange":
         """The numbers of a format."""
         return cls(fmt.quantum, fmt.lowest, fmt.largest, fmt.smallest, fmt.precision, fmt.has_inf, fmt.has_nan, fmt)
 
@@ -47,10 +47,10 @@ class Span:
         """No magnitude is more."""
         return max(-self.lowest, self.largest)
 
-    def __mul__(self, other: "Span") -> "Span":
+    def __mul__(self, other: "ValueRange") -> "ValueRange":
         one_bit = min(self.precision, other.precision) == 1
         corners = [x * y for x in (self.lowest, self.largest) for y in (other.lowest, other.largest)]
-        return Span(
+        return ValueRange(
             quantum=self.quantum + other.quantum,
             lowest=min(corners),
             largest=max(corners),
@@ -61,9 +61,9 @@ class Span:
             nan=self.nan or other.nan or self.inf or other.inf,
         )
 
-    def __add__(self, other: "Span") -> "Span":
+    def __add__(self, other: "ValueRange") -> "ValueRange":
         tails = [_longest(x, y) for x, y in ((self, other), (other, self))]
-        return Span(
+        return ValueRange(
             quantum=min(self.quantum, other.quantum),
             lowest=self.lowest + other.lowest,
             largest=self.largest + other.largest,
@@ -73,17 +73,17 @@ class Span:
             nan=self.nan or other.nan or (self.inf and other.inf),
         )
 
-    def __neg__(self) -> "Span":
+    def __neg__(self) -> "ValueRange":
         return replace(self, lowest=-self.largest, largest=-self.lowest, source=None)
 
-    def plus_or_minus(self, other: "Span") -> "Span":
+    def plus_or_minus(self, other: "ValueRange") -> "ValueRange":
         """Sums and differences."""
         return (self + other) | (self + -other)
 
-    def times(self, count: int) -> "Span":
+    def times(self, count: int) -> "ValueRange":
         """Sums of ``count`` numbers of the set."""
         lowest, largest = self.lowest * count, self.largest * count
-        return Span(
+        return ValueRange(
             quantum=self.quantum,
             lowest=lowest,
             largest=largest,
@@ -93,8 +93,8 @@ class Span:
             nan=self.nan or (self.inf and count > 1),
         )
 
-    def __or__(self, other: "Span") -> "Span":
-        return Span(
+    def __or__(self, other: "ValueRange") -> "ValueRange":
+        return ValueRange(
             quantum=min(self.quantum, other.quantum),
             lowest=min(self.lowest, other.lowest),
             largest=max(self.largest, other.largest),
@@ -109,7 +109,7 @@ class Span:
 
         The span of a sum of a product is a bound: it may ask one bit more than the products that really occur.
         """
-        room = Span.of(fmt)
+        room = ValueRange.of(fmt)
         lacks = None
         if _contains(fmt, self.source):
             return
@@ -149,7 +149,7 @@ def _contains(fmt: Format, other: Format | None) -> bool:
     return isinstance(fmt, Posit) and isinstance(other, Posit) and fmt.es == other.es and fmt.width >= other.width
 
 
-def _closest(x: Span, y: Span) -> Fraction:
+def _closest(x: ValueRange, y: ValueRange) -> Fraction:
     """Least sum or difference above zero."""
     low, high = sorted((x, y), key=lambda span: span.smallest)
     if low.magnitude < high.smallest:
@@ -160,7 +160,7 @@ def _closest(x: Span, y: Span) -> Fraction:
     return min(low.smallest, Fraction(2) ** high.quantum, Fraction(2) ** below)
 
 
-def _longest(x: Span, y: Span) -> int:
+def _longest(x: ValueRange, y: ValueRange) -> int:
     """Bits of the longest sum of a number of x and one of y that ends at y's quantum."""
     unit = Fraction(2) ** y.quantum
     # The largest number of one set joins the longest odd tail of the other, or the one before if both are odd.

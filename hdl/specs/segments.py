@@ -16,7 +16,7 @@ from halfulp.hdl.formats import EXACT, RU, Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
-from . import Span
+from . import ValueRange
 
 SYMMETRIES = ("odd", "even", "point", "linear")
 """What f(-x) is: -f(x), f(x), centre - f(x), f(x) - x."""
@@ -373,7 +373,7 @@ class Segments:
         values = [Fraction(0), *self.extremes, *specials]
         low, high = min(values), max(values)
         smallest = Fraction(2) ** quantum
-        span = Span(
+        span = ValueRange(
             quantum=quantum,
             lowest=low,
             largest=high,

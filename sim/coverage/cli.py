@@ -40,7 +40,7 @@ def coverage(
     with requests():
         units = [request.build() for request in wanted(unit, fmt, options)]
     from .collect import Coverage
-    from .plot import picture
+    from .plot import plot_coverage
     from .rtl import code_coverage
 
     folder = output or build_root() / "reports"
@@ -59,7 +59,7 @@ def coverage(
             click.echo(lines.markdown())
         click.echo("\n".join(report.lines()))
         files = [file for end, table in tables.items() for file in table.write(folder, f"coverage-{built.name}{end}")]
-        files += picture(report, folder, f"coverage-{built.name}")
+        files += plot_coverage(report, folder, f"coverage-{built.name}")
         for file in files:
             click.echo(f"halfulp: wrote {file}", err=True)
         closed = result.passed and report.closed

@@ -15,7 +15,7 @@ from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit
-from halfulp.hdl.specs import Span
+from halfulp.hdl.specs import ValueRange
 from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import STATE, Ports
@@ -212,7 +212,9 @@ class Model:
 
     def _operand(self, port: str) -> Term:
         fmt = self.formats[port]
-        return Term({port: fmt.width}, lambda codes: unpack(codes[port], fmt), Span.of(fmt), isinstance(fmt, Fixed))
+        return Term(
+            {port: fmt.width}, lambda codes: unpack(codes[port], fmt), ValueRange.of(fmt), isinstance(fmt, Fixed)
+        )
 
     def _product(self, one: str, other: str) -> Term:
         a, b = self.formats[one], self.formats[other]
@@ -221,7 +223,7 @@ class Model:
             return multiply(unpack(codes[one], a), unpack(codes[other], b))
 
         fixed = isinstance(a, Fixed) and isinstance(b, Fixed)
-        return Term({one: a.width, other: b.width}, make, Span.of(a) * Span.of(b), fixed)
+        return Term({one: a.width, other: b.width}, make, ValueRange.of(a) * ValueRange.of(b), fixed)
 
     def _subtracted(self, term: Term) -> Term:
         """Minus the term where ``subtract`` says so."""
@@ -242,7 +244,7 @@ class Model:
             return unpack(code, stage.o)
 
         ports = dict(term.ports) | ({word: self.widths[word]} if word is not None else {})
-        return Term(ports, make, Span.of(stage.o), isinstance(stage.o, Fixed))
+        return Term(ports, make, ValueRange.of(stage.o), isinstance(stage.o, Fixed))
 
     def _stages(self) -> list[Stage]:
         given = self.unit.parameters
@@ -292,7 +294,7 @@ class Model:
         total = Term(
             {"total": spec.o.width},
             lambda codes: unpack(codes["total"], spec.o),
-            Span.of(spec.o),
+            ValueRange.of(spec.o),
             isinstance(spec.o, Fixed),
         )
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
@@ -302,7 +304,9 @@ class Model:
         table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
         # A rounding that looks at no bit by itself leaves those unseen that are counted here.
         seen = rounding if rounding.bits else RN
-        return Term({"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), Span.of(table.out), False)
+        return Term(
+            {"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), ValueRange.of(table.out), False
+        )
 
     def _events(self, inputs: Columns, outputs: Columns) -> Iterator[Event]:
         if not self.stages:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from halfulp.tools.plots import Heat, heats, write
+from halfulp.tools.plots import Heat, plot_heats, write
 
 from .report import EXCLUDED, HIT, Finding, Report
 
@@ -12,7 +12,7 @@ WIDE = 24
 """Patches side by side in a group of one axis."""
 
 
-def picture(report: Report, folder: Path, stem: str) -> list[Path]:
+def plot_coverage(report: Report, folder: Path, stem: str) -> list[Path]:
     """Leave the picture in a folder; says which files it is.
 
     Raises
@@ -20,7 +20,9 @@ def picture(report: Report, folder: Path, stem: str) -> list[Path]:
     ToolError
         If a file cannot be written.
     """
-    return write(heats([_panel(finding) for finding in report.findings]), folder, stem, about={"title": report.title})
+    return write(
+        plot_heats([_panel(finding) for finding in report.findings]), folder, stem, about={"title": report.title}
+    )
 
 
 def _panel(finding: Finding) -> Heat:

@@ -20,7 +20,7 @@ from halfulp.hdl.formats import Fixed
 from halfulp.sim.classes import ALL_BITS, some_codes
 from halfulp.sim.fields import Codes
 from halfulp.sim.ports import is_random
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -124,7 +124,7 @@ def _joint(model: Model, part: Joint) -> Reach:
             return _complete(flags, "")
         columns = _product({port: model.widths[port] for port in ports})
         for words in _words(model, columns):
-            outputs = expected(model.unit, words) if model.unit.inputs.keys() <= words.keys() else {}
+            outputs = reference(model.unit, words) if model.unit.inputs.keys() <= words.keys() else {}
             numbers = part.group.bins(part.places([columns[port] for port in ports], outputs))
             flags |= part.group.count(numbers) > 0
         formats = " and ".join(str(model.formats.get(port, port)) for port in ports)

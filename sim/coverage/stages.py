@@ -15,12 +15,12 @@ from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align
 from halfulp.golden.round import looked_at
 from halfulp.hdl.formats import RN, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs import Quire, Span
+from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
 
 from .bins import NONE, Axis, Group, Places, cross
-from .truncated import Cut, cut
+from .truncated import Truncated, truncate
 
 SIGNS = ("+", "-")
 RESTS = ("exact", "below the tie", "at the tie", "above the tie")
@@ -45,7 +45,7 @@ class Term:
 
     ports: Mapping[str, int]
     make: Callable[[Mapping[str, Tensor]], Raw]
-    span: Span
+    span: ValueRange
     fixed: bool
 
 
@@ -134,7 +134,7 @@ class Stage:
             Codes of the results.
         """
         x = self.total(raws)
-        where = cut(x, self.o, self.places)
+        where = truncate(x, self.o, self.places)
         found: list[tuple[Places, ...]] = [(self._origin(raws, x),)]
         if self._shifts:
             found += [self._alignment(raws), (self._normalisation(raws, x),)]
@@ -297,7 +297,7 @@ class Stage:
             table[negative, at, rest] = self._range_places.get((negative, key, rest), NONE)
         return torch.tensor([_signed64(code) for code in codes]), table
 
-    def _range(self, x: Raw, where: Cut) -> Places:
+    def _range(self, x: Raw, where: Truncated) -> Places:
         negative, code = x.sign.to(torch.int64), where.code
         if not (isinstance(self.o, Float) and self.o.has_negative_zero):
             negative = torch.where(x.zero, 0, negative)
@@ -352,7 +352,7 @@ class Stage:
     def _has_subnormals(self) -> bool:
         return isinstance(self.o, Float) and self.o.subnormals and self.o.man > 0
 
-    def _rounding(self, x: Raw, where: Cut) -> tuple[Places, ...]:
+    def _rounding(self, x: Raw, where: Truncated) -> tuple[Places, ...]:
         counted = ~(x.nan | x.inf | x.zero | where.beyond)
         last = _numpy(torch.where(counted, where.last, NONE))
         found = [last, _numpy(where.rest), _numpy(x.sign.to(torch.int64))]
@@ -372,7 +372,7 @@ class Stage:
     def _edge(self) -> Axis:
         return Axis("dropped bits and random word", ("just stays", "just goes up"))
 
-    def _word(self, x: Raw, where: Cut, word: Tensor) -> tuple[tuple[Places, ...], tuple[Places, ...]]:
+    def _word(self, x: Raw, where: Truncated, word: Tensor) -> tuple[tuple[Places, ...], tuple[Places, ...]]:
         bits = self.rounding.bits
         ones = (1 << bits) - 1
         dropped = where.first_bits(x.sign, self.o)
@@ -392,7 +392,7 @@ class Stage:
             return [None]
         x = self.total(raws)
         ones = torch.full_like(x.exponent, (1 << self.rounding.bits) - 1)
-        dropped = cut(x, self.o, self.places).first_bits(x.sign, self.o)
+        dropped = truncate(x, self.o, self.places).first_bits(x.sign, self.o)
         few = [torch.zeros_like(ones), torch.ones_like(ones), ones, ones - dropped]
         return [*few, torch.minimum(ones - dropped + 1, ones)]
 
@@ -446,7 +446,7 @@ def _lies_at(o: Format, edge: int | str) -> Lies:
     return Lies(low, math.inf if edge >= grid.max_code else floor_log2(grid.value(edge + 1)))
 
 
-def _largest_significand(span: Span) -> float:
+def _largest_significand(span: ValueRange) -> float:
     """No number of a span has a larger one, which are from 1 to below 2."""
     return 2 - 2.0 ** (1 - span.precision)
 

@@ -14,7 +14,7 @@ from halfulp.hdl.formats import Fixed, Float, Format, Posit
 
 
 @dataclass(frozen=True)
-class Cut:
+class Truncated:
     """Magnitudes cut off to a format.
 
     Attributes
@@ -55,7 +55,7 @@ class Cut:
         return torch.where(negative, -(self.seen + self.sticky), self.seen) & mask(self.places)
 
 
-def cut(x: Raw, o: Format, places: int) -> Cut:
+def truncate(x: Raw, o: Format, places: int) -> Truncated:
     """Cut the magnitudes of numbers off to a format; of zeros, NaN and infinities anything comes out.
 
     Parameters
@@ -86,17 +86,17 @@ def _dropped(bits: Wide, drop: Tensor, places: int) -> tuple[Wide, Tensor, Tenso
     return shifted.truncated(places), shifted.bits(0, places), lost
 
 
-def _float(scale: Tensor, significand: Wide, sticky: Tensor, o: Float, places: int) -> Cut:
+def _float(scale: Tensor, significand: Wide, sticky: Tensor, o: Float, places: int) -> Truncated:
     bits = significand.pad(max(o.precision + places - significand.width, 0))
     below = (o.emin - scale).clamp(min=0) if o.subnormals else torch.zeros_like(scale)
     kept, seen, lost = _dropped(bits, bits.width - o.precision + below, places)
     # Without subnormals the codes go on below the smallest normal number as if exponents had no end.
     field = (scale - o.emin).clamp(min=0 if o.subnormals else -2, max=o.emax - o.emin + 2)
     code = (field << o.man) + kept.bits(0, o.precision)
-    return Cut(code, kept.low & 1, seen, lost | sticky, code > o.max_code, places)
+    return Truncated(code, kept.low & 1, seen, lost | sticky, code > o.max_code, places)
 
 
-def _posit(scale: Tensor, significand: Wide, sticky: Tensor, o: Posit, places: int) -> Cut:
+def _posit(scale: Tensor, significand: Wide, sticky: Tensor, o: Posit, places: int) -> Truncated:
     inside = scale.clamp(-o.max_scale, o.max_scale - 1)
     k = inside >> o.es
     regime_width = torch.where(k >= 0, k + 2, 1 - k)
@@ -119,7 +119,7 @@ def _posit(scale: Tensor, significand: Wide, sticky: Tensor, o: Posit, places: i
     )
     sure = least | most
     code = torch.where(least, 0, torch.where(most, o.max_code, code))
-    return Cut(
+    return Truncated(
         code=code,
         last=code & 1,
         seen=torch.where(sure, 0, seen),
@@ -129,7 +129,7 @@ def _posit(scale: Tensor, significand: Wide, sticky: Tensor, o: Posit, places: i
     )
 
 
-def _fixed(scale: Tensor, significand: Wide, sticky: Tensor, sign: Tensor, o: Fixed, places: int) -> Cut:
+def _fixed(scale: Tensor, significand: Wide, sticky: Tensor, sign: Tensor, o: Fixed, places: int) -> Truncated:
     # Numbers from 2^end on are beyond the range, and no code is worked out for them.
     end = o.quantum + o.width
     bits = significand.resized(significand.width + o.width + places + 1)
@@ -141,4 +141,4 @@ def _fixed(scale: Tensor, significand: Wide, sticky: Tensor, sign: Tensor, o: Fi
     else:
         least = (scale == end - 1) & (code == torch.ones_like(code) << (o.width - 1))
         beyond = (scale >= end - 1) & ~(sign & least)
-    return Cut(code, code & 1, seen, lost | sticky, beyond, places)
+    return Truncated(code, code & 1, seen, lost | sticky, beyond, places)

@@ -56,7 +56,7 @@ KINDS = {
     "symmetric": Kind("other signs give the other sign", properties.symmetric),
     "lazy is eager": Kind("both structures of stochastic rounding", structures.lazy_is_eager),
     "DSP is LUT": Kind("products for DSP blocks and for tables", structures.dsp_is_plain),
-    "pipelined": Kind("register cuts change no result", structures.pipelined),
+    "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("nothing moves while the clock enable is low", structures.held),
     "reset": Kind("results are +0 until the first are due", structures.after_reset),
     "stream waits": Kind("a waiting result holds, and nothing is lost meanwhile", structures.stream_waits),

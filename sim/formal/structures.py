@@ -1,7 +1,7 @@
 """How a unit is built changes no bit: its structures beside each other, and step by step.
 
 A proof about registers takes any values in them, whether they can occur or not, and lets so many cycles pass that what
-is in them came in since. That is induction over time, and needs no bound on it: of ``n`` register cuts the result of
+is in them came in since. That is induction over time, and needs no bound on it: of ``n`` register stages the result of
 operands shows after ``n`` cycles in which the clock enable is high, and one in which it is low changes nothing.
 """
 
@@ -90,7 +90,7 @@ def held(request: Request) -> Miter:
 
 
 def pipelined(request: Request) -> Miter:
-    """Register cuts change nothing but the latency.
+    """Register stages change nothing but the latency.
 
     From any registers, after as many cycles as the latency is, the result is that of the unit without cuts: of one with
     an accumulator, that of its step from the accumulator as it was.

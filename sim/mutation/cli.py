@@ -123,10 +123,10 @@ def faults(
     nets = campaigns.table(found)
     click.echo(nets.markdown(), nl=False)
     # matplotlib takes long to load.
-    from halfulp.tools.plots import harms, write
+    from halfulp.tools.plots import plot_harms, write
 
     folder, stem = output or build_root() / "reports", f"faults-{built.name}"
     files = nets.write(folder, stem) + campaigns.table(found, bits=True).write(folder, f"{stem}-bits")
-    files += write(harms(campaigns.harm_of(found)), folder, stem)
+    files += write(plot_harms(campaigns.harm_of(found)), folder, stem)
     for file in files:
         click.echo(f"halfulp: wrote {file}", err=True)

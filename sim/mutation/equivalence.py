@@ -19,7 +19,7 @@ LEVELS = 3
 
 
 @dataclass(frozen=True)
-class Judgement:
+class EquivalenceResult:
     """What is known about a change.
 
     Attributes
@@ -34,7 +34,7 @@ class Judgement:
     cycles: list[dict[str, int]]
 
 
-class Judge:
+class EquivalenceChecker:
     """Compares a component with itself, changed.
 
     Parameters
@@ -56,42 +56,42 @@ class Judge:
         self.latency, self.limit = latency, limit
         self.halt = threading.Event()
 
-    def judge(self, number: int) -> Judgement:
+    def judge(self, number: int) -> EquivalenceResult:
         """Of one change, by its number."""
         if not self.made.step.registers:
             verdict = self._ask(self._apart(number, 0), f"{number}")
-            return self._judgement(verdict, [""])
+            return self._equivalence(verdict, [""])
         # Most changes are settled by the first two questions.
         if self._ask(self._apart(number, 0), f"{number} 0").status == PROVED:
-            return Judgement(True, [])
+            return EquivalenceResult(True, [])
         cycles = self.latency + LEVELS
         suffixes = [f"@{cycle}" for cycle in range(1, cycles + 1)]
         verdict = self._ask(self._from_reset(number, cycles, True), f"{number} reset")
         if verdict.status == REFUTED:
-            return self._judgement(verdict, suffixes, True)
+            return self._equivalence(verdict, suffixes, True)
         for level in range(1, cycles):
             # States that agree stay so, whatever comes in: every state but the first is one that a cycle leaves.
             if self._ask(self._apart(number, level), f"{number} {level}").status == PROVED:
-                return Judgement(True, [])
+                return EquivalenceResult(True, [])
         verdict = self._ask(self._from_reset(number, cycles, False), f"{number} reset, stalls")
         if verdict.status == REFUTED:
-            return self._judgement(verdict, suffixes)
+            return self._equivalence(verdict, suffixes)
         # Registers may differ where others see to it that nobody looks at them.
         equivalent = self._ask(self._ever(number), f"{number} ever").status == PROVED
-        return Judgement(True if equivalent else None, [])
+        return EquivalenceResult(True if equivalent else None, [])
 
     def _ask(self, miter: Miter, name: str) -> Verdict:
         question = miter.question(f"change {name}")
         return question.known(self.limit) or question.answer(self.limit, self.halt)
 
-    def _judgement(self, verdict: Verdict, suffixes: list[str], calm: bool = False) -> Judgement:
+    def _equivalence(self, verdict: Verdict, suffixes: list[str], calm: bool = False) -> EquivalenceResult:
         if verdict.status == PROVED:
-            return Judgement(True, [])
+            return EquivalenceResult(True, [])
         if verdict.witness is None:
-            return Judgement(None, [])
+            return EquivalenceResult(None, [])
         fixed = {"rst": 0, "en": 1, "valid": 1} if calm else {}
         found = verdict.witness
-        return Judgement(
+        return EquivalenceResult(
             False,
             [{name: fixed.get(name, found.get(name + suffix, 0)) for name in self.inputs} for suffix in suffixes],
         )

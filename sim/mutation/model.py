@@ -23,7 +23,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, building
 from halfulp.tools.processes import Command
 
-from .recording import Tape
+from .recording import Recording
 
 HERE = Path(__file__).resolve().parent
 
@@ -210,18 +210,21 @@ class Model:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def first_difference(self, tape: Tape, change: int, most: int | None = None) -> int | None:
+    def first_difference(self, recording: Recording, change: int, most: int | None = None) -> int | None:
         """The first cycle of a tape in which a result is not the expected one under a change, or None."""
-        count = min(tape.cycles, tape.cycles if most is None else most)
-        look = np.ascontiguousarray(tape.look, dtype=np.uint8)
-        feeds, wanted = self._feeds(tape.inputs), _pointers([tape.outputs[port.name] for port in self.outputs])
+        count = min(recording.cycles, recording.cycles if most is None else most)
+        look = np.ascontiguousarray(recording.look, dtype=np.uint8)
+        feeds, wanted = (
+            self._feeds(recording.inputs),
+            _pointers([recording.outputs[port.name] for port in self.outputs]),
+        )
         found: int = self._library.halfulp_compare(
             self._model,
             ctypes.c_uint64(count),
             ctypes.byref(feeds),
             ctypes.byref(wanted),
             look.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_uint64(tape.before),
+            ctypes.c_uint64(recording.before),
             ctypes.c_uint64(change),
         )
         return None if found == count else found

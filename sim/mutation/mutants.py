@@ -12,13 +12,13 @@ from halfulp.sim import regressions
 from halfulp.sim.bench import plan
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import expected
-from halfulp.sim.regressions import Kept
+from halfulp.sim.reference import reference
+from halfulp.sim.regressions import Regression
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
-from .equivalence import Judge, Judgement, ports_of, stream_ports_of
+from .equivalence import EquivalenceChecker, EquivalenceResult, ports_of, stream_ports_of
 from .model import MOST, Change, Model, Words, make
 from .recording import record
 
@@ -120,7 +120,7 @@ def mutate(
     component = Streamed(unit) if stream else unit
     made = make(component, inputs, outputs, mutants=count, seed=seed)
     ports = stream_ports_of(unit) if stream else ports_of(unit)
-    judge = Judge(made, *ports, unit.latency, limit)
+    judge = EquivalenceChecker(made, *ports, unit.latency, limit)
     progress.phase("choosing vectors")
     with one_thread(), Model(made, inputs, outputs) as model:
         dies = _stream_test(unit, model, seed) if stream else _plain_test(unit, model, seed)
@@ -141,16 +141,16 @@ def check_stream(unit: Any) -> None:
         raise ValueError(f"the payload of {unit.name} has {width} bits, and streams are run with {MOST} at most")
 
 
-def _fate(number: int, change: Change, dies: Callable[[int, bool], bool], judge: Judge) -> Mutant:
+def _fate(number: int, change: Change, dies: Callable[[int, bool], bool], judge: EquivalenceChecker) -> Mutant:
     if dies(number, True):
         return Mutant(number, change, KILLED, [])
-    judgement: Judgement = judge.judge(number)
-    if judgement.equivalent:
+    equivalence: EquivalenceResult = judge.judge(number)
+    if equivalence.equivalent:
         return Mutant(number, change, EQUIVALENT, [])
     if dies(number, False):
         return Mutant(number, change, KILLED, [])
-    fate = SURVIVED if judgement.equivalent is False else UNDECIDED
-    return Mutant(number, change, fate, judgement.cycles)
+    fate = SURVIVED if equivalence.equivalent is False else UNDECIDED
+    return Mutant(number, change, fate, equivalence.cycles)
 
 
 def _plain_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
@@ -162,9 +162,9 @@ def _plain_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], boo
     sets.append((chosen.vectors.take(order), False))
     if chosen.chain is not None:
         sets.insert(-1, (chosen.chain, True))
-    tape = record(unit, sets, seed)
-    _check_right(model.first_difference(tape, 0) is None, unit)
-    return lambda number, first: model.first_difference(tape, number, FIRST if first else None) is not None
+    recording = record(unit, sets, seed)
+    _check_right(model.first_difference(recording, 0) is None, unit)
+    return lambda number, first: model.first_difference(recording, number, FIRST if first else None) is not None
 
 
 def _stream_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
@@ -187,7 +187,7 @@ def stream_words(unit: Any, seed: int, count: int) -> Words:
         port.name: np.concatenate([part[port.name][: count // len(parts)] for part in parts])
         for port in Ports.of(unit.inputs)
     }
-    want = expected(unit, codes, chained=unit.stateful)
+    want = reference(unit, codes, chained=unit.stateful)
     packed = np.zeros(len(next(iter(codes.values()))), dtype=np.uint64)
     for port, low in Ports.of(unit.outputs).slices():
         packed |= want[port.name] << np.uint64(low)
@@ -208,7 +208,7 @@ def _check_right(passed: bool, unit: Any) -> None:
         raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` says what is wrong")
 
 
-def witness_of(unit: Any, mutant: Mutant) -> Kept | None:
+def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
     """What a survivor shows in, as a vector or steps from reset; None where that takes stalls, or a stream."""
     rows = mutant.witness
     if not rows or any(row.get(name, level) != level for row in rows for name, level in _CALM.items()):

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import expected
+from halfulp.sim.reference import reference
 
 Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Tape:
+class Recording:
     """Cycles of a unit.
 
     Attributes
@@ -41,7 +41,7 @@ class Tape:
         return len(self.look)
 
 
-def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -> Tape:
+def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -> Recording:
     """Sets of vectors, one after another.
 
     As in cocotb, a quarter of each set runs without stalls; inputs carry noise while the unit is stalled or its
@@ -58,13 +58,13 @@ def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -
     rng = np.random.default_rng(seed)
     parts = []
     for vectors, chained in sets:
-        want = expected(unit, dict(vectors), chained=chained)
+        want = reference(unit, dict(vectors), chained=chained)
         if not unit.clocked:
             count = len(next(iter(want.values())))
-            parts.append(Tape(dict(vectors), want, np.ones(count, dtype=bool), False))
+            parts.append(Recording(dict(vectors), want, np.ones(count, dtype=bool), False))
         else:
             parts += [_reset(unit, rng), _clocked(unit, vectors, want, rng)]
-    return Tape(
+    return Recording(
         {name: _joined([part.inputs[name] for part in parts]) for name in parts[0].inputs},
         {name: _joined([part.outputs[name] for part in parts]) for name in parts[0].outputs},
         np.concatenate([part.look for part in parts]),
@@ -83,17 +83,17 @@ def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
     }
 
 
-def _reset(unit: Any, rng: np.random.Generator) -> Tape:
+def _reset(unit: Any, rng: np.random.Generator) -> Recording:
     """Some cycles of work, and then a reset that has to wipe it."""
     count = 10
     ones = np.ones(count, dtype=np.uint64)
     rst = (np.arange(count) >= 8).astype(np.uint64)
     outputs = {name: np.zeros(count, dtype=np.uint64) for name in unit.outputs}
     inputs = {"rst": rst, "en": ones, "valid": ones} | _noise(unit, count, rng)
-    return Tape(inputs, outputs, np.zeros(count, dtype=bool), False)
+    return Recording(inputs, outputs, np.zeros(count, dtype=bool), False)
 
 
-def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes], rng: np.random.Generator) -> Tape:
+def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes], rng: np.random.Generator) -> Recording:
     count = len(next(iter(want.values())))
     enabled, valid = _willing(unit, count, rng)
     fresh = enabled & valid
@@ -109,7 +109,7 @@ def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes],
     inputs = {name: np.where(taken, vectors[name][number], noise[name]) for name in unit.inputs}
     controls = {"rst": np.zeros(len(enabled)), "en": enabled, "valid": valid}
     inputs |= {name: column.astype(np.uint64) for name, column in controls.items()}
-    return Tape(inputs, {name: codes[np.maximum(shown, 0)] for name, codes in want.items()}, shown >= 0, False)
+    return Recording(inputs, {name: codes[np.maximum(shown, 0)] for name, codes in want.items()}, shown >= 0, False)
 
 
 def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bits]:

@@ -42,7 +42,7 @@ class Job:
     sequence: str = "campaign"
     vector: Mapping[str, int] | None = None
 
-    def leave(self, folder: Path) -> None:
+    def write_files(self, folder: Path) -> None:
         """Write it where the simulation finds it."""
         (folder / "job.pickle").write_bytes(pickle.dumps(self))
 
@@ -53,7 +53,7 @@ class Job:
         return job
 
 
-def leave_findings(folder: Path, checks: Sequence[Check], notes: Sequence[str]) -> None:
+def write_findings(folder: Path, checks: Sequence[Check], notes: Sequence[str]) -> None:
     """Write what was found, for the process that started the simulation."""
     found = {"checks": [asdict(check) for check in checks], "notes": list(notes)}
     (folder / "findings.json").write_text(json.dumps(found))

@@ -7,7 +7,7 @@ from pyuvm import uvm_analysis_port, uvm_subscriber
 
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
-from halfulp.sim.reference import CHUNK, expected
+from halfulp.sim.reference import CHUNK, reference
 
 from .items import Operation
 
@@ -94,4 +94,4 @@ class Reference(uvm_subscriber):
 
     def results(self, codes: dict[str, Codes]) -> dict[str, Codes]:
         """What the golden model gives; override it for another model."""
-        return expected(self.unit, codes, chained=self.unit.stateful)
+        return reference(self.unit, codes, chained=self.unit.stateful)

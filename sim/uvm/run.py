@@ -9,7 +9,7 @@ from halfulp.sim.report import Result, write_junit
 from halfulp.sim.simulate import LOG, run_module
 from halfulp.sim.wave import decode_wave
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root, kept_on_failure, machine_errors
+from halfulp.tools.paths import build_root, machine_errors, saved_on_failure
 from halfulp.tools.progress import Progress, silent
 
 from .job import Job, class_of, find_findings, name_of, prepare
@@ -74,10 +74,10 @@ def run(
     result = Result(unit.name, dut.describe(unit), what)
     results = build_root() / "results" / unit.name
     progress.total("running", kind.total(job))
-    with kept_on_failure(f"uvm-{unit.name}") as folder:
+    with saved_on_failure(f"uvm-{unit.name}") as folder:
         trace = folder / "trace.vcd" if wave else None
         with machine_errors("the job of the simulation"):
-            job.leave(folder)
+            job.write_files(folder)
         found = run_module(
             built, made.top, "halfulp.sim.uvm.entry", ["uvm"], folder, wave=trace, progress=progress.advance
         )

@@ -11,7 +11,7 @@ from pyuvm import uvm_sequence
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import Plan, plan, result_formats
-from halfulp.sim.corner_words import sharpen
+from halfulp.sim.corner_words import with_corner_words
 from halfulp.sim.directed import Directed
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
@@ -197,7 +197,7 @@ class DirectedSequence(VectorSequence):
     def vectors(self) -> Mapping[str, Codes]:
         """Of every strategy."""
         rng = np.random.default_rng(self.seed)
-        return sharpen(self.unit, sampled(self.inputs, self.results, self.count, rng))
+        return with_corner_words(self.unit, sampled(self.inputs, self.results, self.count, rng))
 
 
 class RandomSequence(VectorSequence):
@@ -282,7 +282,7 @@ class StormSequence(DirectedSequence):
             storm.going = False
 
 
-class KeptSequence(VectorSequence):
+class RegressionSequence(VectorSequence):
     """Vectors that were kept, and steps that were, each from reset."""
 
     storms = False
@@ -317,7 +317,7 @@ class Campaign(Sequence):
     async def body(self) -> None:
         """Run one sequence after the other."""
         if self.config("vector") is None:
-            await self.run(KeptSequence)
+            await self.run(RegressionSequence)
         await self.run(PlannedSequence)
         if self.unit.stateful and self.config("vector") is None:
             await self.run(ChainSequence)
@@ -330,6 +330,6 @@ SEQUENCES: dict[str, type[Sequence]] = {
     "random": RandomSequence,
     "chain": ChainSequence,
     "storm": StormSequence,
-    "kept": KeptSequence,
+    "kept": RegressionSequence,
 }
 """By the names of the command line."""

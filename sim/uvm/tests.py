@@ -16,7 +16,7 @@ from .collector import hits
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
 from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
-from .job import Job, leave_findings
+from .job import Job, write_findings
 from .scoreboard import Scoreboard
 from .sequences import ITEMS, SEQUENCES
 
@@ -138,7 +138,7 @@ class UnitTest(uvm_test):
     def report_phase(self) -> None:
         """Leave what was found for the process that started the simulation."""
         super().report_phase()
-        leave_findings(Path(os.environ["HALFULP_JOB"]), self.checks, self.notes)
+        write_findings(Path(os.environ["HALFULP_JOB"]), self.checks, self.notes)
 
     def final_phase(self) -> None:
         """Fail the simulation's own test, too, where something is wrong or nothing was checked."""

@@ -99,7 +99,7 @@ class TileDut(Dut):
     def describe(self, unit: Any) -> str:
         """What it is, in words."""
         depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
-        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.pipeline} register cuts"
+        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.pipeline} register stages"
 
 
 def ports_of(array: Any, stream: str) -> Ports:

@@ -23,7 +23,7 @@ class Chain(Array):
     cycle, and memories of accumulators for ``depth`` such vectors of each of its rows. Numbers of ``a`` come down the
     chain one a cycle, and each element keeps its own until the step of k that they are for; vectors of ``b`` pass
     through all elements, once for each of an element's rows. So an accumulator rests for all others of the element
-    before it is needed again, and may take that long, with ``pipeline`` register cuts. What the last step leaves goes
+    before it is needed again, and may take that long, with ``pipeline`` register stages. What the last step leaves goes
     to a second memory, out of which it is drained down the chain while the next tile is computed.
 
     Parameters
@@ -44,7 +44,7 @@ class Chain(Array):
         State after reset of the source of the first multiply-accumulate; number j of element i has seed i * m + j of
         ``source.seeds(n * m, seed)``.
     pipeline : int
-        Register cuts of a multiply-accumulate, and behind an exact accumulator.
+        Register stages of a multiply-accumulate, and behind an exact accumulator.
     stochastic : str, optional
     dsp : bool
         As `Mac` has them. None of the three changes a result bit.
@@ -113,7 +113,7 @@ class Chain(Array):
 
     @property
     def _reading(self) -> int:
-        """Register cuts behind the accumulators, which are there if these are exact."""
+        """Register stages behind the accumulators, which are there if these are exact."""
         return self.pipeline if self.mac.quire else 0
 
     @property

@@ -30,7 +30,7 @@ class Grid(Array):
         State after reset of the source of the first multiply-accumulate; the one in row i and column j has seed
         i * m + j of ``source.seeds(n * m, seed)``.
     pipeline : int
-        Register cuts of a multiply-accumulate before the accumulator, whose loop stays one cycle long.
+        Register stages of a multiply-accumulate before the accumulator, whose loop stays one cycle long.
     stochastic : str, optional
     dsp : bool
         As `Mac` has them. None of the three changes a result bit.

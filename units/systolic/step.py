@@ -5,8 +5,8 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
 from halfulp.hdl import quire
-from halfulp.hdl.number import Number, add, align, cut, pack, unpack
-from halfulp.hdl.pipeline import Pipeline, cut_places
+from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
+from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.wire import wire
 from halfulp.units.base import EAGER_IS_SMALLER, Unit, check_adder
@@ -23,7 +23,7 @@ class Step(Unit):
     seed : int
         State after reset of that source.
     pipeline : int
-        Register cuts, of which `lag` are before the state comes in.
+        Register stages, of which `lag` are before the state comes in.
     stochastic : str, optional
     dsp : bool
         As `Mac` has them.
@@ -75,7 +75,7 @@ class Step(Unit):
     @property
     def lag(self) -> int:
         """Cycles from the operands to the state that they are added to."""
-        return sum(place < 2 for place in cut_places(self.pipeline, len(self.BOUNDARIES)))
+        return sum(place < 2 for place in stage_places(self.pipeline, len(self.BOUNDARIES)))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -89,18 +89,18 @@ class Step(Unit):
     def _rounded(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
         fmt, rounding = self.spec.o, self.spec.rounding
         base = unpack(m, before, fmt, "base")
-        aligned, word = pipe.cut("aligned", align(m, term, base, fmt, rounding), word)
-        total, word = pipe.cut("sum", *add(m, aligned, fmt, rounding, word, self.stochastic))
-        ready, word = pipe.cut("normalised", cut(m, total, fmt, rounding), word)
-        code: Value = pipe.cut("packed", pack(m, ready, fmt, rounding, self.spec.saturate, word))
+        aligned, word = pipe.stage("aligned", align(m, term, base, fmt, rounding), word)
+        total, word = pipe.stage("sum", *add(m, aligned, fmt, rounding, word, self.stochastic))
+        ready, word = pipe.stage("normalised", truncate(m, total, fmt, rounding), word)
+        code: Value = pipe.stage("packed", pack(m, ready, fmt, rounding, self.spec.saturate, word))
         return code
 
     def _exact(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
         register = self.spec.quire
         assert register is not None
-        placed, before, word = pipe.cut("placed", quire.place(m, term, register.quantum, "term"), before, word)
+        placed, before, word = pipe.stage("placed", quire.place(m, term, register.quantum, "term"), before, word)
         after = quire.step(m, _held(self.spec, before), placed, register)
-        state: Value = pipe.cut("held", Cat(after.integer, after.nan, after.inf, after.sign, *_given(word)))
+        state: Value = pipe.stage("held", Cat(after.integer, after.nan, after.inf, after.sign, *_given(word)))
         return state
 
 
@@ -143,10 +143,10 @@ class Read(Unit):
         fmt, rounding = self.spec.o, self.spec.rounding
         number = quire.read(_held(self.spec, self.held))
         word = self.held[-rounding.bits :] if rounding.bits else None
-        number, word = pipe.cut("read", number, word)
-        ready, word = pipe.cut("normalised", cut(m, number, fmt, rounding), word)
+        number, word = pipe.stage("read", number, word)
+        ready, word = pipe.stage("normalised", truncate(m, number, fmt, rounding), word)
         code = pack(m, ready, fmt, rounding, self.spec.saturate, word)
-        m.d.comb += self.o.as_value().eq(pipe.cut("packed", code))
+        m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
         return m
 
 

@@ -18,7 +18,7 @@ import pytest
 from halfulp.fpga.synth.measure import Module, Program, results
 from halfulp.tools import jobs as room
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Farm
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import scratch
 from halfulp.tools.processes import processors
 from halfulp.tools.progress import Progress
@@ -199,10 +199,10 @@ def test_a_ctrl_c_on_a_terminal_leaves_nothing(build, tool, record, monkeypatch)
 
 
 def test_one_task_takes_no_workers(build, tool, record):
-    with Farm() as farm:
-        assert results(modules(1), program(tool, 0), farm=farm) == ["m0"]
-        assert results(modules(1) * 3, program(tool, 0), farm=farm) == ["m0"] * 3
-        assert farm._client is None
+    with JobPool() as pool:
+        assert results(modules(1), program(tool, 0), pool=pool) == ["m0"]
+        assert results(modules(1) * 3, program(tool, 0), pool=pool) == ["m0"] * 3
+        assert pool._client is None
     assert len(record.read_text().splitlines()) == 1
 
 
@@ -270,15 +270,15 @@ def test_a_scheduler_without_workers(build, tool, tmp_path, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
     monkeypatch.setattr(room, "LONELY", 1)
     with scheduling() as (_, address):
-        with Farm(address) as farm, pytest.raises(ToolError) as caught:
-            results(modules(1), program(tool), farm=farm)
+        with JobPool(address) as pool, pytest.raises(ToolError) as caught:
+            results(modules(1), program(tool), pool=pool)
         assert str(caught.value) == (
             f"the scheduler at {address} has no workers; on each machine, start some: dask worker {address} "
             "--nworkers auto --nthreads 1"
         )
         monkeypatch.setattr(room, "PATIENCE", 60)
-        with working(address, tmp_path) as worker, Farm(address) as farm, pytest.raises(ToolError) as caught:
-            results(modules(3), program(tool), Ends(worker), farm=farm)
+        with working(address, tmp_path) as worker, JobPool(address) as pool, pytest.raises(ToolError) as caught:
+            results(modules(3), program(tool), Ends(worker), pool=pool)
     assert str(caught.value) == (
         f"the scheduler at {address} has had no workers for 1 seconds; what was done until then is kept"
     )
@@ -289,10 +289,10 @@ def test_a_scheduler_that_goes(build, tool, tmp_path):
     with (
         scheduling() as (process, address),
         working(address, tmp_path),
-        Farm(address) as farm,
+        JobPool(address) as pool,
         pytest.raises(ToolError) as caught,
     ):
-        results(modules(3), program(tool), Ends(process), farm=farm)
+        results(modules(3), program(tool), Ends(process), pool=pool)
     assert str(caught.value) == f"the scheduler at {address} is gone; what was done until then is kept"
     assert "m0" in whole(build)
 
@@ -316,28 +316,28 @@ def answers(address):
 
 def test_a_scheduler_s_workers_run_even_one_task(build, tool, record, scheduler, monkeypatch):
     address, _, place = scheduler
-    with Farm(address) as farm:
-        assert results(modules(1), program(tool, 0), farm=farm) == ["m0"]
-        assert results(modules(3), program(tool, 0), farm=farm) == ["m0", "m1", "m2"]
+    with JobPool(address) as pool:
+        assert results(modules(1), program(tool, 0), pool=pool) == ["m0"]
+        assert results(modules(3), program(tool, 0), pool=pool) == ["m0", "m1", "m2"]
         ran = record.read_text().splitlines()
         assert len(ran) == 3
         assert all(place in Path(folder).parents for folder in ran)
         assert whole(build) == {"m0", "m1", "m2"}
         with pytest.raises(ToolError, match=r"^Sleep on m0 failed with exit code 3: ERROR: no$"):
-            results(modules(1, "fail"), program(tool, 0), farm=farm)
+            results(modules(1, "fail"), program(tool, 0), pool=pool)
         # Another version here than there.
         monkeypatch.setenv("SLEEP", "2")
         with pytest.raises(
             ToolError, match=r"^the worker at tcp:.* has sleep 1, and here is 2: install the same there$"
         ):
-            results(modules(1, "other"), program(tool, 0), farm=farm)
+            results(modules(1, "other"), program(tool, 0), pool=pool)
     monkeypatch.setenv("SLEEP", "1")
     monkeypatch.setattr(room, "_own", lambda: "others")
     with (
-        Farm(address) as farm,
+        JobPool(address) as pool,
         pytest.raises(ToolError, match=r"has halfulp 0.*, and here is 0.* of sources others: "),
     ):
-        results(modules(1, "other"), program(tool, 0), farm=farm)
+        results(modules(1, "other"), program(tool, 0), pool=pool)
 
 
 def test_a_worker_that_knows_no_such_task(build, scheduler, tmp_path, monkeypatch):
@@ -346,8 +346,8 @@ def test_a_worker_that_knows_no_such_task(build, scheduler, tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     import unknown
 
-    with Farm(address) as farm, pytest.raises(ToolError) as caught:
-        results(modules(1), program(unknown), farm=farm)
+    with JobPool(address) as pool, pytest.raises(ToolError) as caught:
+        results(modules(1), program(unknown), pool=pool)
     assert str(caught.value) == (
         f"a worker of the scheduler at {address} cannot run what it is asked to (No module named 'unknown'): install "
         "the same halfulp there"
@@ -358,21 +358,21 @@ def test_a_worker_that_knows_no_such_task(build, scheduler, tmp_path, monkeypatc
 def test_no_scheduler(build, tool, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
     address = f"tcp://127.0.0.1:{free_port()}"
-    with Farm(address) as farm, pytest.raises(ToolError) as caught:
-        results(modules(1), program(tool), farm=farm)
+    with JobPool(address) as pool, pytest.raises(ToolError) as caught:
+        results(modules(1), program(tool), pool=pool)
     assert str(caught.value) == f"no Dask scheduler answers at {address}; dask scheduler starts one"
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:8786", "tcp://host", "tcp://:8786", "tcp://h:x", "http://host:80"])
 def test_what_is_no_address(text):
     with pytest.raises(ValueError) as caught:
-        Farm(text)
+        JobPool(text)
     assert str(caught.value) == f"{text!r} is no address of a scheduler; one is tcp://host:8786"
 
 
 def test_an_address_is_a_text():
     with pytest.raises(TypeError, match=r"^a scheduler is named by a text such as tcp://host:8786, not by 8786$"):
-        Farm(8786)
+        JobPool(8786)
 
 
 # Folders -----------------------------------------------------------------------------------------------------------
