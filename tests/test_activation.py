@@ -88,7 +88,7 @@ def check_golden(table: Segments, rounding: str, saturate: bool, count: int = 64
 
 
 @pytest.mark.parametrize("shape", PIECES)
-def test_golden_model_is_the_oracle_on_all_codes_of_short_formats(shape: str) -> None:
+def test_golden_pwl_matches_exact_on_all_codes_of_short_formats(shape: str) -> None:
     formats = ("fxp4.4", "fxp2.4", "ufxp3.5", "e4m3fn", "e5m2", "e3m4-ftz", "e4m3fnuz", "posit8", "posit8e0")
     outs = ("fxp2.6", "e4m3fn", "posit8", "e5m2", "ufxp4.4")
     for place, fmt in enumerate(formats):
@@ -100,20 +100,20 @@ def test_golden_model_is_the_oracle_on_all_codes_of_short_formats(shape: str) ->
 
 
 @pytest.mark.parametrize("shape", PIECES)
-def test_golden_model_is_the_oracle_in_wide_formats(shape: str) -> None:
+def test_golden_pwl_matches_exact_in_wide_formats(shape: str) -> None:
     for fmt, out in (("fp64", "fp32"), ("posit64", "fp64"), ("fxp32.32", "fxp8.56"), ("ufxp64.0", "bf16")):
         for rounding in ("rn", "sr9"):
             check_golden(made(shape, fmt, out), rounding, saturate=False)
 
 
-def test_values_wrap_where_the_output_does() -> None:
+def test_pwl_wraps_where_output_wraps() -> None:
     for shape in ("linear", "none", "reciprocal", "log2"):
         check_golden(made(shape, "fxp4.4", "fxp1.5-wrap"), "rn", saturate=False)
     with pytest.raises(ValueError, match=r"exp2 in fxp1\.5-wrap is refused: it overflows by any number of bits"):
         made("exp2", "fxp4.4", "fxp1.5-wrap")
 
 
-def test_sides_of_a_folded_table_are_its_function() -> None:
+def test_folded_table_matches_function_on_both_sides() -> None:
     for shape in ("odd", "point", "linear", "even"):
         table = made(shape, "fxp4.4", "fxp4.4")
         for code in range(256):
@@ -139,7 +139,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize(("shape", "fmt", "out", "rounding"), CHECKS)
-def test_structures_give_the_same_bits(shape: str, fmt: str, out: str, rounding: str) -> None:
+def test_pwl_structures_give_equal_bits(shape: str, fmt: str, out: str, rounding: str) -> None:
     table = made(shape, fmt, out)
     structures = ["comparators", "address"] + ([] if rounding.startswith("sr") else ["table"])
     place = [row[0] for row in CHECKS].index(shape) + len(fmt)
@@ -148,7 +148,7 @@ def test_structures_give_the_same_bits(shape: str, fmt: str, out: str, rounding:
 
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
-def test_breakpoints_of_few_bits_are_told_on_both_sides_of_zero(structure: str) -> None:
+def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -> None:
     """At minus a breakpoint, where all bits below are zero, the later line begins already; it is elsewhere."""
     pieces = tuple(Piece(F(start), F(n, 4), F(n * n, 8)) for n, start in enumerate(("0", "1/2", "1", "5/2")))
     table = Segments("steps", parse("fxp4.4"), parse("fxp3.5"), Fixed(4, 4), Fixed(4, 4), pieces, "odd")
@@ -181,7 +181,7 @@ def check_in_simulation(unit: PiecewiseLinear) -> None:
 
 
 @pytest.mark.parametrize("terms", [1, 3])
-def test_slopes_of_powers_of_two_are_shifts(terms: int) -> None:
+def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
     # 1/2 + 1/8 - 1/32 and its like are three powers, 3/4 is two.
     slopes = {1: ("1/2", "-1/4", "1", "0"), 3: ("19/32", "-3/4", "1", "0")}[terms]
     pieces = tuple(Piece(F(place), F(slope), F(1, 4)) for place, slope in enumerate(slopes))
@@ -194,7 +194,7 @@ def test_slopes_of_powers_of_two_are_shifts(terms: int) -> None:
         replace(table, slope=PowerSum(1), pieces=(Piece(F(0), F(5, 8), F(0)),))
 
 
-def test_every_code_of_sixteen_bits_at_compiled_speed() -> None:
+def test_pwl_sweep_passes_all_16_bit_codes() -> None:
     for table in (made("odd", "fxp4.12", "fxp4.12"), made("exp2", "bf16", "bf16")):
         result = sweep(PiecewiseLinear(fn=table), seed=0)
         assert result.passed
@@ -215,7 +215,7 @@ def test_every_code_of_sixteen_bits_at_compiled_speed() -> None:
         ("log2", "ufxp8.24", "fxp8.24"),
     ],
 )
-def test_vectors_meet_both_sides_of_every_breakpoint(shape: str, fmt: str, out: str) -> None:
+def test_pwl_vectors_cover_both_sides_of_every_breakpoint(shape: str, fmt: str, out: str) -> None:
     """A breakpoint that is a single code off, in a format of too many codes for all of them, shows in a result."""
     table = made(shape, fmt, out)
     # Where lines meet, one code more or less of either makes no difference; these do not.
@@ -233,7 +233,7 @@ def test_vectors_meet_both_sides_of_every_breakpoint(shape: str, fmt: str, out: 
         assert not torch.equal(pwl(torch.from_numpy(codes), table=replace(table, pieces=pieces)), results)
 
 
-def test_vectors_meet_zeros_and_ends_of_the_range() -> None:
+def test_pwl_corner_arguments_cover_zeros_and_range_ends() -> None:
     # tanh as a line of slope 3/4: its results saturate from 4/3 on, and those of the other are zero at -3/2.
     through = Segments(
         "line", parse("fxp8.24"), parse("fxp1.30"), Fixed(2, 4), Fixed(3, 4), (Piece(F(0), F(3, 4), F(0)),), "odd"
@@ -247,14 +247,14 @@ def test_vectors_meet_zeros_and_ends_of_the_range() -> None:
     assert {root - 1, root, root + 1} <= set(plan(PiecewiseLinear(fn=beside), seed=0, limit=1 << 12).vectors.codes["a"])
 
 
-def test_registers_streams_and_random_words_change_nothing() -> None:
+def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
     unit = PiecewiseLinear(fn=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", pipeline=4)
     assert unit.latency == 4
     assert run(unit, limit=1 << 10).passed
     assert Streamed(unit).latency == 4
 
 
-def test_a_wrong_threshold_and_a_wrong_intercept_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyPatch) -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
     check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
     search = lines.search
@@ -276,7 +276,7 @@ def test_a_wrong_threshold_and_a_wrong_intercept_are_caught(monkeypatch: pytest.
         check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
 
 
-def test_tables_are_text_and_back() -> None:
+def test_segments_text_round_trips() -> None:
     for shape in PIECES:
         table = made(shape, "bf16", "fxp4.12")
         again = Segments.read(table.text)
@@ -302,7 +302,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED, ids=lambda value: next(iter(value), "") if value else "")
-def test_tables_that_mean_nothing_are_refused(changes: dict[str, Any], sentence: str) -> None:
+def test_segments_reject_inconsistent_fields(changes: dict[str, Any], sentence: str) -> None:
     table = made("odd", "fxp4.4", "fxp4.4")
     if "reduction" in changes and "symmetry" in changes:
         changes = changes | {"pieces": (Piece(F(0), F(-1), F(1)),)}
@@ -311,7 +311,7 @@ def test_tables_that_mean_nothing_are_refused(changes: dict[str, Any], sentence:
     assert str(refusal.value) == sentence
 
 
-def test_a_lookup_is_a_table_of_all_results() -> None:
+def test_lookup_matches_segments() -> None:
     table = made("odd", "e4m3", "fxp2.6")
     unit = Lookup(fn=table, rounding="rz", pipeline=1)
     assert (unit.structure, unit.name) == ("table", PiecewiseLinear(fn=table, rounding="rz", pipeline=1).name)
@@ -323,7 +323,7 @@ def test_a_lookup_is_a_table_of_all_results() -> None:
         Lookup(fn=table, rounding="sr3")
 
 
-def test_units_that_cannot_be_are_refused() -> None:
+def test_pwl_rejects_invalid_parameters() -> None:
     table = made("odd", "fxp4.12", "fxp4.4")
     for options, sentence in (
         ({"structure": "table"}, "fxp4.12 has 16 bits; a table is for 8 or fewer"),
@@ -340,18 +340,18 @@ def test_units_that_cannot_be_are_refused() -> None:
         PiecewiseLinear(fn=made("log2", "e4m3", "e4m3"), rounding="exact")
 
 
-def test_exact_gives_every_value_where_the_output_holds_it() -> None:
+def test_pwl_exact_rounding_gives_every_value() -> None:
     check_in_simulation(PiecewiseLinear(fn=made("odd", "fxp4.4", "fxp4.12"), rounding="exact"))
 
 
-def test_a_request_comes_back_from_its_unit() -> None:
+def test_pwl_request_round_trips() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
     request = request_of(PiecewiseLinear(fn=table, structure="address", saturate=True))
     assert request == Request("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
     assert request.build().table == table
 
 
-def test_torch_modules_compute_as_units_do_and_have_slopes() -> None:
+def test_segmented_module_matches_unit_and_has_gradient() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
     x = torch.linspace(-9, 9, 101, requires_grad=True)
     found = Segmented(table)(x)
@@ -374,7 +374,7 @@ def table_index(table: Segments, code: int) -> int:
 
 
 @pytest.mark.parametrize("shape", ["exp2", "reciprocal", "rsqrt", "log2", "point", "linear", "even", "none"])
-def test_slopes_are_the_differences_of_neighbouring_values(shape: str) -> None:
+def test_segmented_gradient_is_difference_of_neighbours(shape: str) -> None:
     """Exactly: between breakpoints the function is a line, with a reduction too; that of exp2 moves in steps."""
     table = made(shape, "fp32", "fp32")
     # A step of exp2 is one of its argument's last place, 2^-8 of 23/16 of the number.
@@ -385,7 +385,7 @@ def test_slopes_are_the_differences_of_neighbouring_values(shape: str) -> None:
             assert slopes(torch.tensor([float(point)], dtype=torch.float64), table).tolist() == [float(slope)]
 
 
-def test_slopes_of_exp2_are_those_of_the_floored_argument() -> None:
+def test_segmented_gradient_of_exp2_uses_floored_argument() -> None:
     """A breakpoint between two steps of the argument is passed with the second of them."""
     table = made("exp2", "fp32", "fp32")
     first, second, *_ = table.pieces
@@ -394,7 +394,7 @@ def test_slopes_of_exp2_are_those_of_the_floored_argument() -> None:
     assert slopes(inside, table).tolist() == [float(piece.slope * table.factor) for piece in table.pieces]
 
 
-def test_activations_of_a_model_are_swapped() -> None:
+def test_swap_activations_replaces_modules() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Sequential(torch.nn.Sigmoid()))
     tanh, sigmoid = (Segmented(made(shape, "fxp4.4", "fxp4.4")) for shape in ("odd", "point"))
     swapped = swap_activations(model, {torch.nn.Tanh: tanh, "2.*": sigmoid})
@@ -405,7 +405,7 @@ def test_activations_of_a_model_are_swapped() -> None:
         swap_activations(model, {torch.nn.ReLU: tanh})
 
 
-def test_names_are_fitted_once_and_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_of_fits_once_and_caches(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     table = segments_of("relu", fmt="fxp3.3", pieces=1)
     (kept,) = (tmp_path / "segments" / "fits").glob("relu-*.segments")
@@ -417,7 +417,7 @@ def test_names_are_fitted_once_and_kept(tmp_path: Any, monkeypatch: pytest.Monke
         segments_of("none.segments")
 
 
-def test_posit_tables_have_one_special() -> None:
+def test_pwl_posit_table_maps_nar_to_nar() -> None:
     table = made("odd", "posit8", "posit8")
     assert isinstance(table.fmt, Posit)
     assert table.code(table.fmt.nan_code, Rounding.parse("rn"), False) == table.out.nan_code

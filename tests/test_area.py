@@ -39,7 +39,7 @@ WRAP = "assign o = rounded[7:0];"
         ("ufxp0.8", "rn", UNSIGNED),
     ],
 )
-def test_a_fixed_point_multiplier_costs_no_more_than_one_by_hand(fmt, rounding, by_hand):
+def test_fixed_mul_uses_no_more_luts_than_handwritten(fmt, rounding, by_hand):
     unit = Mul(a=fmt, b=fmt, o=fmt, rounding=rounding)
     ours, theirs = measure_modules([Module(emit(unit), unit.name), Module(by_hand, "by_hand")], TARGETS["vu9p"])
     assert 0 < ours.lut <= theirs.lut

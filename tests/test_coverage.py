@@ -71,7 +71,7 @@ TARGETS = ("e4m3fn", "e3m0", "e3m2-ftz", "e4m3fnuz", "fxp4.4", "ufxp3.2", "posit
 
 
 @pytest.mark.parametrize("index", range(len(TARGETS)))
-def test_what_is_cut_off_rounds_as_the_golden_model_does(index: int) -> None:
+def test_stages_rounding_matches_golden(index: int) -> None:
     o = parse(TARGETS[index])
     sources = ("e3m2", "posit6e1", "fxp3.3")
     for source in sources if EXHAUSTIVE else sources[index % 3 :][:1]:
@@ -139,7 +139,7 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("name", "fmt", "options"), SMALL)
-def test_what_is_proved_is_what_no_vector_reaches(name: str, fmt: str, options: dict[str, Any]) -> None:
+def test_proofs_match_exhaustive_reach(name: str, fmt: str, options: dict[str, Any]) -> None:
     unit = made(name, fmt, **options)
     all_there_is = covered(unit, everything(unit))
     for known in (None, _few(unit).counts):
@@ -157,7 +157,7 @@ def _few(unit: Any) -> Coverage:
     return covered(unit, {name: column[::37] for name, column in everything(unit).items()})
 
 
-def test_a_zero_of_a_longer_sum_has_no_other_sign() -> None:
+def test_proofs_of_long_sums_exclude_other_zero_sign() -> None:
     unit = made("dot", "e2m1", k=3)
     rng = np.random.default_rng(0)
     codes = {port: rng.integers(0, 16, 1 << 12, dtype=np.uint64) for port in unit.inputs}
@@ -168,7 +168,7 @@ def test_a_zero_of_a_longer_sum_has_no_other_sign() -> None:
     assert coverage.counts["range"][labels.index("+zero, exact")] > 0
 
 
-def test_a_wrong_proof_is_refuted_by_the_vector_that_it_denies(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_is_refuted_by_the_vector_it_denies(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("fma", "e2m1")
     right = reach._values
 
@@ -194,7 +194,7 @@ def _without_the_last(by_exponent: Callable[[Any], dict[Any, Any]], raw: Any) ->
     return {key: found[key] for key in list(found)[:-2]}
 
 
-def test_a_proof_is_kept_and_not_asked_for_again(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proofs_are_cached(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("mul", "e2m2")
     first = covered(unit, everything(unit)).report()
     assert first.count(EXCLUDED) > 0
@@ -205,7 +205,7 @@ def test_a_proof_is_kept_and_not_asked_for_again(own: Path, monkeypatch: pytest.
 # Bins ----------------------------------------------------------------------------------------------------------
 
 
-def test_bins_hold_what_they_are_called() -> None:
+def test_bins_match_hand_worked_vectors() -> None:
     """One vector at a time, whose bins were worked out by hand."""
     unit = made("fma", "e5m2")
     one, tiny, inf, nan = 0x3C, 0x01, 0x7C, 0x7E
@@ -240,7 +240,7 @@ def test_bins_hold_what_they_are_called() -> None:
             assert hit == [label], (codes, name)
 
 
-def test_steps_of_a_chain_begin_with_what_was_held() -> None:
+def test_chain_bins_start_from_held_value() -> None:
     unit = made("mac", "e2m1", acc="e3m2")
     steps = {"a": [2, 2, 2], "b": [2, 2, 10], "c": [0, 0, 0], "load": [1, 0, 0], "clear": [0, 0, 0]}
     codes = {port: np.array(column, dtype=np.uint64) for port, column in steps.items()}
@@ -252,7 +252,7 @@ def test_steps_of_a_chain_begin_with_what_was_held() -> None:
     assert coverage.counts["load x clear"].tolist() == [2, 0, 1, 0]
 
 
-def test_sequences_of_cycles_are_told_apart() -> None:
+def test_cycle_sequence_bins_are_distinguished() -> None:
     unit = made("mul", "e2m1", pipeline=1)
     coverage = Coverage.of(unit)
     #                   taken, waits, waits, taken, nothing, nothing, taken
@@ -297,7 +297,7 @@ def test_counts_add_up() -> None:
 # Closure -------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_class_of_vectors_bins_are_open(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_vector_class_leaves_bins_open(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("fma", "e4m3fn")
     run = functools.partial(bench.plan, unit, seed=0, limit=1 << 16)
 
@@ -317,7 +317,7 @@ def test_without_a_class_of_vectors_bins_are_open(own: Path, monkeypatch: pytest
     assert "a x b x c" in open_bins()
 
 
-def test_the_command_closes_on_the_default_run_of_a_unit(own: Path, tmp_path: Path) -> None:
+def test_coverage_command_closes_default_run(own: Path, tmp_path: Path) -> None:
     answer = CliRunner().invoke(command, ["mac", "e2m1", "--acc", "e3m1", "--code", "-o", str(tmp_path)])
     assert answer.exit_code == 0, answer.output
     assert "mac_e2m1_e2m1_e3m1_rn: CLOSED" in answer.output
@@ -334,6 +334,6 @@ if EXHAUSTIVE:
     CASES = [(name, fmt) for name in UNITS for fmt in FORMATS if name != "sru" or isinstance(parse(fmt), Fixed)]
 
     @pytest.mark.parametrize(("name", "fmt"), CASES)
-    def test_default_runs_close(name: str, fmt: str, tmp_path: Path) -> None:
+    def test_coverage_default_runs_close(name: str, fmt: str, tmp_path: Path) -> None:
         answer = CliRunner().invoke(command, [name, fmt, "-o", str(tmp_path)])
         assert answer.exit_code == 0, answer.output

@@ -146,7 +146,7 @@ TWO_OPERANDS = [
 
 
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
-def test_two_operands(turn, name, fmt):
+def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
     checks, failed = mismatches(name, fmt, modes=modes)
     assert not failed
@@ -154,7 +154,7 @@ def test_two_operands(turn, name, fmt):
 
 
 @pytest.mark.parametrize("fmt", every(4, [*FORMATS, *FAMILIES]))
-def test_convert(fmt):
+def test_convert_matches_golden(fmt):
     """To every format of the same family, and to some of the others."""
     others = ("posit8", "posit6e1", "fxp4.4", "fxp1.7-wrap") if fmt in FORMATS else ("e5m2", "e4m3fn", "e5m2-ftz")
     targets = [*(FORMATS if fmt in FORMATS else FAMILIES), *others]
@@ -165,14 +165,14 @@ def test_convert(fmt):
 
 
 @pytest.mark.parametrize("fmt", ["uint1", "fxp2.1"])
-def test_fixed_point_of_fewer_bits_than_a_posit_has_exponent_bits(fmt):
+def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     checks, failed = mismatches("convert", fmt, targets=["posit8e3"])
     assert not failed
     assert checks >= len(MODES) * 2 ** parse(fmt).width
 
 
 @pytest.mark.parametrize(("turn", "fmt"), list(enumerate(every(3, [*TOYS, *map(parse, TOY_FAMILIES)]))), ids=str)
-def test_fma_of_toy_formats(turn, fmt):
+def test_fma_matches_golden_on_toy_formats(turn, fmt):
     modes = some_of(MODES, turn)
     checks, failed = mismatches("fma", fmt, modes=modes)
     assert not failed
@@ -196,7 +196,7 @@ WIDE_POSITS = ("posit16", "posit16e1", "posit32")
         ("convert", ["posit8", "posit16", "posit16e1", "posit32", "fp32", "bf16", "fxp16.16"]),
     ],
 )
-def test_wide_posits(name, targets, fmt):
+def test_wide_posit_units_match_golden(name, targets, fmt):
     count = 50_000
     o = parse(fmt)
 
@@ -246,13 +246,13 @@ MIXED = [
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )
-def test_mixed_formats_and_saturation(turn, name, fmt, options):
+def test_mixed_formats_and_saturation_match_golden(turn, name, fmt, options):
     checks, failed = mismatches(name, fmt, modes=some_of(MODES, turn), **options)
     assert not failed
     assert checks > 0
 
 
-def test_an_addend_of_more_bits_than_the_result():
+def test_fma_rounds_addend_wider_than_result():
     """A product with leading zeros is shifted less than the addend, which once lost bits that decided the rounding:
     of e3m1, e3m1 and e3m4 to e3m1."""
     modes = ("rn", "rd", "ro")
@@ -261,7 +261,7 @@ def test_an_addend_of_more_bits_than_the_result():
     assert checks == len(modes) << 18
 
 
-def test_a_product_from_which_a_subnormal_number_is_taken():
+def test_fma_subtracts_subnormal_from_product():
     """Of fp16: what is left is less than a tie, than a number of the format, or than nothing, by one in the last place
     of the product, which is below all that the sum keeps."""
     found = []
@@ -293,7 +293,7 @@ def test_a_product_from_which_a_subnormal_number_is_taken():
         ],
     ),
 )
-def test_both_structures_of_stochastic_rounding(name, fmt, targets, mode, options, stochastic):
+def test_stochastic_structures_match_golden(name, fmt, targets, mode, options, stochastic):
     """Every operand and every random word; eager only where it is not refused."""
     taken = []
     for target in targets:
@@ -308,7 +308,7 @@ def test_both_structures_of_stochastic_rounding(name, fmt, targets, mode, option
     assert checks >= 1 << 15
 
 
-def test_the_comparison_can_fail(monkeypatch):
+def test_exhaustive_comparison_can_fail(monkeypatch):
     """One wrong bit of the golden model, in one mode, is seen."""
     right = golden.mul
 

@@ -22,7 +22,7 @@ U64 = np.uint64
 @pytest.mark.parametrize(
     "fmt", ["e3m2", "e2m1fn", "e3m2fnuz", "e3m2-finite", "posit6e1", "fxp3.3", "fxp3.3-wrap", "ufxp2.2"]
 )
-def test_the_last_place_of_every_number(fmt: str) -> None:
+def test_ulps_match_fractions(fmt: str) -> None:
     """By fractions: from a number to the next one away from zero, or at the end of the range to the one before."""
     of = parse(fmt)
     finite = {code: value for code in range(1 << of.width) if isinstance(value := of.decode(code), Fraction)}
@@ -36,7 +36,7 @@ def test_the_last_place_of_every_number(fmt: str) -> None:
         assert Fraction(found) == abs(numbers[other] - finite[code]), (fmt, hex(code))
 
 
-def test_distances_of_numbers_and_of_what_is_none() -> None:
+def test_error_distances_of_numbers_and_specials() -> None:
     of = parse("e3m2")
     one, inf, nan = of.encode(1), of.infinity(False), of.nan_code
     right = np.array([one, one, one, inf, inf, nan, 0, of.encode(2)], dtype=U64)
@@ -46,7 +46,7 @@ def test_distances_of_numbers_and_of_what_is_none() -> None:
     assert ulps[~lost].tolist() == [0, 2, 0, 0, 2]
 
 
-def test_an_upset_of_the_accumulator_is_a_sum_that_goes_on_from_another_number() -> None:
+def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
     """Every effect is that of a golden sum whose accumulator had the bit inverted after the cycle of the upset."""
     unit = build("mac", "e2m1", acc="e3m2")
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
@@ -76,7 +76,7 @@ def test_an_upset_of_the_accumulator_is_a_sum_that_goes_on_from_another_number()
                 assert got[row] == reference(unit, codes, chained=True)["o"][-1]
 
 
-def test_a_campaign_counts_what_it_was_asked_for() -> None:
+def test_campaign_counts_requested_faults() -> None:
     unit = build("mac", "e2m1", acc="e3m2")
     found = campaign(unit, flips=100, stuck=16)
     upsets = [effect for effect in found.effects if effect.kind == UPSET]
@@ -99,7 +99,7 @@ def test_a_campaign_counts_what_it_was_asked_for() -> None:
     assert len(table(found, bits=True).frame) > len(rows)
 
 
-def test_a_pipelined_unit_forgets_an_upset() -> None:
+def test_pipelined_unit_recovers_from_upset() -> None:
     """Only operands that were inside come out wrong, and those after the next reset never."""
     unit = build("mul", "e2m0fn", pipeline=2)
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
@@ -126,13 +126,13 @@ def test_a_pipelined_unit_forgets_an_upset() -> None:
         ("mac e1m1", "e1m1 has 1 exponent bit"),
     ],
 )
-def test_requests_that_cannot_be_met_are_refused(words: str, sentence: str) -> None:
+def test_faults_command_rejects_bad_requests(words: str, sentence: str) -> None:
     answer = CliRunner().invoke(command, words.split())
     assert answer.exit_code == 2
     assert sentence in answer.output
 
 
-def test_the_command_leaves_tables_and_a_plot(tmp_path: Path) -> None:
+def test_faults_command_writes_tables_and_plot(tmp_path: Path) -> None:
     answer = CliRunner().invoke(
         command, ["mac", "e2m1", "--acc", "e3m2", "--bit-flips", "1e2", "--stuck-at", "16", "-o", str(tmp_path)]
     )

@@ -157,12 +157,12 @@ def found(kind: str, words: str) -> claims_module.Finding:
     return finding
 
 
-def test_every_kind_of_claim_is_seen_to_fail() -> None:
+def test_claim_kinds_all_have_a_mutant() -> None:
     assert {kind for kind, _, _ in CASES} == set(KINDS)
 
 
 @pytest.mark.parametrize(("kind", "words", "mistake"), CASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_claim_is_proved_and_refuted_after_one_mistake(
+def test_claim_is_proved_and_refuted_after_one_mistake(
     kind: str, words: str, mistake: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = found(kind, words)
@@ -179,13 +179,13 @@ def test_a_claim_is_proved_and_refuted_after_one_mistake(
         assert judged(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
 
 
-def test_the_right_wrapper_written_again_has_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_wrapper_copy_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     stream("")(monkeypatch)
     assert found("stream order", "mul e2m1 --pipeline 2").verdict.status == PROVED
 
 
 @pytest.mark.parametrize("fmt", ["e2m1", "e2m1fnuz", "posit4e1", "fxp1.3", "ufxp2.2"])
-def test_order_magnitude_and_sign_of_codes(fmt: str) -> None:
+def test_code_order_magnitude_and_sign_match_decode(fmt: str) -> None:
     """As the numbers have them, of every code."""
     of = parse(fmt)
     codes = [code for code in range(1 << of.width) if of.decode(code) == of.decode(code)]
@@ -221,13 +221,13 @@ def evaluate(value: Value) -> int:
     return int(results[0])
 
 
-def test_what_is_known_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proofs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     first = found("commutes", "mul e2m1").verdict
     monkeypatch.setattr(Question, "answer", lambda *_: pytest.fail("asked again"))
     assert found("commutes", "mul e2m1").verdict == first
 
 
-def test_a_proof_that_does_not_finish_is_told_and_tried_again_with_more_time() -> None:
+def test_proof_timeout_is_reported_and_retried() -> None:
     claim = Claim("commutes", read_request(["mul", "fp16"]))
     began = time.monotonic()
     (finding,) = examine([claim], limit=0.2, jobs=1)
@@ -242,7 +242,7 @@ def test_a_proof_that_does_not_finish_is_told_and_tried_again_with_more_time() -
         question.answer(1.0, halt)
 
 
-def test_a_witness_that_is_none_is_seen() -> None:
+def test_invalid_witness_is_detected() -> None:
     miter = Claim("commutes", read_request(["mul", "e2m1"])).miter()
     from amaranth.back import rtlil
 
@@ -251,7 +251,7 @@ def test_a_witness_that_is_none_is_seen() -> None:
         simulated(miter, {"a": 1, "b": 2})
 
 
-def test_claims_are_made_of_every_format_and_each_kind() -> None:
+def test_claims_cover_all_kinds_for_every_family() -> None:
     for fmt in ("e5m2", "e4m3fn", "posit8", "fxp4.4"):
         kinds = {claim.kind for claim in claims("all", fmt)}
         missing = set(KINDS) - kinds
@@ -262,7 +262,7 @@ def test_claims_are_made_of_every_format_and_each_kind() -> None:
         claims("quire")
 
 
-def test_the_command_prints_and_leaves_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formal_command_prints_and_writes_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [Claim("commutes", read_request(["mul", "e2m1"])), Claim("valid", read_request(["mul", "e2m1"]))]
     monkeypatch.setattr(claims_module, "claims", lambda unit, fmt: both)
     answer = CliRunner().invoke(formal, ["mul", "e2m1", "-o", str(tmp_path)])
@@ -279,13 +279,13 @@ def test_the_command_prints_and_leaves_a_table(tmp_path: Path, monkeypatch: pyte
     assert answer.exit_code == 2
 
 
-def test_answers_are_kept_whole(tmp_path: Path) -> None:
+def test_verdicts_are_stored_whole(tmp_path: Path) -> None:
     found("valid", "mul e2m1")
     (path,) = (tmp_path / "build" / "formal").glob("valid*.json")
     assert Verdict(**json.loads(path.read_text())).status == PROVED
 
 
-def test_a_run_that_is_left_early_ends_what_it_began() -> None:
+def test_examine_ends_its_tools_when_closed() -> None:
     running = examine([Claim("commutes", read_request(["mul", fmt])) for fmt in ("e2m1", "fp16", "bf16")], jobs=2)
     next(running)
     began = time.monotonic()

@@ -91,7 +91,7 @@ def finite_codes(fmt):
 # Text and value ------------------------------------------------------------------------------------------------------
 
 
-def test_parse_and_str_are_inverse():
+def test_parse_and_str_are_inverse_for_floats():
     texts = {str(fmt) for fmt in GRID}
     assert len(texts) == len(set(GRID))
     for fmt in GRID:
@@ -100,7 +100,7 @@ def test_parse_and_str_are_inverse():
 
 
 @pytest.mark.parametrize("grid", [FIXED, POSITS], ids=["fixed", "posit"])
-def test_parse_and_str_are_inverse_in_the_other_families(grid):
+def test_parse_and_str_are_inverse_for_fixed_and_posits(grid):
     assert len({str(fmt) for fmt in grid}) == len(set(grid)) > 150
     for fmt in grid:
         assert parse(str(fmt)) == fmt
@@ -109,7 +109,7 @@ def test_parse_and_str_are_inverse_in_the_other_families(grid):
         assert sum(fmt.fields().values()) == fmt.width
 
 
-def test_names_of_every_family_parse():
+def test_parse_reads_named_formats():
     for name, fmt in NAMED.items():
         assert parse(name) == fmt
         assert parse(str(fmt)) == fmt
@@ -145,12 +145,12 @@ def test_names_of_every_family_parse():
         ("posit64e4", Posit(64, 4)),
     ],
 )
-def test_texts(text, fmt):
+def test_parse_reads_texts(text, fmt):
     assert parse(text) == fmt
     assert parse(fmt) is fmt
 
 
-def test_canonical_texts():
+def test_str_is_canonical():
     assert [
         str(parse(name)) for name in ("bf16", "e4m3fn", "e3m2fn", "e3m2-fn", "e2m0", "e4m3b11fnuz", "fp64-ftz")
     ] == [
@@ -287,12 +287,12 @@ def test_canonical_texts():
         ),
     ],
 )
-def test_wrong_parameters_are_refused_with_a_sentence(make, error, sentence):
+def test_formats_reject_bad_parameters(make, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         make()
 
 
-def test_formats_do_not_change():
+def test_formats_are_immutable_and_hashable():
     with pytest.raises(AttributeError):
         E5M2.man = 3
     assert Float(4, 3) != Float(4, 3, specials="fn")
@@ -303,7 +303,7 @@ def test_formats_do_not_change():
 
 
 @pytest.mark.parametrize("name", [name for name in ML_DTYPES if hasattr(ml_dtypes, name)])
-def test_every_code_is_ml_dtypes(name):
+def test_decode_matches_ml_dtypes(name):
     fmt = parse(name)
     dtype = np.dtype(getattr(ml_dtypes, name))
     with np.errstate(invalid="ignore"):
@@ -319,7 +319,7 @@ def test_every_code_is_ml_dtypes(name):
 
 
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
-def test_encode_gives_back_every_code(fmt):
+def test_encode_inverts_decode(fmt):
     for code in range(1 << fmt.width):
         number = fmt.decode(code)
         if isinstance(number, float):
@@ -332,7 +332,7 @@ def test_encode_gives_back_every_code(fmt):
 
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.subnormals], ids=str)
-def test_rounding_is_between_neighbours(fmt):
+def test_encode_rounds_floats_between_neighbours(fmt):
     """Directed modes bracket, nearest is nearest, odd is odd: by the definition, over all numbers of the format."""
     numbers = sorted({fmt.decode(code) for code in finite_codes(fmt)})
     step = Fraction(2) ** (fmt.quantum - 3)
@@ -350,7 +350,7 @@ def test_rounding_is_between_neighbours(fmt):
         value += step
 
 
-def test_special_results():
+def test_encode_special_results_of_floats():
     assert E5M2.encode(1e9) == 0x7C
     assert E4M3FN.encode(1e9) == 0x7F
     assert E4M3FNUZ.encode(-1e9) == 0x80
@@ -373,7 +373,7 @@ def test_special_results():
     ]
 
 
-def test_flushing_follows_rounding():
+def test_encode_flushes_after_rounding():
     fmt = parse("e5m2-ftz")
     smallest = Fraction(2) ** fmt.emin
     assert fmt.encode(smallest * Fraction(15, 16)) == fmt.encode(smallest)
@@ -398,7 +398,7 @@ def standard_posit(code, width, es):
 
 
 @pytest.mark.parametrize("fmt", SMALL_POSITS, ids=str)
-def test_every_posit_is_the_standards(fmt):
+def test_decode_posits_matches_standard(fmt):
     for code in range(1, 1 << fmt.width):
         if code != fmt.nan_code:
             assert fmt.decode(code) == standard_posit(code, fmt.width, fmt.es)
@@ -409,7 +409,7 @@ def test_every_posit_is_the_standards(fmt):
 
 
 @pytest.mark.parametrize("fmt", [POSIT16, POSIT32, POSIT64, Posit(64, 0), Posit(33, 4)], ids=str)
-def test_wide_posits_are_the_standards(fmt):
+def test_decode_wide_posits_matches_standard(fmt):
     ones = (1 << fmt.width) - 1
     codes = [*range(1, ones, ones // 997), *range(70), *(1 << shift for shift in range(fmt.width - 1))]
     for code in {code ^ flip for code in codes for flip in (0, ones)} - {0, fmt.nan_code}:
@@ -419,7 +419,7 @@ def test_wide_posits_are_the_standards(fmt):
 
 
 @pytest.mark.parametrize("fmt", SMALL_FIXED, ids=str)
-def test_every_fixed_point_number_is_an_integer_times_the_last_place(fmt):
+def test_decode_fixed_is_integer_times_ulp(fmt):
     numbers = [fmt.decode(code) for code in range(1 << fmt.width)]
     for code, number in enumerate(numbers):
         sign_place = (code >> (fmt.width - 1)) << fmt.width if fmt.signed else 0
@@ -429,7 +429,7 @@ def test_every_fixed_point_number_is_an_integer_times_the_last_place(fmt):
 
 
 @pytest.mark.parametrize("fmt", [*SMALL_POSITS, *SMALL_FIXED], ids=str)
-def test_every_code_comes_back_and_the_codes_ascend(fmt):
+def test_encode_inverts_decode_and_codes_ascend(fmt):
     half, numbers = 1 << (fmt.width - 1), []
     # Two's complement from NaR or the least number up; unsigned codes are in order as they are.
     for code in (
@@ -468,7 +468,7 @@ def around(fmt):
 
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
-def test_posits_are_rounded_between_neighbouring_codes(fmt):
+def test_encode_rounds_posits_between_neighbours(fmt):
     """The posit of one bit more that lies between two neighbours decides which is nearest (2022, 4.1)."""
     finer = Posit(fmt.width + 1, fmt.es)
     numbers = [fmt.decode(code) for code in range(fmt.nan_code)]
@@ -490,7 +490,7 @@ def test_posits_are_rounded_between_neighbouring_codes(fmt):
 
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
-def test_posits_are_rounded_by_chance_between_codes_of_more_bits(fmt):
+def test_encode_rounds_posits_stochastically(fmt):
     """Random words are added to the code of the posit that is longer by as many bits."""
     finer = Posit(fmt.width + 2, fmt.es)
     numbers = [finer.decode(code) for code in range(finer.nan_code)]
@@ -504,7 +504,7 @@ def test_posits_are_rounded_by_chance_between_codes_of_more_bits(fmt):
         assert fmt.decode(found) == sign * fmt.decode(code), f"{sign * magnitude} {word}"
 
 
-def test_two_s_complement_numbers_are_rounded_between_integers():
+def test_encode_rounds_fixed_between_integers():
     sr3 = stochastic(3)
     for sixteenths in range(-70, 71):
         value = Fraction(sixteenths, 16)
@@ -522,7 +522,7 @@ def test_two_s_complement_numbers_are_rounded_between_integers():
 
 @pytest.mark.parametrize("overflow", ["saturate", "wrap"])
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_FIXED if fmt.width in (1, 2, 5)], ids=str)
-def test_fixed_point_is_rounded_and_then_limited(fmt, overflow):
+def test_encode_fixed_rounds_before_overflow(fmt, overflow):
     fmt = Fixed(fmt.int_bits, fmt.frac_bits, fmt.signed, overflow)
     least, most = (0, 2**fmt.width - 1) if not fmt.signed else (-(2 ** (fmt.width - 1)), 2 ** (fmt.width - 1) - 1)
     for eighths in range(8 * (least - 2**fmt.width - 3), 8 * (most + 2**fmt.width + 3), 1):
@@ -539,7 +539,7 @@ def test_fixed_point_is_rounded_and_then_limited(fmt, overflow):
                 assert found == expected, f"{value} {mode}"
 
 
-def test_special_results_of_fixed_point_and_posits():
+def test_encode_special_results_of_fixed_and_posits():
     for fmt in (INT8, parse("int8-wrap")):
         ends = [fmt.encode(value, mode, saturate=True) for value in (math.inf, -math.inf) for mode in MODES]
         assert ends == [0x7F] * 6 + [0x80] * 6
@@ -569,7 +569,7 @@ def test_special_results_of_fixed_point_and_posits():
 
 
 @pytest.mark.parametrize("fmt", SMALL_POSITS, ids=str)
-def test_precision_of_posits_at_every_scale(fmt):
+def test_posit_precision_at_every_scale(fmt):
     numbers = sorted(numbers_of(fmt))
     for scale in range(-fmt.max_scale - 3, fmt.max_scale + 4):
         first, last = Fraction(2) ** scale, Fraction(2) ** (scale + 1)
@@ -612,7 +612,7 @@ RESULTS = [
 
 
 @pytest.mark.parametrize("a", FINITE_TOYS, ids=str)
-def test_exact_is_granted_exactly_where_it_holds(a):
+def test_exact_is_granted_exactly_where_result_holds(a):
     for b in FINITE_TOYS:
         xs, ys = numbers_of(a), numbers_of(b)
         for name, span, numbers in (
@@ -624,7 +624,7 @@ def test_exact_is_granted_exactly_where_it_holds(a):
                 assert granted(span, fmt) == holds(fmt, numbers), f"{name} of {a} and {b} in {fmt}"
 
 
-def test_exact_is_never_granted_to_a_sum_of_products_that_does_not_fit():
+def test_exact_is_refused_for_sums_that_do_not_fit():
     small = [Float(2, man, None, "finite", subnormals) for man in (0, 1) for subnormals in (True, False)]
     grants = 0
     for a, b, c in itertools.product(small, small, small):
@@ -637,7 +637,7 @@ def test_exact_is_never_granted_to_a_sum_of_products_that_does_not_fit():
     assert grants > 50
 
 
-def test_exact_needs_the_specials():
+def test_exact_needs_specials_of_result():
     assert not granted(ValueRange.of(E5M2), Float(6, 5, specials="fn"))
     assert not granted(ValueRange.of(E4M3FN), Float(6, 5, specials="finite"))
     assert granted(ValueRange.of(E5M2), E6M5)
@@ -708,7 +708,7 @@ def granted_rightly(span, numbers, inf, nan):
 
 
 @pytest.mark.parametrize("a", MIXED, ids=str)
-def test_exact_across_families_is_granted_only_where_it_holds(a):
+def test_exact_across_families_is_granted_where_result_holds(a):
     counts = []
     for b in MIXED:
         xs, ys, inf, nan = numbers_of(a), numbers_of(b), a.has_inf or b.has_inf, a.has_nan or b.has_nan
@@ -723,7 +723,7 @@ def test_exact_across_families_is_granted_only_where_it_holds(a):
     assert refusals < grants / 10
 
 
-def test_exact_sums_of_products_across_families():
+def test_exact_sums_across_families_are_granted_where_result_holds():
     formats = [parse(name) for name in ("fxp2.1", "ufxp0.2", "int1", "posit4e1", "e2m1fn")]
     counts = []
     for a, b, c in itertools.product(formats, repeat=3):
@@ -737,7 +737,7 @@ def test_exact_sums_of_products_across_families():
 
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in MIXED if fmt.width <= 4], ids=str)
-def test_sums_of_many(fmt):
+def test_value_range_of_long_sums_is_exact(fmt):
     """Of a few numbers of a format, and of a few products."""
     for span, terms in (
         (ValueRange.of(fmt), numbers_of(fmt)),
@@ -749,7 +749,7 @@ def test_sums_of_many(fmt):
             granted_rightly(span.times(count), numbers, fmt.has_inf, fmt.has_nan)
 
 
-def test_a_longer_posit_holds_a_shorter_one():
+def test_exact_posit_widening_is_granted():
     for narrow, wide in itertools.product([fmt for fmt in POSITS if fmt.width <= 7 and fmt.es <= 2], repeat=2):
         held = holds_all(wide, numbers_of(narrow), False, True)
         assert held or not granted(ValueRange.of(narrow), wide), f"{narrow} {wide}"
@@ -762,7 +762,7 @@ def test_a_longer_posit_holds_a_shorter_one():
 # Descriptions --------------------------------------------------------------------------------------------------------
 
 
-def test_mac_descriptions_parse():
+def test_mac_spec_parse_and_str_are_inverse():
     formats = [E5M2, parse("e4m3b-3fnuz-ftz"), E3M2FN, parse("e3m2-fn")]
     count = 0
     for a, acc, product, rounding, saturate in itertools.product(
@@ -776,7 +776,7 @@ def test_mac_descriptions_parse():
     assert str(MacSpec(E5M2, E5M2, E6M5, RN, E5M2, RZ, True)) == "e5m2*e5m2=e5m2.rz+e6m5.rn.sat"
 
 
-def test_descriptions_name_their_random_source():
+def test_mac_spec_names_random_source():
     """Whatever can serve a rounding is in the text, which reads back; whatever cannot is refused."""
     served = refused = 0
     sources = [Lfsr(2), Lfsr(10), Lfsr(64), Plateau(2), Plateau(3), Plateau(16)]
@@ -811,7 +811,7 @@ def test_descriptions_name_their_random_source():
         assert MacSpec.parse(MacSpec.parse(text)) == MacSpec.parse(text)
 
 
-def test_default_accumulators():
+def test_default_accumulators_of_floats():
     assert default_accumulator(E5M2) == E6M5
     assert default_accumulator(parse("e2m1fn")) == Float(3, 4)
     assert default_accumulator(FP64) == FP64
@@ -840,7 +840,7 @@ def test_default_accumulators():
         ("posit64", "posit64"),
     ],
 )
-def test_default_accumulators_of_the_other_families(fmt, acc):
+def test_default_accumulators_of_fixed_and_posits(fmt, acc):
     assert default_accumulator(parse(fmt)) == parse(acc)
 
 
@@ -864,7 +864,7 @@ EXACT_MACS = [
 ]
 
 
-def test_exact_macs_have_texts():
+def test_exact_mac_specs_parse_and_str_are_inverse():
     assert len({str(spec) for spec in EXACT_MACS}) == len(set(EXACT_MACS)) == 48
     for spec in EXACT_MACS:
         assert MacSpec.parse(str(spec)) == spec
@@ -1007,13 +1007,13 @@ def test_exact_macs_have_texts():
         ),
     ],
 )
-def test_sums_that_cannot_be_are_refused_with_a_sentence(make, error, sentence):
+def test_sum_specs_reject_bad_parameters(make, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         make()
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 256])
-def test_exact_dot_products_are_granted_where_they_fit(k):
+def test_exact_dot_products_are_granted_where_result_holds(k):
     most = k * 2**14
     for start, end in ((None, most), (INT32, most + 2**31 - 1)):
         for o in (Fixed(width, 0) for width in range(14, 35)):

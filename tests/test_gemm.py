@@ -109,7 +109,7 @@ def one_by_one(spec, a, b, start, words):
 @pytest.mark.parametrize(
     ("a_shape", "b_shape"), [((2, 1, 2, 7), (3, 7, 3)), ((1, 1), (1, 1)), ((4, 5), (5, 1))], ids=str
 )
-def test_a_product_is_its_sums_step_by_step(text, a_shape, b_shape):
+def test_gemm_matches_mac_steps(text, a_shape, b_shape):
     spec = MacSpec.parse(text)
     a, b, start, given = case(spec, a_shape, b_shape)
     seed = {"seed": SEED} if spec.random else {}
@@ -121,7 +121,7 @@ def test_a_product_is_its_sums_step_by_step(text, a_shape, b_shape):
     assert torch.equal(golden.gemm(a, b, spec, **seed, **given), one_by_one(spec, a, b, zeros, words))
 
 
-def test_shapes_broadcast_and_may_be_empty():
+def test_gemm_broadcasts_and_accepts_empty_shapes():
     spec = MacSpec.parse("e4m3*e4m3=e5m2.sr3+e6m5.sr10")
     a, b, _, _ = case(spec, (2, 3, 4), (4, 5))
     start, random, random_product = torch.arange(5), torch.arange(4) * 100, torch.arange(5).unsqueeze(1)
@@ -139,7 +139,7 @@ def test_shapes_broadcast_and_may_be_empty():
 
 
 @pytest.mark.parametrize("text", [text for text in ROUNDED if "@" in text])
-def test_a_sum_goes_on_where_a_part_of_it_ended(text):
+def test_gemm_resumes_from_start_and_source_state(text):
     """From the result and from the states of the sources, wherever it is cut."""
     spec = MacSpec.parse(text)
     k = 100
@@ -233,7 +233,7 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
         ),
     ],
 )
-def test_what_is_refused(make, error, sentence):
+def test_gemm_rejects_bad_arguments(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value).startswith(sentence)
@@ -342,7 +342,7 @@ def feed(rng, a, b):
     return {name: np.asarray(column, dtype=np.uint64) for name, column in columns.items()}, cycles
 
 
-def test_systolic_arrays_give_the_same_bits():
+def test_gemm_matches_systolic_array():
     """Element by element, and in a second product after the first, whose sources go on; and a wrong seed is seen."""
     # One test, for the model takes longer to build than all else here.
     unit = Systolic(ON_ARRAYS)

@@ -167,13 +167,13 @@ def compare(text, products, seed=0):
 
 
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
-def test_kernels_give_the_bits_of_tensors(text):
+def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
     # The last one, in 128-bit integers, takes everything.
     assert given[-1] == max(given) > 0
 
 
-def test_the_fast_kernels_are_used():
+def test_kernels_in_lanes_are_used():
     """On operands of middling size the first kernel of each description does the work, and it is one in lanes."""
     for text in LISTED[:-2]:
         spec = MacSpec.parse(text)
@@ -186,7 +186,7 @@ def test_the_fast_kernels_are_used():
             assert call(build.library("test", first), a, b, None, (4, 5), words) is not None, text
 
 
-def test_products_against_fractions():
+def test_kernels_match_fractions():
     """Step by step in exact arithmetic, which shares nothing with the kernels."""
     for text in ("e5m2*e5m2+e6m5.rn", "bf16*bf16+bf16.rn", "posit8*posit8+posit16.rn", "fp16*fp16=fp16.rn+fp16.rn"):
         spec = MacSpec.parse(text)
@@ -201,7 +201,7 @@ def test_products_against_fractions():
             assert int(found[i, j]) == total, (text, i, j)
 
 
-def test_small_numbers_in_fp16():
+def test_kernels_match_tensors_on_small_fp16_products():
     """The 128 x 128 product of values from 1e-6 to 1e-2, most of whose products are subnormal."""
     generator = torch.Generator().manual_seed(0)
     a, b = (1e-6 + (1e-2 - 1e-6) * torch.rand(128, 128, generator=generator) for _ in range(2))
@@ -219,7 +219,7 @@ TEXTS = ["e5m2*e5m2+e6m5.rn", "fxp4.4*fxp4.4+fxp8.8.rn", "posit8*posit8+exact=po
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_shapes(text, monkeypatch):
+def test_kernels_match_tensors_on_odd_shapes(text, monkeypatch):
     """Dimensions of none and of one, about the numbers of lanes and rows, transposed, broadcast and in batches."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(2)
@@ -262,7 +262,7 @@ def test_shapes(text, monkeypatch):
         ("posit8*fxp4.4+exact=posit8.sr7", None),
     ],
 )
-def test_few_columns(text, source, monkeypatch):
+def test_kernels_transpose_few_columns(text, source, monkeypatch):
     """Many rows of few columns are computed as the transposed product, with the words of each element still its own."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(4)
@@ -283,7 +283,7 @@ def test_few_columns(text, source, monkeypatch):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_threads_and_machines(text, monkeypatch):
+def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
     """Neither the number of threads, nor the instructions there are, nor flushing of subnormals changes a bit."""
     spec = MacSpec.parse(text)
     a, b, start, _ = case(spec, 21, 40, 70, 3)
@@ -305,14 +305,14 @@ def test_threads_and_machines(text, monkeypatch):
         assert torch.equal(golden.gemm(a, b, spec, start=start), expected), level
 
 
-def test_without_fused_operations(monkeypatch):
+def test_kernels_match_tensors_without_fma(monkeypatch):
     monkeypatch.setenv(build.SETTING, "portable")
     assert not build.has_fma()
     for text in ("bf16*bf16+fp32.rn", "bf16*bf16+bf16.sr10"):
         compare(text, 10_000)
 
 
-def test_without_a_compiler(monkeypatch, tmp_path):
+def test_gemm_without_compiler_uses_torch_and_says_so(monkeypatch, tmp_path):
     """Torch does it, and that is said once."""
     a, b, _, _ = case(MacSpec.parse(TEXTS[0]), 3, 4, 5, 1)
     expected = golden.gemm(a, b, TEXTS[0])
@@ -333,7 +333,7 @@ def test_without_a_compiler(monkeypatch, tmp_path):
         golden.gemm(a, b, TEXTS[0])
 
 
-def test_kernels_wait_for_work(monkeypatch, tmp_path):
+def test_kernels_compile_when_work_is_large_enough(monkeypatch, tmp_path):
     """What torch does sooner than a compiler is left to it, and added up; a kernel that is there is taken at once."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
@@ -357,7 +357,7 @@ def test_kernels_wait_for_work(monkeypatch, tmp_path):
     assert all(torch.equal(one, found[0]) for one in found)
 
 
-def test_sums_that_grow_by_roundings_alone():
+def test_sums_overflow_by_rounding_up_alone():
     """Terms far below the last place carry sums to overflow, where each is rounded up."""
     a, b = torch.ones(2, 20, dtype=torch.int64), torch.ones(20, 3, dtype=torch.int64)
     for text in ("e5m2*e5m2+e2m1-fn.ru", "e5m2*e5m2=e2m1-fn.ru+e2m1-fn.rn", "e5m2*e5m2+e4m3fn.ru"):
@@ -369,7 +369,7 @@ def test_sums_that_grow_by_roundings_alone():
             assert torch.equal(found, in_torch(spec, a, b, start, words)), (text, first)
 
 
-def test_minus_zero_stays():
+def test_minus_zero_survives_sums():
     """-0 * 1 added to -0 is -0, and +0 as soon as there is a +0 among the terms."""
     for text, expected in (("e5m2*e5m2+e6m5.rn", 0x800), ("e5m2*e5m2+e6m5.sr3", 0x800), ("e5m2*e5m2+e6m5.rd", 0x800)):
         spec = MacSpec.parse(text)
@@ -383,7 +383,7 @@ def test_minus_zero_stays():
         assert (found == (0x800 if "rd" in text else 0)).all(), text
 
 
-def test_every_nan_stays():
+def test_nan_payloads_survive_sums():
     """Whatever its places hold: rounding adds to those of the operand, from which the lane makes the sum's."""
     spec = MacSpec.parse("tf32*tf32+bf16.rn")
     library = build.library("test", plan.sources(spec, None, build.has_fma())[0])
@@ -396,7 +396,7 @@ def test_every_nan_stays():
         assert (found == spec.o.nan_code).all()
 
 
-def test_a_full_quire_is_infinite():
+def test_overfull_quire_is_infinite():
     """Of one bit of guard some largest products are too many, of either sign and even if others take them back."""
     largest = torch.full((1, 40), 0x7B)
     for signs in (torch.zeros(40), torch.ones(40), torch.arange(40) >= 20):
@@ -408,7 +408,7 @@ def test_a_full_quire_is_infinite():
         assert torch.equal(found, in_torch(spec, largest, b, None, Words()))
 
 
-def test_a_midpoint_and_a_little_more():
+def test_midpoint_plus_tiny_addend_rounds_up():
     """9 * 29 = 261 lies between 260 and 262 in bf16, and 2^-20 decides: binary32 would have lost it."""
     spec = MacSpec.parse("bf16*bf16+bf16.rn")
     a, b, *start = (golden.encode(torch.tensor([[value]]), "bf16") for value in (9.0, 29.0, 2.0**-20, 0.0, -(2.0**-20)))
@@ -419,7 +419,7 @@ def test_a_midpoint_and_a_little_more():
             assert int(golden.decode(found, "bf16")) == expected
 
 
-def test_on_a_gpu_in_integers():
+def test_triton_kernel_matches_tensors():
     """In Triton: on a GPU where there is one, else as its interpreter runs it, in a process that it is told in."""
     pytest.importorskip("triton")
     script = Path(__file__).parent / "triton_kernel.py"
@@ -444,7 +444,7 @@ def test_on_a_gpu_in_integers():
         ),
     ],
 )
-def test_philox_gives_the_published_words(counter, key, words):
+def test_philox_matches_published_words(counter, key, words):
     """Those of the authors' library Random123, kat_vectors."""
     assert philox(torch.tensor(counter), key).tolist() == words
 
@@ -452,7 +452,7 @@ def test_philox_gives_the_published_words(counter, key, words):
 @pytest.mark.parametrize(
     "text", ["e5m2*e5m2+e6m5.sr10", "e4m3*e4m3=e5m2.sr3+e6m5.sr24", "posit8*posit8+exact=posit8.sr5"]
 )
-def test_counter_based_words(text):
+def test_counter_based_words_match_between_kernels_and_tensors(text):
     """Kernels and tensors have the same, a sum may be split, and they are those of philox_words."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(1)
@@ -473,7 +473,7 @@ def test_counter_based_words(text):
         assert torch.equal(found, golden.gemm(a[:, 13:], b[13:], spec, start=first, source="philox", seed=key, step=13))
 
 
-def test_real_operands():
+def test_gemm_accepts_real_operands():
     generator = torch.Generator().manual_seed(1)
     a, b = torch.randn(6, 20, generator=generator), 1e5 * torch.randn(20, 7, generator=generator, dtype=torch.float64)
     for rounding, saturate in (("rn", False), ("rz", True)):
@@ -493,7 +493,7 @@ def test_real_operands():
         ({"random": torch.zeros(1, dtype=torch.int64), "step": 2}, ValueError, "step is given, but only the counter"),
     ],
 )
-def test_what_is_refused(options, error, sentence):
+def test_gemm_rejects_bad_sources(options, error, sentence):
     a = torch.ones(2, 2, dtype=torch.int64)
     with pytest.raises(error, match=sentence):
         golden.gemm(a, a, "e5m2*e5m2+e6m5.sr10", **options)
@@ -528,7 +528,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
-def test_encoding(target, source):
+def test_encode_kernel_matches_tensors(target, source):
     """Any words, and numbers at and about the codes and midpoints of the target."""
     o, rng = parse(target), np.random.default_rng(3)
     integer = torch.int32 if source == torch.float32 else torch.int64
@@ -546,7 +546,7 @@ def test_encoding(target, source):
             assert torch.equal(found, round_and_pack(raw, o, rounding, saturate, noise)), (target, mode, saturate)
 
 
-def test_conversions_through_tables():
+def test_convert_tables_match_tensors():
     every = torch.arange(1 << 8).repeat(3)
     for a, o in (("e5m2", "fp32"), ("posit8", "fxp4.4"), ("e4m3fn", "posit16")):
         expected = round_and_pack(unpack(every, parse(a)), parse(o), Rounding.parse("rd"), False, None)
@@ -556,6 +556,6 @@ def test_conversions_through_tables():
     assert torch.equal(golden.convert(wide, a="fp32", o="e5m2", rounding="ru", saturate=True), expected)
 
 
-def test_the_setting_is_told():
+def test_kernel_setting_is_documented():
     assert kernels.__doc__ is not None
     assert all(f"``{level}``" in kernels.__doc__ for level in build.LEVELS)

@@ -90,7 +90,7 @@ def every(formats, rounding, subtract=False):
 
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", ["mul", "add", "compare"])
-def test_every_operand_of_toy_formats(name, fmt):
+def test_golden_matches_exact_on_toy_floats(name, fmt):
     # In turn, half of the modes for each format, unless all are asked for.
     modes = MODES if os.environ.get("HALFULP_EXHAUSTIVE") == "1" else MODES[TOYS.index(fmt) % 2 :: 2]
     for rounding, saturate in itertools.product(modes, (False, True)):
@@ -101,7 +101,7 @@ def test_every_operand_of_toy_formats(name, fmt):
 
 
 @pytest.mark.parametrize("source", TOYS, ids=str)
-def test_every_conversion_between_toy_formats(source):
+def test_convert_matches_exact_on_toy_floats(source):
     for target, rounding in itertools.product(TOYS, MODES):
         columns, words = every([source], rounding)
         _, wrong = differences("convert", columns, words, a=source, o=target, rounding=rounding)
@@ -109,7 +109,7 @@ def test_every_conversion_between_toy_formats(source):
 
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.width <= 4], ids=str)
-def test_every_fma_of_toy_formats(fmt):
+def test_fma_matches_exact_on_toy_floats(fmt):
     for rounding in MODES[:7]:
         columns, words = every([fmt] * 3, rounding)
         _, wrong = differences("fma", columns, words, a=fmt, b=fmt, c=fmt, o=fmt, rounding=rounding)
@@ -163,7 +163,7 @@ WIDE = [
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_wide_and_mixed_formats(seed):
+def test_golden_matches_exact_on_wide_and_mixed_floats(seed):
     """Formats, mode and operands all random; every second run keeps to one format, where operands meet most."""
     rng = random.Random(seed)
     name = rng.choice(list(ARITY))
@@ -184,7 +184,7 @@ def test_wide_and_mixed_formats(seed):
 
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64, E5M2], ids=str)
 @pytest.mark.parametrize("rounding", MODES, ids=str)
-def test_cancellation_and_sticky(fmt, rounding):
+def test_fma_matches_exact_near_cancellation(fmt, rounding):
     """c is -(a * b), or its neighbour, or so small that only the sticky bit tells."""
     rng = random.Random(str(rounding))
     xs, ys = aimed(rng, fmt, 600, 0), aimed(rng, fmt, 600, 0)
@@ -198,7 +198,7 @@ def test_cancellation_and_sticky(fmt, rounding):
 
 
 @pytest.mark.parametrize("rounding", MODES, ids=str)
-def test_dot_product_step_of_three_formats(rounding):
+def test_fma_matches_exact_in_three_formats(rounding):
     """Operands, addend and result of formats of their own, the addend around the product."""
     rng = random.Random(str(rounding))
     formats = {"a": E5M2, "b": E4M3FN, "c": FP32, "o": BF16}
@@ -209,7 +209,7 @@ def test_dot_product_step_of_three_formats(rounding):
 
 
 @pytest.mark.parametrize("target", ["e5m2", "e4m3fn-ftz", "e3m2fn", "e2m0", "fp64", "e4m3fnuz"])
-def test_what_cancels_is_zero_wherever_the_exponents_are(target):
+def test_cancelled_sums_are_zero_at_all_exponents(target):
     """x - x and x * 1 - x with x beyond the largest number of the result, and below its smallest."""
     target = parse(target)
     numbers = [code | sign for code in (1, 0x00800000, 0x3F800001, 0x7F7FFFFF, 0x7E812345) for sign in (0, 1 << 31)]
@@ -225,7 +225,7 @@ def test_what_cancels_is_zero_wherever_the_exponents_are(target):
 @pytest.mark.parametrize("product", [None, "e5m2.rz", "e2m0.ro", "e4m3fnuz.sr4", "e2m1fn.rn", "e6m5-ftz.ru"])
 @pytest.mark.parametrize("acc", ["e6m5", "e3m2fn", "fp32", "e5m3fnuz-ftz"])
 @pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
-def test_mac_with_a_rounded_product(product, acc, saturate):
+def test_mac_with_rounded_product_matches_exact(product, acc, saturate):
     rng = random.Random(f"{product}{acc}")
     acc = parse(acc)
     parameters = {"a": E5M2, "b": E4M3FN, "acc": acc, "rounding": RN, "saturate": saturate}
@@ -243,7 +243,7 @@ def test_mac_with_a_rounded_product(product, acc, saturate):
         assert found[index] == exact.mac(*codes, **parameters, random_product=word), [hex(code) for code in codes]
 
 
-def test_a_sequence_is_its_steps():
+def test_mac_sequence_matches_steps():
     rng = random.Random(1)
     count, rounding = 3000, stochastic(5)
     xs, ys, starts = aimed(rng, E5M2, count, 0), aimed(rng, E5M2, count, 0), aimed(rng, E6M5, count, 0)
@@ -284,7 +284,7 @@ def overflows_by(fmt):
 
 @pytest.mark.parametrize("formats", PAIRS, ids=" ".join)
 @pytest.mark.parametrize("name", ["mul", "add", "compare"])
-def test_every_operand_of_toy_families(name, formats):
+def test_golden_matches_exact_on_toy_families(name, formats):
     a, b, o = map(parse, formats)
     modes = FEW[::3] if name == "compare" else FEW
     for rounding, saturate in itertools.product(modes, overflows_by(o)):
@@ -294,7 +294,7 @@ def test_every_operand_of_toy_families(name, formats):
 
 
 @pytest.mark.parametrize("source", [*TOY_FAMILIES, *map(parse, ("e2m1", "e3m1fnuz-ftz", "posit7e0"))], ids=str)
-def test_every_conversion_between_toy_families(source):
+def test_convert_matches_exact_on_toy_families(source):
     for target, rounding in itertools.product([*TOY_FAMILIES, *map(parse, ("e2m1", "e2m0", "fxp1.1", "posit3"))], FEW):
         columns, words = every([source], rounding)
         _, wrong = differences("convert", columns, words, a=source, o=target, rounding=rounding)
@@ -312,7 +312,7 @@ def test_every_conversion_between_toy_families(source):
     ],
     ids=" ".join,
 )
-def test_every_fma_of_toy_families(formats):
+def test_fma_matches_exact_on_toy_families(formats):
     a, b, c, o = map(parse, formats)
     for rounding in FEW:
         columns, words = every([a, b, c], rounding)
@@ -333,7 +333,7 @@ def random_words(rng, rounding, count):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_wide_and_mixed_families(seed):
+def test_golden_matches_exact_on_wide_and_mixed_families(seed):
     """Formats, mode and operands all random; every second run keeps to one format, where operands meet most."""
     rng = random.Random(seed)
     name = rng.choice(list(ARITY))
@@ -351,7 +351,7 @@ def test_wide_and_mixed_families(seed):
 
 
 @pytest.mark.parametrize("fmt", ["posit16", "posit64", "fxp8.8", "int64", "fxp20.44-wrap"])
-def test_cancellation_across_the_range(fmt):
+def test_fma_matches_exact_near_cancellation_in_all_families(fmt):
     """c is -(a * b) in the same format, or its neighbour."""
     fmt = parse(fmt)
     rng = random.Random(str(fmt))
@@ -376,7 +376,7 @@ def parameters_of(spec):
 @pytest.mark.parametrize("product", ["int4-wrap.rz", "posit6e1.rn", "e2m1fn.ro", "fxp3.2-wrap.sr4", "e4m3.rn"])
 @pytest.mark.parametrize("acc", ["fxp8.8-wrap", "posit16", "e5m10", "exact=posit8", "exact2=fxp4.4-wrap"])
 @pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
-def test_mac_across_families_with_a_rounded_product(product, acc, saturate):
+def test_mac_across_families_with_rounded_product_matches_exact(product, acc, saturate):
     rng = random.Random(f"{product}{acc}")
     spec = MacSpec.parse(f"posit8*fxp4.4={product}+{acc}.rn" + (".sat" if saturate else ""))
     count = 120
@@ -407,7 +407,7 @@ INT8_WRAP = parse("int8-wrap")
     ],
     ids=str,
 )
-def test_saturation_takes_the_product_too(fmt, product, acc, operands, held, saturated):
+def test_saturate_applies_to_rounded_product(fmt, product, acc, operands, held, saturated):
     """A rounded product that overflows is infinite, wraps, or is the largest: as ``saturate`` says."""
     codes = [fmt.encode(number, EXACT) for number in operands]
     parameters = {"a": fmt, "b": fmt, "acc": acc, "product": product, "product_rounding": RN}
@@ -444,7 +444,7 @@ def operands_of(parameters):
 @pytest.mark.parametrize(
     ("name", "texts"), SUMS, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
 )
-def test_steps_of_toy_accumulators(name, texts):
+def test_accumulators_match_exact_on_toy_formats(name, texts):
     """Every operand rounded to nearest, and some in every other mode."""
     parameters = {key: text if text == "exact" or key == "carry" else parse(text) for key, text in texts.items()}
     formats = operands_of(parameters)
@@ -460,7 +460,7 @@ def test_steps_of_toy_accumulators(name, texts):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_steps_of_wide_and_mixed_accumulators(seed):
+def test_accumulators_match_exact_on_wide_and_mixed_formats(seed):
     rng = random.Random(seed)
     name = ("quire", "mac", "accumulate")[seed % 3]
     a, b, o = (rng.choice(WIDE_FAMILIES) for _ in "abo")
@@ -545,7 +545,7 @@ SEQUENCES = [
 
 
 @pytest.mark.parametrize("text", SEQUENCES)
-def test_a_quire_keeps_the_exact_sum(text):
+def test_quire_sequence_matches_fractions(text):
     spec = MacSpec.parse(text)
     rng = random.Random(text)
     xs, ys, starts, loads, clears = steps(rng, spec.a, spec.b, spec.o)
@@ -576,7 +576,7 @@ def test_a_quire_keeps_the_exact_sum(text):
         ("fp64", "posit64", "rn", 31),
     ],
 )
-def test_an_exact_accumulator_keeps_the_exact_sum(a, o, rounding, carry):
+def test_exact_accumulator_sequence_matches_fractions(a, o, rounding, carry):
     spec = SumSpec(parse(a), "exact", Rounding.parse(rounding), parse(o), carry)
     rng = random.Random(a + o)
     xs, starts, loads, clears = steps(rng, spec.a, spec.o)
@@ -590,7 +590,7 @@ def test_an_exact_accumulator_keeps_the_exact_sum(a, o, rounding, carry):
     assert overflows > 0 or carry > 3
 
 
-def test_an_exact_sum_of_rounded_products():
+def test_exact_mac_of_rounded_products_matches_fractions():
     spec = MacSpec.parse("posit8*fxp4.4=fxp3.2-wrap.sr3+exact=e5m10.rn.sat")
     rng = random.Random(2)
     xs, ys, starts, loads, clears = steps(rng, spec.a, spec.b, spec.o)
@@ -608,7 +608,7 @@ def test_an_exact_sum_of_rounded_products():
 @pytest.mark.parametrize(
     ("a", "acc", "rounding"), [("posit8", "posit16", "rn"), ("fxp4.4", "fxp8.4-wrap", "sr3"), ("e5m2", "posit8", "ro")]
 )
-def test_a_sequence_of_sums_is_its_steps(a, acc, rounding):
+def test_accumulate_sequence_matches_steps(a, acc, rounding):
     rng, rounding = random.Random(acc), Rounding.parse(rounding)
     parameters = {"a": parse(a), "acc": parse(acc), "rounding": rounding}
     xs, starts, loads, clears = steps(rng, parse(a), parse(acc))
@@ -643,7 +643,7 @@ def dots(xs, ys, starts=None, words=None, **parameters):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_dot_products_of_wide_and_mixed_formats(seed):
+def test_dot_matches_exact_on_wide_and_mixed_formats(seed):
     rng = random.Random(seed)
     formats = {letter: rng.choice([*WIDE_FAMILIES, *TOY_FAMILIES]) for letter in "abo"}
     if seed % 4 == 0:
@@ -673,7 +673,7 @@ def test_dot_products_of_wide_and_mixed_formats(seed):
 
 @pytest.mark.parametrize("order", ["exact", "sequential"])
 @pytest.mark.parametrize("rounding", FEW, ids=str)
-def test_dot_products_of_toy_formats(rounding, order):
+def test_dot_matches_exact_on_toy_formats(rounding, order):
     """Pairs and formats all different, some with start values."""
     rng = random.Random(f"{rounding}{order}")
     for a, b, c, o in (
@@ -695,7 +695,7 @@ def test_dot_products_of_toy_formats(rounding, order):
 
 @pytest.mark.parametrize("order", ["exact", "sequential"])
 @pytest.mark.parametrize("rounding", [RN, RD, RZ], ids=str)
-def test_signs_of_zero_in_dot_products(rounding, order):
+def test_dot_signs_of_zero_match_exact(rounding, order):
     """Zeros of both signs, what cancels, infinities and NaN, with every start value."""
     zeros = [E5M2.encode(number) for number in (0.0, -0.0, 1.0, -1.0)]
     specials = [E5M2.encode(number) for number in (0.0, -1.0, math.inf, -math.inf, math.nan)]
@@ -708,7 +708,7 @@ def test_signs_of_zero_in_dot_products(rounding, order):
             assert dots(xs, ys, [start] * len(rows), c=E5M2, **parameters) == []
 
 
-def test_signs_of_zero_as_they_are_written_down():
+def test_dot_signs_of_zero_match_contract():
     zero, minus_zero, one, minus_one = (E5M2.encode(number) for number in (0.0, -0.0, 1.0, -1.0))
     for x, start, rounding, expected in (
         # Without a start value a sum begins at +0.
@@ -730,7 +730,7 @@ def test_signs_of_zero_as_they_are_written_down():
             assert int(found) == expected, (x, start, rounding, order)
 
 
-def test_shapes_of_sums():
+def test_dot_and_sequence_shapes():
     x, y = torch.arange(24).reshape(2, 3, 4), torch.arange(24, 48).reshape(2, 3, 4)
     dot = functools.partial(golden.dot, a="posit8", b="int8", o="posit16")
     for order in ("exact", "sequential"):
@@ -751,7 +751,7 @@ def test_shapes_of_sums():
 # Tensors -------------------------------------------------------------------------------------------------------------
 
 
-def test_shapes_broadcast():
+def test_operands_broadcast():
     x, y = torch.arange(256), torch.arange(0, 256, 7)
     grid = golden.mul(x[:, None], y[None, :], a=E5M2, b=E5M2, o=E5M2)
     assert grid.shape == (256, 37)
@@ -765,14 +765,14 @@ def test_shapes_broadcast():
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_integer_dtypes(dtype):
+def test_integer_dtypes_are_accepted(dtype):
     codes = torch.arange(128).to(dtype)
     found = golden.add(codes, codes.flip(0), a=E5M2, b=E5M2, o=FP16)
     assert found.dtype == torch.int64
     assert torch.equal(found, golden.add(torch.arange(128), torch.arange(127, -1, -1), a=E5M2, b=E5M2, o=FP16))
 
 
-def test_flags_are_bools_or_bits():
+def test_flags_accept_bools_and_bits():
     x, y = torch.arange(64, 128), torch.arange(128, 64, -1)
     formats = {"a": E5M2, "b": E5M2, "o": E6M5}
     difference = golden.add(x, y, 1, **formats)
@@ -785,7 +785,7 @@ def test_flags_are_bools_or_bits():
     assert torch.equal(golden.mac_sequence(x, y, x * 16, load, clear, **formats), bits)
 
 
-def test_strides_do_not_matter():
+def test_strided_operands_are_accepted():
     codes = torch.arange(512).reshape(2, 256)[:, ::2].T
     assert torch.equal(
         golden.convert(codes % 256, a=E5M2, o=FP16),
@@ -794,7 +794,7 @@ def test_strides_do_not_matter():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_real_values(dtype):
+def test_encode_and_decode_real_floats(dtype):
     values = torch.tensor([0.0, -0.0, 1.5, -0.3, 1e-7, float("inf"), -float("inf"), float("nan"), 6e4], dtype=dtype)
     codes = golden.encode(values, FP64)
     assert torch.equal(golden.decode(codes, FP64).nan_to_num(), values.to(torch.float64).nan_to_num())
@@ -806,7 +806,7 @@ def test_real_values(dtype):
 
 
 @pytest.mark.parametrize("fmt", ["posit8", "posit16", "posit32", "int8", "fxp4.4", "uint32-wrap", "fxp-20.70"])
-def test_real_values_of_fixed_point_and_posits(fmt):
+def test_encode_and_decode_real_fixed_and_posits(fmt):
     fmt = parse(fmt)
     rng = random.Random(str(fmt))
     codes = aimed(rng, fmt, 300, 0)
@@ -820,7 +820,7 @@ def test_real_values_of_fixed_point_and_posits(fmt):
         assert found.tolist() == [fmt.encode(value, "ru", saturate=saturate) for value in values.tolist()]
 
 
-def test_texts_name_formats_and_roundings():
+def test_texts_equal_format_and_rounding_objects():
     codes = torch.arange(128)
     texts = golden.mac(
         codes, codes, codes, a="e5m2", b="e4m3fn", acc="e6m5", product="fp16", product_rounding="rz", rounding="rd"
@@ -1070,7 +1070,7 @@ CODES = torch.arange(4)
         (lambda: golden.decode(CODES, "fxp4.52"), ValueError, "float64 cannot hold every number of fxp4.52"),
     ],
 )
-def test_misuse_is_refused_with_a_sentence(call, error, sentence):
+def test_golden_rejects_bad_arguments(call, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         call()
 
@@ -1090,7 +1090,7 @@ def test_misuse_is_refused_with_a_sentence(call, error, sentence):
     ids=["lost sticky", "ties up", "sign", "random bit", "odd"],
 )
 @pytest.mark.parametrize("family", ["floating", "fixed", "posit"])
-def test_a_wrong_decision_is_seen(family, damage, rounding, monkeypatch):
+def test_wrong_rounding_decision_is_detected(family, damage, rounding, monkeypatch):
     rounding = Rounding.parse(rounding)
     if family == "fixed" and rounding == RD:
         # The floor is down already; of the directed modes only toward zero asks for the sign.
@@ -1104,7 +1104,7 @@ def test_a_wrong_decision_is_seen(family, damage, rounding, monkeypatch):
     assert wrong
 
 
-def test_a_lost_carry_guard_is_seen(monkeypatch):
+def test_lost_carry_guard_is_detected(monkeypatch):
     monkeypatch.setattr(golden.register, "guarded", lambda held, quire: held)
     a, o = parse("posit3e0"), parse("posit4e0")
     columns, _ = every([a, a, o], RN, subtract=True)
@@ -1112,13 +1112,13 @@ def test_a_lost_carry_guard_is_seen(monkeypatch):
     assert wrong
 
 
-def test_a_lost_sign_of_zero_is_seen(monkeypatch):
+def test_lost_sign_of_zero_is_detected(monkeypatch):
     monkeypatch.setattr(golden.register, "cancelled_sign", lambda signs, rounding: signs.all(-1))
     one, minus_one = E5M2.encode(1), E5M2.encode(-1)
     assert dots([[one, minus_one]], [[one, one]], a=E5M2, b=E5M2, o=E5M2, rounding=RD)
 
 
-def test_a_lost_nan_of_a_register_is_seen(monkeypatch):
+def test_lost_nan_of_register_is_detected(monkeypatch):
     right = golden.register.add
 
     def forgetful(x, y):
@@ -1130,7 +1130,7 @@ def test_a_lost_nan_of_a_register_is_seen(monkeypatch):
     assert differences("accumulate", columns, **parameters)[1]
 
 
-def test_a_register_that_is_rounded_in_every_step_is_seen():
+def test_register_rounded_every_step_is_detected():
     """A quire that went on from what was read of it would be an accumulator in the result format."""
     spec = MacSpec.parse("posit8*posit8+exact=posit8.rn")
     xs, ys, starts, loads, clears = steps(random.Random(5), spec.a, spec.b, spec.o)
@@ -1144,7 +1144,7 @@ def test_a_register_that_is_rounded_in_every_step_is_seen():
     assert rounded != expected
 
 
-def test_a_product_that_does_not_saturate_is_seen(monkeypatch):
+def test_unsaturated_product_is_detected(monkeypatch):
     module = sys.modules["halfulp.golden.mac"]
     right = module.round_and_pack
 
@@ -1157,7 +1157,7 @@ def test_a_product_that_does_not_saturate_is_seen(monkeypatch):
     assert int(golden.mac(*codes, **parameters)) != exact.mac(100, 100, 0, **parameters)
 
 
-def test_a_lost_borrow_is_seen(monkeypatch):
+def test_lost_borrow_is_detected(monkeypatch):
     """A difference whose tail is dropped and not borrowed for, so that it is too large by one in the last place."""
     right = golden.wide.Wide.minus
     monkeypatch.setattr(golden.wide.Wide, "minus", lambda x, y, borrow: right(x, y, torch.zeros_like(borrow)))
@@ -1177,7 +1177,7 @@ def test_a_lost_borrow_is_seen(monkeypatch):
     ],
     ids=["sign of zero", "exponent", "nan of inf - inf", "inf"],
 )
-def test_a_wrong_raw_number_is_seen(damage, monkeypatch):
+def test_wrong_raw_number_is_detected(damage, monkeypatch):
     fmt = parse("e2m1")
     module = sys.modules["halfulp.golden.add"]
     right = module.round_and_pack
@@ -1199,7 +1199,7 @@ def test_a_wrong_raw_number_is_seen(damage, monkeypatch):
         ({"random": None}, ValueError, "sr2 needs random words of 2 bits; pass them as random"),
     ],
 )
-def test_dot_products_of_other_shapes_are_refused(change, error, sentence):
+def test_dot_rejects_other_shapes(change, error, sentence):
     zeros = torch.zeros(3, 4, dtype=torch.int64)
     given = {"x": zeros, "y": zeros, "start": zeros[:, 0], "random": zeros, **change}
     with pytest.raises(error) as caught:

@@ -39,7 +39,7 @@ def samples(width, seed=0, count=200):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_compare_and_count(width):
+def test_wide_compares_and_counts_bits(width):
     xs, ys = samples(width), samples(width, seed=1)
     x, y = wide(xs, width), wide(ys, width)
     assert ints(x) == xs
@@ -50,7 +50,7 @@ def test_compare_and_count(width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sums_and_differences(width):
+def test_wide_adds_and_subtracts(width):
     xs, ys = samples(width), samples(width, seed=1)
     assert ints(wide(xs, width) + wide(ys, width)) == [p + q for p, q in zip(xs, ys, strict=True)]
     big = [max(p, q) for p, q in zip(xs, ys, strict=True)]
@@ -61,7 +61,7 @@ def test_sums_and_differences(width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_shifts(width):
+def test_wide_shifts(width):
     xs = samples(width)
     rng = random.Random(width)
     down = [rng.randrange(width + 5) for _ in xs]
@@ -74,7 +74,7 @@ def test_shifts(width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_bits(width):
+def test_wide_reads_bits(width):
     xs = samples(width)
     x = wide(xs, width)
     rng = random.Random(width)
@@ -89,7 +89,7 @@ def test_bits(width):
     ("width", "places"),
     [(8, 3), (53, 9), (53, 10), (61, 60), (62, 62), (64, 60), (1, 123), (1, 124), (62, 124), (100, 200), (250, 1)],
 )
-def test_padding(width, places):
+def test_wide_pads(width, places):
     xs = samples(width)
     padded = wide(xs, width).pad(places)
     assert padded.width == width + places
@@ -114,13 +114,13 @@ def test_padding(width, places):
         (1, 300),
     ],
 )
-def test_products(first, second):
+def test_wide_multiplies(first, second):
     xs, ys = samples(first), samples(second, seed=1)
     assert ints(wide(xs, first) * wide(ys, second)) == [p * q for p, q in zip(xs, ys, strict=True)]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_digits(width):
+def test_wide_splits_into_digits(width):
     xs = samples(width)
     digits = wide(xs, width).digits()
     assert len(digits) == -(-width // DIGIT)
@@ -130,7 +130,7 @@ def test_digits(width):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 33])
-def test_digits_that_have_grown_are_carried(count):
+def test_wide_of_digits_carries(count):
     """Digits of any sign: what comes out of the last one is negative if the number is."""
     rng = random.Random(count)
     rows = [
@@ -154,7 +154,7 @@ def test_digits_that_have_grown_are_carried(count):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_cuts(width):
+def test_wide_truncates(width):
     xs = samples(width)
     x = wide(xs, width)
     for low in {0, 1, DIGIT, LIMB - 1, LIMB, LIMB + 1, 2 * LIMB, width // 2, width - 1, width, width + 70}:
@@ -169,7 +169,7 @@ def test_cuts(width):
 
 
 @pytest.mark.parametrize("width", [1, 61, 62, 63, 64, 100, 300])
-def test_making(width):
+def test_wide_of_integers(width):
     codes = [0, 1, (1 << min(width, LIMB)) - 1, 1 << (min(width, LIMB) - 1)]
     codes += [-1, -(1 << 63), (1 << 63) - 1, -2] if width >= 64 else []
     made = Wide.of(torch.tensor(codes), width)
@@ -180,7 +180,7 @@ def test_making(width):
 
 
 @pytest.mark.parametrize("width", [40, 100, 187, 400])
-def test_shapes_of_shifts_broadcast(width):
+def test_wide_shifts_broadcast(width):
     xs = samples(width, count=20)
     x = Wide(tuple(limb[:, None] for limb in wide(xs, width).limbs), width)
     amounts = torch.tensor([0, 1, 31, 61, 62, 63, 124, 186, 300, 5000])

@@ -138,7 +138,7 @@ def operands(tile, n, k, m, seed=0):
 
 
 @pytest.mark.parametrize("tile", [STOCHASTIC, *OTHERS], ids=lambda tile: tile.mac)
-def test_products_are_dealt_to_the_cores(tile, card):
+def test_card_product_matches_golden_over_cores(tile, card):
     found = card(tile)
     for number, shape in enumerate(((1, 1, 1), (7, 5, 11), (40, 3, 2))):
         a, b = operands(tile, *shape, seed=number)
@@ -159,14 +159,14 @@ def test_products_are_dealt_to_the_cores(tile, card):
     assert all(run[1] % tile.tiling.n == 0 for run in last[:-1])
 
 
-def test_shares():
+def test_tiling_shares_rows_between_cores():
     assert STOCHASTIC.shares(1) == [slice(0, 1)]
     assert STOCHASTIC.shares(7) == [slice(0, 4), slice(4, 7)]
     assert STOCHASTIC.shares(12) == [slice(0, 4), slice(4, 8), slice(8, 12)]
     assert STOCHASTIC.shares(13) == [slice(0, 6), slice(6, 12), slice(12, 13)]
 
 
-def test_elements_in_memory():
+def test_matrices_in_memory_are_aligned_to_beats():
     codes = torch.tensor([[1, 0xABC], [0x7FF, 2]])
     # Each row begins at a beat.
     assert to_memory(codes, 12) == bytes.fromhex("0100bc0a") + bytes(60) + bytes.fromhex("ff070200") + bytes(60)
@@ -175,7 +175,7 @@ def test_elements_in_memory():
     assert to_memory(torch.tensor([[-1]]), 64)[:9] == b"\xff" * 8 + b"\0"
 
 
-def test_a_core_that_does_not_finish(card):
+def test_card_reports_core_that_does_not_finish(card):
     found = card(STOCHASTIC, end=State.ERT_CMD_STATE_TIMEOUT)
     with pytest.raises(ToolError, match=r"^core 1 of gemm did not finish: State.ERT_CMD_STATE_TIMEOUT$"):
         found.product(*operands(STOCHASTIC, 3, 2, 1))
@@ -199,7 +199,7 @@ def xclbin(tmp_path):
     return path
 
 
-def test_the_program(monkeypatch, capsys, xclbin):
+def test_host_program_prints_results_and_exit_codes(monkeypatch, capsys, xclbin):
     monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(STOCHASTIC))
     words = (xclbin, "--n", 5, "--k", 6, "--m", 7)
     mac = "of e5m2*e5m2+e6m5.sr10@lfsr16"
@@ -216,7 +216,7 @@ def test_the_program(monkeypatch, capsys, xclbin):
     )
 
 
-def test_without_xrt_or_a_file(monkeypatch, capsys, xclbin):
+def test_host_program_reports_missing_xrt_and_file(monkeypatch, capsys, xclbin):
     monkeypatch.setitem(sys.modules, "pyxrt", None)
     assert started(monkeypatch, capsys, xclbin) == (
         3,

@@ -142,7 +142,7 @@ class Kills(Progress):
             os.kill(worker, signal.SIGKILL)
 
 
-def test_a_worker_that_is_killed_costs_its_task(build, tool, record):
+def test_killed_worker_repeats_its_task(build, tool, record):
     told = Kills(build, record)
     tasks = modules(7)
     tasks[1] = replace(tasks[1], verilog="the first time forever")
@@ -172,7 +172,7 @@ def sweeping(build, monkeypatch):
     wait(lambda: not at_work_in(build))
 
 
-def test_a_sweep_that_is_killed_goes_on_where_it_was(build, tool, record, monkeypatch):
+def test_killed_sweep_resumes(build, tool, record, monkeypatch):
     with sweeping(build, monkeypatch) as process:
         process.kill()
     assert whole(build) == {"m0", "m1", "m2", "m3"}
@@ -187,7 +187,7 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(build, tool, record, monkey
     assert [path.name for path in build.rglob(".*")] == []
 
 
-def test_a_ctrl_c_on_a_terminal_leaves_nothing(build, tool, record, monkeypatch):
+def test_ctrl_c_leaves_no_processes(build, tool, record, monkeypatch):
     with sweeping(build, monkeypatch) as process:
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=30)[1].decode()
@@ -198,7 +198,7 @@ def test_a_ctrl_c_on_a_terminal_leaves_nothing(build, tool, record, monkeypatch)
     assert list((build / "runs").iterdir()) == []
 
 
-def test_one_task_takes_no_workers(build, tool, record):
+def test_one_task_starts_no_workers(build, tool, record):
     with JobPool() as pool:
         assert results(modules(1), program(tool, 0), pool=pool) == ["m0"]
         assert results(modules(1) * 3, program(tool, 0), pool=pool) == ["m0"] * 3
@@ -206,7 +206,7 @@ def test_one_task_takes_no_workers(build, tool, record):
     assert len(record.read_text().splitlines()) == 1
 
 
-def test_a_task_that_fails_ends_the_others_and_leaves_its_log(build, tool, record):
+def test_failing_task_ends_others_and_saves_log(build, tool, record):
     began = time.monotonic()
     with pytest.raises(ToolError) as caught:
         results([*modules(1, "fail"), Module("", "slow")], program(tool, 0, tail=1))
@@ -266,7 +266,7 @@ def scheduler(tool, tmp_path_factory):
         yield address, worker, folder
 
 
-def test_a_scheduler_without_workers(build, tool, tmp_path, monkeypatch):
+def test_scheduler_without_workers_is_reported(build, tool, tmp_path, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
     monkeypatch.setattr(room, "LONELY", 1)
     with scheduling() as (_, address):
@@ -285,7 +285,7 @@ def test_a_scheduler_without_workers(build, tool, tmp_path, monkeypatch):
     assert "m0" in whole(build)
 
 
-def test_a_scheduler_that_goes(build, tool, tmp_path):
+def test_lost_scheduler_is_reported(build, tool, tmp_path):
     with (
         scheduling() as (process, address),
         working(address, tmp_path),
@@ -314,7 +314,7 @@ def answers(address):
     return False
 
 
-def test_a_scheduler_s_workers_run_even_one_task(build, tool, record, scheduler, monkeypatch):
+def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, monkeypatch):
     address, _, place = scheduler
     with JobPool(address) as pool:
         assert results(modules(1), program(tool, 0), pool=pool) == ["m0"]
@@ -340,7 +340,7 @@ def test_a_scheduler_s_workers_run_even_one_task(build, tool, record, scheduler,
         results(modules(1, "other"), program(tool, 0), pool=pool)
 
 
-def test_a_worker_that_knows_no_such_task(build, scheduler, tmp_path, monkeypatch):
+def test_worker_without_task_module_is_reported(build, scheduler, tmp_path, monkeypatch):
     address, worker, _ = scheduler
     (tmp_path / "unknown.py").write_text(TOOL)
     monkeypatch.syspath_prepend(tmp_path)
@@ -355,7 +355,7 @@ def test_a_worker_that_knows_no_such_task(build, scheduler, tmp_path, monkeypatc
     assert worker.poll() is None
 
 
-def test_no_scheduler(build, tool, monkeypatch):
+def test_missing_scheduler_is_reported(build, tool, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
     address = f"tcp://127.0.0.1:{free_port()}"
     with JobPool(address) as pool, pytest.raises(ToolError) as caught:
@@ -364,13 +364,13 @@ def test_no_scheduler(build, tool, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:8786", "tcp://host", "tcp://:8786", "tcp://h:x", "http://host:80"])
-def test_what_is_no_address(text):
+def test_job_pool_rejects_bad_address(text):
     with pytest.raises(ValueError) as caught:
         JobPool(text)
     assert str(caught.value) == f"{text!r} is no address of a scheduler; one is tcp://host:8786"
 
 
-def test_an_address_is_a_text():
+def test_job_pool_rejects_address_that_is_no_text():
     with pytest.raises(TypeError, match=r"^a scheduler is named by a text such as tcp://host:8786, not by 8786$"):
         JobPool(8786)
 
@@ -378,7 +378,7 @@ def test_an_address_is_a_text():
 # Folders -----------------------------------------------------------------------------------------------------------
 
 
-def test_folders_of_the_dead_go_and_those_of_the_living_stay(build):
+def test_scratch_removes_folders_of_dead_processes_only(build):
     (build / "runs" / "it-left").mkdir(parents=True)
     (build / "runs" / "others-left").mkdir()
     with scratch("it") as first, scratch("it") as second:

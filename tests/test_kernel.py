@@ -176,7 +176,7 @@ def simulate(kernel, jobs, folder, tests=TESTS):
 
 
 @pytest.mark.parametrize("number", range(len(KERNELS + MORE) if EXHAUSTIVE else len(KERNELS)))
-def test_a_kernel_multiplies_matrices_in_memory(number, tmp_path):
+def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
     """Sizes, strides and addresses at random, with back-pressure, errors, and resets in between."""
     kernel = (KERNELS + MORE)[number]()
     jobs = job(kernel, number)
@@ -218,4 +218,4 @@ def a_network_runs_on_the_kernel(monkeypatch):
 
 
 if EXHAUSTIVE:
-    test_a_network_runs_on_the_kernel = a_network_runs_on_the_kernel
+    test_kernel_runs_network = a_network_runs_on_the_kernel

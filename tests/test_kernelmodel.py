@@ -42,7 +42,7 @@ def run_of(made, n, k, m):
 
 
 @pytest.mark.parametrize("number", range(3 if EXHAUSTIVE else 1))
-def test_cycles_are_those_of_the_simulated_kernel(number, tmp_path):
+def test_kernel_model_cycles_match_simulation(number, tmp_path):
     """To the cycle, of more than ten shapes."""
     made = (KERNELS[0], *MORE)[number]()
     scale = 4 if number == 1 else 1
@@ -55,13 +55,13 @@ def test_cycles_are_those_of_the_simulated_kernel(number, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.sr10@lfsr16", "posit8*posit8+exact=posit8.rn", "bf16*bf16+fp32.rn"])
-def test_the_time_of_a_kernel_without_the_kernel(text):
+def test_kernel_timing_needs_no_kernel_object(text):
     mac = MacSpec.parse(text)
     for n, m, depth, pipeline in ((1, 1, 32, 0), (3, 2, 4, 2), (8, 8, 32, 0)):
         assert timing(mac, n, m, RAM, depth, pipeline) == Timing.of(kernel(mac, n, m, depth, pipeline), RAM)
 
 
-def test_large_products_by_what_a_few_tiles_and_chunks_take():
+def test_kernel_model_extrapolates_large_products():
     dice = random.Random(5)
     mac = MacSpec.parse("e5m2*e5m2+e6m5.sr10@lfsr16")
     for _ in range(60):
@@ -72,7 +72,7 @@ def test_large_products_by_what_a_few_tiles_and_chunks_take():
         assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (core, n, k, m)
 
 
-def test_what_a_step_takes():
+def test_kernel_model_step_is_slowest_of_its_limits():
     """The most of: vectors, numbers of a, the accumulators' rest, beats, and requests under way."""
 
     def step(n, m, vectors, memory=RAM, pipeline=0, mac="e5m2*e5m2+e6m5.rn"):
@@ -90,7 +90,7 @@ def test_what_a_step_takes():
     assert step(1, 1, 1, Memory(127, 2)) == Fraction(129, 16)
 
 
-def test_what_cannot_be_timed():
+def test_kernel_model_rejects_other_arrays():
     with pytest.raises(TypeError, match=r"^the model is one of kernels around a chain, not around a Grid$"):
         Timing.of(Kernel(array=Grid(mac="e5m2*e5m2+e6m5.rn", n=2, m=2)), RAM)
     core = timing(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 2, 2, RAM)

@@ -30,7 +30,7 @@ def matched(*words):
     return answer.exit_code, answer.output
 
 
-def test_the_published_arrays_for_lenet5(tmp_path):
+def test_match_finds_published_arrays_for_lenet5(tmp_path):
     code, out = matched("lenet5", "--model", "published", "-o", tmp_path)
     assert code == 0, out
     assert (
@@ -54,7 +54,7 @@ def total_macs(load):
     return sum(gemm.macs for gemm in load.gemms)
 
 
-def test_the_search_takes_what_fits():
+def test_search_takes_what_fits():
     load = workload("lenet5", batch=1, training=False)
     assert [gemm.phase for gemm in load.gemms] == ["forward"] * 5
     assert load.text == "inference of lenet5, batch 1"
@@ -89,7 +89,7 @@ def known(monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, pool: COST_MODEL)
 
 
-def test_the_search(known, tmp_path, monkeypatch):
+def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", (1, 4, 16))
     code, out = matched("lenet5", "--batch", 2, "-o", tmp_path)
     assert code == 0, out
@@ -107,7 +107,7 @@ def test_the_search(known, tmp_path, monkeypatch):
     assert matched("lenet5", "--batch", 2, "--clock", 100, "-o", tmp_path)[1].count(" 100.0 |") > 1
 
 
-def test_every_size_is_tried(known, monkeypatch):
+def test_search_matches_brute_force(known, monkeypatch):
     """The fastest, by trying all sizes and numbers one by one."""
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", SIZES[:4])
     load = workload("lenet5", batch=1, training=False)
@@ -124,14 +124,14 @@ def test_every_size_is_tried(known, monkeypatch):
         assert option.total.seconds == min(model[option.n, option.m, cores] for cores in range(1, 11))
 
 
-def test_a_source_where_one_is_needed():
+def test_with_source_adds_lfsr_to_stochastic_mac():
     assert str(LFSR) == "e5m2*e5m2+e6m5.sr10@lfsr16"
     assert str(with_source(MacSpec.parse("e5m2*e5m2+e6m5.sr20"))) == "e5m2*e5m2+e6m5.sr20@lfsr20"
     for text in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr3@plateau3"):
         assert str(with_source(MacSpec.parse(text))) == text
 
 
-def test_no_room(known, monkeypatch):
+def test_match_reports_board_without_room(known, monkeypatch):
     load = workload("lenet5", batch=1, training=False)
     large = CostModel({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
     monkeypatch.setattr("halfulp.fpga.match.search.cores_law", lambda mac, target, progress, pool: large)
@@ -139,7 +139,7 @@ def test_no_room(known, monkeypatch):
         searched(U55C, load, MAC)
 
 
-def test_what_no_other_beats():
+def test_pareto_options_are_undominated():
     def option(lut, seconds):
         return Option(1, 1, 1, 100.0, lut, Total(seconds, 0.0, 1))
 
@@ -154,7 +154,7 @@ def test_what_no_other_beats():
     assert unbeaten(options) == [options[0], options[1], options[4], options[5]]
 
 
-def test_of_equal_ones_the_smallest():
+def test_fastest_prefers_the_smallest_of_equals():
     same = Total(seconds=1.0, transfer=0.0, macs=1)
     options = [Option(8, 8, 2, 100.0, None, same), Option(8, 8, 1, 100.0, None, same), Option(1, 1, 1, 9.0, None, same)]
     assert fastest(options) == options[2]
@@ -171,11 +171,11 @@ def test_elements_take_whole_bytes():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_networks_by_name(name):
+def test_workload_knows_networks_by_name(name):
     assert workload(name, batch=2).gemms
 
 
-def test_a_network_of_the_user_s(tmp_path, monkeypatch):
+def test_workload_imports_user_network(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine_for_match.py").write_text(
         "import torch\n"
@@ -217,11 +217,11 @@ def test_a_network_of_the_user_s(tmp_path, monkeypatch):
         ("a:b --batch 2", "the batch of a:b is that of the input that it returns; leave --batch out"),
     ],
 )
-def test_what_cannot_be_matched(words, sentence, tmp_path):
+def test_match_rejects_bad_requests(words, sentence, tmp_path):
     assert matched(*words.split(), "-o", tmp_path) == (2, f"halfulp: {sentence}\n")
 
 
-def test_the_command_is_one_of_the_program_s():
+def test_match_is_a_command_of_halfulp():
     answer = subprocess.run([sys.executable, "-m", "halfulp", "match", "--help"], capture_output=True, text=True)
     assert answer.returncode == 0
     assert "NETWORK is lenet5, resnet20 or nanogpt" in answer.stdout

@@ -35,7 +35,7 @@ MUL: dict[str, Any] = {"name": "mul", "fmt": "e2m1"}
 MAC: dict[str, Any] = {"name": "mac", "fmt": "e2m1", "acc": "e3m1"}
 
 
-def test_the_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
+def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     unit = build(**MUL)
     campaign = mutate(unit, count=MUTANTS)
     assert len(campaign.mutants) == MUTANTS
@@ -70,7 +70,7 @@ def blinded(keep: Callable[[dict[str, Codes]], Any]) -> Callable[..., Any]:
     return plan_
 
 
-def test_what_a_blind_bench_lets_live_becomes_vectors_that_kill_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surviving_mutants_become_vectors_that_kill_them(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MUL)
     with monkeypatch.context() as patch:
         patch.setattr(mutation, "plan", blinded(lambda codes: (codes["a"] < 3) & (codes["b"] < 3)))
@@ -93,7 +93,7 @@ def _vectors(unit: Any, living: list[mutation.Mutant]) -> list[str]:
     return [row.text(unit).partition(" ->")[0] for row in kept if row is not None]
 
 
-def test_accumulators_are_judged_from_their_reset_on(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accumulator_mutants_are_judged_from_reset(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MAC)
     with monkeypatch.context() as patch:
         patch.setattr(mutation, "plan", blinded(lambda codes: codes["a"] == 0))
@@ -107,7 +107,7 @@ def test_accumulators_are_judged_from_their_reset_on(own: Path, monkeypatch: pyt
                 assert model.first_difference(record(unit, [(row.columns(), True)], 0), mutant.number) is not None
 
 
-def test_a_stream_wrapper_is_run_as_a_stream(own: Path) -> None:
+def test_stream_mutants_run_as_streams(own: Path) -> None:
     unit = build("mul", "e2m1", pipeline=2)
     campaign = mutate(unit, count=8, stream=True)
     assert campaign.title == "mul_e2m1_e2m1_e2m1_rn_p2_stream"
@@ -115,7 +115,7 @@ def test_a_stream_wrapper_is_run_as_a_stream(own: Path) -> None:
     assert campaign.count(KILLED) > 3
 
 
-def test_what_is_seen_when_is_what_the_golden_model_says() -> None:
+def test_recording_matches_golden_model() -> None:
     """The tape of a unit with stalls, written down once more from its inputs alone."""
     unit = build("mac", "e2m1", pipeline=1)
     chosen = plan(unit, seed=3, limit=256)
@@ -145,7 +145,7 @@ def test_what_is_seen_when_is_what_the_golden_model_says() -> None:
         assert looked[cycle] == looked[cycle - 1]
 
 
-def test_a_unit_with_a_source_of_its_own_passes_its_tape() -> None:
+def test_recording_passes_for_unit_with_own_source() -> None:
     unit = build("sru", "int8", to="fxp4.0", random="plateau3", rounding="sr3")
     made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=1)
     chosen = plan(unit, seed=0, limit=2000)
@@ -155,7 +155,7 @@ def test_a_unit_with_a_source_of_its_own_passes_its_tape() -> None:
         assert model.first_difference(recording, 0) is None
 
 
-def test_a_unit_that_is_wrong_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_unit_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build(**MUL)
 
     def spoilt(*args: Any, **options: Any) -> Recording:
@@ -176,13 +176,13 @@ def test_a_unit_that_is_wrong_is_not_mutated(own: Path, monkeypatch: pytest.Monk
         ("mul e1m1", "e1m1 has 1 exponent bit"),
     ],
 )
-def test_requests_that_cannot_be_met_are_refused(words: str, sentence: str) -> None:
+def test_mutate_command_rejects_bad_requests(words: str, sentence: str) -> None:
     answer = CliRunner().invoke(command, words.split())
     assert answer.exit_code == 2
     assert sentence in answer.stderr
 
 
-def test_the_command_tells_the_rate_and_leaves_tables(own: Path, tmp_path: Path) -> None:
+def test_mutate_command_prints_rate_and_writes_tables(own: Path, tmp_path: Path) -> None:
     answer = CliRunner().invoke(command, ["mul", "e2m1", "-n", str(MUTANTS), "--keep", "-o", str(tmp_path / "out")])
     assert answer.exit_code == 0, answer.output
     assert "|      100.00 |" in answer.stdout

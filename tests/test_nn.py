@@ -116,7 +116,7 @@ def normal(*shape, seed=0):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_linear(policy):
+def test_linear_matches_gemm_by_hand(policy):
     layer = nn.Linear(9, 4, policy=policy, seed=SEED)
     x, g = normal(5, 9), normal(5, 4, seed=1)
     for used in range(2):
@@ -132,7 +132,7 @@ def test_linear(policy):
         assert same(layer.bias.grad, hand.bias_gradient(g))
 
 
-def test_random_words_are_new_in_each_use_and_each_tensor():
+def test_random_words_differ_by_use_and_tensor():
     layer = nn.Linear(64, 64, bias=False, policy=f"{SR}, weights=sr4, activations=sr4", seed=SEED)
     x = normal(64, 64)
     assert not same(layer(x).detach(), layer(x).detach())
@@ -141,7 +141,7 @@ def test_random_words_are_new_in_each_use_and_each_tensor():
 
 
 @pytest.mark.parametrize("shape", [(9,), (2, 3, 9), (0, 9), (2, 0, 9)])
-def test_linear_takes_any_shape_as_torch_does(shape):
+def test_linear_accepts_shapes_of_torch(shape):
     layer, own = nn.Linear(9, 4, policy=E5M2), tnn.Linear(9, 4)
     y = layer(x := torch.ones(shape, requires_grad=True))
     assert y.shape == own(x).shape
@@ -150,7 +150,7 @@ def test_linear_takes_any_shape_as_torch_does(shape):
     assert layer.weight.grad.shape == (4, 9)
 
 
-def test_sums_of_nothing_are_the_bias():
+def test_linear_of_no_inputs_gives_bias():
     layer = nn.Linear(0, 3, policy=E5M2)
     with torch.no_grad():
         layer.bias.copy_(torch.tensor([0.5, 1.03, -3.0]))
@@ -163,7 +163,7 @@ def test_sums_of_nothing_are_the_bias():
     assert torch.equal(none.weight.grad, torch.zeros(2, 3))
 
 
-def test_strange_tensors_and_numbers():
+def test_linear_handles_strides_and_special_numbers():
     layer = nn.Linear(6, 4, policy=E5M2, seed=SEED)
     hand, weight, bias = ByHand(E5M2), layer.weight.detach(), layer.bias.detach()
     x = normal(6, 10).mT[::2]
@@ -266,7 +266,7 @@ def conv_by_hand(hand, layer, x, g):
 
 
 @pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
-def test_convolution_sum_by_sum(options):
+def test_conv2d_matches_sums_by_hand(options):
     policy = "forward=e5m2*e4m3+e6m5.rz, input_gradient=e5m2*e4m3+e5m4.rn, weight_gradient=e5m2*e5m2+e6m5.ro"
     layer = nn.Conv2d(4, 4, (2, 3), policy=policy, **options)
     own = tnn.Conv2d(4, 4, (2, 3), **options)
@@ -291,7 +291,7 @@ def test_convolution_sum_by_sum(options):
 
 # torch's own products of convolutions are summed in an order of theirs.
 @pytest.mark.parametrize("policy", POLICIES[:-1])
-def test_convolution_of_one_place_is_a_matrix_product(policy):
+def test_conv2d_of_one_place_matches_gemm(policy):
     layer = nn.Conv2d(3, 4, 2, policy=policy, seed=SEED)
     x, g = normal(5, 3, 2, 2), normal(5, 4, seed=1)
     y = layer(x)
@@ -303,7 +303,7 @@ def test_convolution_of_one_place_is_a_matrix_product(policy):
     assert same(layer.bias.grad, hand.bias_gradient(g))
 
 
-def test_empty_images():
+def test_conv2d_accepts_empty_images():
     layer, own = nn.Conv2d(3, 4, 2, padding=1, policy=E5M2), tnn.Conv2d(3, 4, 2, padding=1)
     for shape in ((0, 3, 4, 4), (3, 4, 4), (1, 3, 1, 1)):
         y = layer(x := torch.zeros(shape, requires_grad=True))
@@ -313,7 +313,7 @@ def test_empty_images():
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_bmm(policy):
+def test_bmm_matches_gemm_by_hand(policy):
     layer = nn.Bmm(policy=policy, seed=SEED)
     a, b, g = normal(3, 2, 4, 5), normal(2, 5, 3, seed=1), normal(3, 2, 4, 3, seed=2)
     x, w = a.clone().requires_grad_(), b.clone().requires_grad_()
@@ -325,7 +325,7 @@ def test_bmm(policy):
     assert same(w.grad, hand.weight_gradient(g, a).mT.sum(0))
 
 
-def test_quantize():
+def test_quantize_matches_encode():
     layer = nn.Quantize("e5m2.sr3", "e4m3.rz", seed=SEED)
     x, g = normal(40), normal(40, seed=1)
     y = layer(given := x.clone().requires_grad_())
@@ -391,7 +391,7 @@ def encoder_by_hand(layer, x, mask=None):
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("mode", ["train", "eval", "no_grad"])
-def test_encoder_layer_of_torch(norm_first, mode):
+def test_encoder_layer_converts_and_matches(norm_first, mode):
     own = tnn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True, norm_first=norm_first)
     for parameter in own.parameters():
         tnn.init.normal_(parameter)
@@ -407,7 +407,7 @@ def test_encoder_layer_of_torch(norm_first, mode):
         assert not same(found, own.eval()(x))
 
 
-def test_encoder_layer_of_torch_trains():
+def test_encoder_layer_trains():
     layer = nn.convert(tnn.TransformerEncoderLayer(8, 2, 12, batch_first=True), f"{SR}, update=e5m7.sr8").model
     optimizer = torch.optim.AdamW(layer.parameters(), lr=0.01)
     nn.WeightUpdate(optimizer, "e5m7.sr8")
@@ -419,7 +419,7 @@ def test_encoder_layer_of_torch_trains():
     assert all(not torch.equal(value, before[name]) for name, value in layer.state_dict().items())
 
 
-def test_stack_of_encoder_layers_keeps_to_its_layers_in_evaluation():
+def test_encoder_stack_uses_converted_layers_in_eval():
     own = tnn.TransformerEncoder(tnn.TransformerEncoderLayer(8, 2, 12, batch_first=True), 2).eval()
     stack = nn.convert(own, {"layers.1.linear2": E5M2}).model
     x, padding = normal(3, 5, 8), torch.arange(5).expand(3, 5) >= torch.tensor([[5], [3], [2]])
@@ -451,7 +451,7 @@ ATTENTIONS = [
 
 @pytest.mark.parametrize("options", ATTENTIONS, ids=str)
 @pytest.mark.parametrize("batched", [True, False])
-def test_attention_is_torchs_where_nothing_is_rounded(options, batched):
+def test_attention_matches_torch_without_rounding(options, batched):
     """In float64, whose rounding is the only difference."""
     own = tnn.MultiheadAttention(8, 2, dtype=torch.float64, **options)
     # Weights are rounded to a format that holds them, so that the layer is ours and its arithmetic torch's.
@@ -484,7 +484,7 @@ def network():
     return tnn.Sequential(tnn.Conv2d(1, 2, 3), tnn.Flatten(), tnn.Linear(8, 4), tnn.Linear(4, 3))
 
 
-def test_conversion_says_what_it_did():
+def test_convert_reports_swapped_layers():
     own = network()
     found = nn.convert(own, {tnn.Conv2d: E5M2, "2": SR, "3": "fp32"})
     assert [type(layer) for layer in own] == [tnn.Conv2d, tnn.Flatten, tnn.Linear, tnn.Linear]
@@ -512,7 +512,7 @@ def test_conversion_says_what_it_did():
     assert same(plain(x).detach(), reference(x).detach())
 
 
-def test_the_model_itself_may_be_a_layer():
+def test_convert_accepts_single_layer():
     layer = tnn.Linear(3, 2)
     assert nn.convert(layer, SR).model(torch.ones(1, 3)).shape == (1, 2)
     assert type(layer) is tnn.Linear
@@ -528,7 +528,7 @@ class Named(tnn.Linear):
     pass
 
 
-def test_layers_of_other_classes():
+def test_convert_leaves_other_classes():
     model = tnn.Sequential(Own(2, 2), Named(2, 2), tnn.LazyLinear(2))
     found = nn.convert(model, E5M2)
     assert [swap.why for swap in found.left] == [
@@ -544,14 +544,14 @@ def test_layers_of_other_classes():
         assert torch.equal(made(torch.ones(1, 2)), found.model[1](torch.ones(1, 2)))
 
 
-def test_layers_of_torch_whose_parameters_are_rounded_are_swapped():
+def test_convert_swaps_layers_with_rounded_parameters():
     found = nn.convert(tnn.Linear(2, 2), "fp32, update=e6m5.sr10")
     assert [swap.policy.update for swap in found.swapped] == [nn.Cast.parse("e6m5.sr10")]
     x = torch.randn(3, 2)
     assert torch.equal(found.model(x), tnn.functional.linear(x, found.model.weight, found.model.bias))
 
 
-def test_shared_layers_and_parameters_stay_so():
+def test_convert_preserves_shared_layers_and_parameters():
     shared = tnn.Linear(4, 4)
     model = tnn.ModuleDict({"a": shared, "b": shared, "c": tnn.Linear(4, 4), "e": tnn.Embedding(4, 4)})
     model["c"].weight = model["e"].weight
@@ -563,7 +563,7 @@ def test_shared_layers_and_parameters_stay_so():
     nn.WeightUpdate(optimizer, "e5m2", parameters=[found.model["c"].weight, found.model["e"].weight])
 
 
-def test_state_dicts():
+def test_state_dicts_transfer_between_models():
     own = network()
     for policy in (E5M2, SR):
         made = nn.convert(own, policy).model
@@ -585,7 +585,7 @@ def test_state_dicts():
 
 
 @pytest.mark.parametrize("first", ["convert", "utils"])
-def test_utilities_of_torch(first):
+def test_torch_utilities_work_on_converted_models(first):
     """Weight norm, orthogonal weights, pruning and clipping, before or after conversion."""
 
     def utilities(model):
@@ -619,7 +619,7 @@ def test_utilities_of_torch(first):
     assert same(model(x).detach(), y.detach())
 
 
-def test_checkpointing_of_activations():
+def test_checkpointing_repeats_random_words():
     layer = nn.Linear(4, 4, policy=E5M2)
     x = normal(3, 4).requires_grad_()
     torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
@@ -633,7 +633,7 @@ def test_checkpointing_of_activations():
 
 @pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.Adam(p, 0.1)])
 @pytest.mark.parametrize("master", [True, False])
-def test_updates(make, master):
+def test_weight_update_matches_encode(make, master):
     parameter, twin = (tnn.Parameter(normal(50)) for _ in range(2))
     optimizer, plain = make([parameter]), make([twin])
     update = nn.WeightUpdate(optimizer, "e5m2.sr3", master=master, seed=3)
@@ -662,7 +662,7 @@ def test_updates(make, master):
             assert same(parameter.detach(), after)
 
 
-def test_small_steps_are_lost_without_a_master():
+def test_weight_update_without_master_loses_small_steps():
     ends = []
     for master in (True, False):
         parameter = tnn.Parameter(torch.ones(1))
@@ -675,7 +675,7 @@ def test_small_steps_are_lost_without_a_master():
     assert ends == [0.5, 1.0]
 
 
-def test_loss_scaling():
+def test_loss_scaler_halves_and_grows():
     parameter = tnn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], 1.0)
     scaler = nn.LossScaler(interval=2)
@@ -703,7 +703,7 @@ def test_loss_scaling():
 
 
 @pytest.mark.parametrize("text", [*POLICIES, "fp32", "e5m2*e5m2+e6m5.rn, update=fxp4.4.sr3, master=true"])
-def test_policies_are_read_as_they_are_written(text):
+def test_policy_parse_and_str_are_inverse(text):
     policy = nn.Policy.parse(text)
     assert str(policy) == text
     assert nn.Policy.parse(policy) is policy
@@ -711,7 +711,7 @@ def test_policies_are_read_as_they_are_written(text):
     hash(policy)
 
 
-def test_parts_of_policies():
+def test_policy_parts_have_defaults():
     assert nn.Policy.of(E5M2) == nn.Policy.parse(MacSpec.parse(E5M2)) == nn.Policy(E5M2, E5M2, E5M2)
     assert nn.Policy.parse(f"{E5M2}, forward=fp32").macs == (None, MacSpec.parse(E5M2), MacSpec.parse(E5M2))
     assert [str(nn.Cast.parse(text)) for text in ("rn", "e5m2", "fxp4.4", "fxp4.4.sr3.sat", "sr1")] == (
@@ -719,7 +719,7 @@ def test_parts_of_policies():
     )
 
 
-def test_files_of_policies(tmp_path):
+def test_policy_files_read_rules(tmp_path):
     path = tmp_path / "mixed.toml"
     path.write_text(f'mac = "{SR}"\nweights = "e5m2"\n[layers."0"]\nmac = "fp32"\n[layers."fc*"]\nbias = "sr3"\n')
     assert nn.rules(path) == {
@@ -861,7 +861,7 @@ def differentiated_twice():
         (lambda: nn.LossScaler(adaptive="no"), TypeError, "adaptive is a bool, not str"),
     ],
 )
-def test_what_is_refused(make, error, sentence):
+def test_nn_rejects_bad_arguments(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value).startswith(sentence)

@@ -94,7 +94,7 @@ def every_code(source):
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(FORMATS, FORMATS)))
-def test_ml_dtypes(source, target):
+def test_convert_matches_ml_dtypes(source, target):
     codes, fmt = every_code(source), FORMATS[target]
     wanted = by_ml_dtypes(codes, source, target)
     nan = is_nan(codes, FORMATS[source])
@@ -112,7 +112,7 @@ def test_ml_dtypes(source, target):
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(TORCH, TORCH)))
-def test_torch(source, target):
+def test_convert_matches_torch(source, target):
     codes, fmt = every_code(source), FORMATS[target]
     wanted = by_torch(codes, source, target)
     codes, source = rounded_first(codes, source, target, own=[name for name in TORCH if FORMATS[name].width <= 16])
@@ -130,7 +130,7 @@ def test_torch(source, target):
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_decode_is_what_torch_reads(name):
+def test_decode_matches_torch(name):
     codes = every_code(name)
     size = TORCH[name].itemsize
     values = torch.from_numpy(codes.view(np.int64)).to(BITS[size]).view(TORCH[name]).to(torch.float64)
@@ -139,7 +139,7 @@ def test_decode_is_what_torch_reads(name):
     assert torch.equal(decoded.nan_to_num().view(torch.int64), values.nan_to_num().view(torch.int64))
 
 
-def test_the_comparison_can_fail():
+def test_casts_comparison_can_fail():
     codes = every_code("float32")
     wanted = by_ml_dtypes(codes, "float32", "float8_e5m2")
     one_bit = wanted.copy()
@@ -148,7 +148,7 @@ def test_the_comparison_can_fail():
         assert_same(one_bit, wanted, FORMATS["float8_e5m2"])
 
 
-def test_rounding_twice_is_seen():
+def test_casts_comparison_detects_double_rounding():
     """Without its float32 step, ml_dtypes' cast of float64 is not the correctly rounded one."""
     codes = every_code("float64")
     wanted = by_ml_dtypes(codes, "float64", "bfloat16")

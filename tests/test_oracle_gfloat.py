@@ -69,7 +69,7 @@ def by_gfloat(values, target, mode, **stochastic_words):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("target", PAIRS, ids=str)
-def test_ieee_modes(target, mode):
+def test_encode_matches_gfloat_in_ieee_modes(target, mode):
     values = operands(target)
     found = golden.encode(values, target, Rounding.parse(mode), saturate=True)
     assert len(values) > 30_000
@@ -78,7 +78,7 @@ def test_ieee_modes(target, mode):
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 5])
 @pytest.mark.parametrize("target", PAIRS, ids=str)
-def test_stochastic_with_every_word(target, bits):
+def test_encode_matches_gfloat_in_stochastic_modes(target, bits):
     values = operands(target)
     for word in range(1 << bits):
         words = torch.full(values.shape, word)
@@ -88,7 +88,7 @@ def test_stochastic_with_every_word(target, bits):
 
 
 @pytest.mark.parametrize("target", PAIRS, ids=str)
-def test_to_odd_by_truncation(target):
+def test_encode_to_odd_matches_gfloat_truncation(target):
     values = operands(target)
     truncated = by_gfloat(values, target, RoundMode.TowardZero)
     exact = golden.decode(truncated, target)
@@ -98,7 +98,7 @@ def test_to_odd_by_truncation(target):
     assert within.sum() > 1000
 
 
-def test_the_comparison_can_fail():
+def test_gfloat_comparison_can_fail():
     values = operands(E4M3FN)
     assert (golden.encode(values, E4M3FN, RZ, saturate=True) != by_gfloat(values, E4M3FN, MODES["rn"])).sum() > 1000
     assert (golden.encode(values, E4M3FN, RN) != by_gfloat(values, E4M3FN, MODES["rn"])).sum() > 1000

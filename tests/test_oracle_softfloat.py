@@ -99,7 +99,7 @@ def compare(operation, fmt, rounding):
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_operation(operation, fmt, rounding):
+def test_operations_match_softfloat(operation, fmt, rounding):
     count, wrong = compare(operation, fmt, rounding)
     assert count >= 100_000
     assert wrong.tolist() == []
@@ -111,7 +111,7 @@ def test_operation(operation, fmt, rounding):
     [(FP64, FP32), (FP64, FP16), (FP32, FP16), (FP32, BF16), (FP16, FP32), (FP16, FP64), (FP32, FP64), (BF16, FP32)],
     ids=str,
 )
-def test_conversion(source, target, rounding):
+def test_convert_matches_softfloat(source, target, rounding):
     if source.width == 16:
         codes = np.arange(1 << 16, dtype=np.uint64)
     else:
@@ -124,7 +124,7 @@ def test_conversion(source, target, rounding):
 
 
 @pytest.mark.parametrize("rounding", ["rn"], indirect=True)
-def test_the_comparison_can_fail(rounding):
+def test_softfloat_comparison_can_fail(rounding):
     """Ties away from zero is not ties to even, and the vectors tell."""
     _, wrong = compare("fma", FP64, Rounding.parse("ra"))
     assert len(wrong) > 100

@@ -315,7 +315,7 @@ def compare(operation, kind):
 
 @every_type
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_operation(operation, kind):
+def test_operations_match_softposit(operation, kind):
     count, departed, wrong = compare(operation, kind)
     assert count >= min(COUNT, 1 << 16)
     assert all(departed)
@@ -323,7 +323,7 @@ def test_operation(operation, kind):
 
 
 @every_type
-def test_comparison(kind):
+def test_compare_matches_softposit(kind):
     """SoftPosit's NaR, too, is the least posit and equals itself."""
     fmt = kind.fmt
     first, second = operands(fmt, 2)
@@ -342,7 +342,7 @@ def test_comparison(kind):
     [pair for pair in itertools.product(TYPES, TYPES) if pair[0] != pair[1] or pair[0].name == "pX2"],
     ids=str,
 )
-def test_conversion(source, target):
+def test_convert_matches_softposit(source, target):
     codes = every_code(source.fmt)
     function = getattr(softposit, f"{source.name}_to_{target.name}")
     theirs = codes_of(call(function, source, [codes], *target.wide), target)
@@ -350,7 +350,7 @@ def test_conversion(source, target):
 
 
 @every_type
-def test_to_float64(kind):
+def test_decode_matches_softposit_doubles(kind):
     codes = every_code(kind.fmt)
     function = getattr(softposit, f"convert{kind.name.upper()}ToDouble")
     theirs = torch.tensor(list(call(function, kind, [codes])), dtype=torch.float64)
@@ -383,7 +383,7 @@ def reals(fmt, seed=1):
 
 
 @every_type
-def test_from_float64(kind):
+def test_encode_matches_softposit_doubles(kind):
     values = reals(kind.fmt)
     function = getattr(softposit, f"convertDoubleTo{kind.name.upper()}")
     theirs = codes_of((function(value, *kind.wide) for value in values.tolist()), kind)
@@ -418,7 +418,7 @@ def codes_of_integers(values, fmt):
 
 @every_type
 @pytest.mark.parametrize("name", INTEGERS)
-def test_from_integers(name, kind):
+def test_convert_from_integers_matches_softposit(name, kind):
     fmt = INTEGERS[name]
     values = integers(fmt)
     codes = codes_of_integers(values, fmt)
@@ -443,7 +443,7 @@ def test_from_integers(name, kind):
 
 @every_type
 @pytest.mark.parametrize("name", INTEGERS)
-def test_to_integers(name, kind):
+def test_convert_to_integers_matches_softposit(name, kind):
     fmt = INTEGERS[name]
     codes = every_code(kind.fmt)
     function = getattr(softposit, f"{kind.name}_to_{name}")
@@ -542,14 +542,14 @@ def compare_quires(kind):
 
 
 @every_type
-def test_quire(kind):
+def test_quire_matches_softposit(kind):
     count, departed, wrong = compare_quires(kind)
     assert count >= COUNT // 32
     assert all(departed)
     assert wrong == []
 
 
-def test_quire_of_32_bits():
+def test_quire32_of_softposit_overflows_as_documented():
     """It holds sums below 2^19, or 127 squares of the largest posit; 128 are 0, and what goes beyond changes sign."""
     kind = TYPES[0]
     full = [[(minus, 0x7F, 0x7F)] * 127 for minus in (False, True)]
@@ -559,7 +559,7 @@ def test_quire_of_32_bits():
     assert [kind.fmt.encode(sum(row)) for row in exact_products(kind.fmt, rows)] == [0x7F, 0x81] * 3
 
 
-def test_quire_of_128_bits():
+def test_quire128_of_softposit_shifts_as_documented():
     """2^36 - 2^35 - 2^35 is the smallest posit: a shift by 64 is none, and puts the product into both halves."""
     kind = TYPES[1]
     large, small = kind.fmt.encode(2**18), kind.fmt.encode(2**17)
@@ -579,14 +579,14 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @every_type
-def test_a_wrong_decision_is_seen(kind, damage, monkeypatch):
+def test_softposit_comparison_detects_wrong_decision(kind, damage, monkeypatch):
     right = golden.posit.round_up
     monkeypatch.setattr(golden.posit, "round_up", lambda mode, **decision: right(mode, **damage(decision)))
     assert len(compare("mul", kind)[-1]) > 10
 
 
 @pytest.mark.parametrize("kind", TYPES[:2], ids=str)
-def test_a_wrong_mode_is_seen(kind, monkeypatch):
+def test_softposit_comparison_detects_wrong_mode(kind, monkeypatch):
     monkeypatch.setattr(Posit, "encode_magnitude", functools.partialmethod(truncated, Posit.encode_magnitude))
     assert len(compare_quires(kind)[-1]) > 10
 

@@ -20,7 +20,7 @@ def shapes(model, *inputs, **options):
     return [(gemm.n, gemm.k, gemm.m) for gemm in trace(model, *inputs, **options)]
 
 
-def test_a_training_step_of_lenet5():
+def test_trace_of_lenet5_training_step():
     """By hand: im2col, and no gradient of the images."""
     forward = [(50_176, 25, 6), (6_400, 150, 16), (64, 400, 120), (64, 120, 84), (64, 84, 10)]
     gradients = [(25, 50_176, 6)]
@@ -36,7 +36,7 @@ def test_a_training_step_of_lenet5():
     assert shapes(lenet5(), torch.zeros(64, 1, 28, 28), training=False) == forward
 
 
-def test_a_model_is_left_as_it_is():
+def test_trace_leaves_model_unchanged():
     model = resnet20().eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert len(trace(model, torch.zeros(2, 3, 32, 32))) == 3 * 20 - 1
@@ -45,7 +45,7 @@ def test_a_model_is_left_as_it_is():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_attention_is_products_too():
+def test_trace_counts_attention_products():
     found = counted(trace(NanoGpt(65), torch.zeros(32, 64, dtype=torch.long)))
     # Scores and their use: 32 examples, 4 heads, 3 layers; backward two gradients of each.
     assert found[Gemm(64, 16, 64)] == found[Gemm(64, 64, 16)] == 32 * 4 * 3
@@ -62,7 +62,7 @@ def test_attention_is_products_too():
         (nn.Linear(9, 4), (5, 3, 9), (15, 9, 4), 1),
     ],
 )
-def test_layers(layer, shape, forward, gradients):
+def test_trace_counts_macs_of_layers(layer, shape, forward, gradients):
     """Multiply-accumulates are those of the definition, and each gradient has as many as the product itself."""
     x = torch.zeros(shape)
     found = trace(nn.Sequential(layer), x)
@@ -85,7 +85,7 @@ class Scale(nn.Module):
         return self.scale * x
 
 
-def test_parameters_that_are_shared_stay_shared():
+def test_trace_follows_shared_parameters():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     model[1].weight = model[0].weight
     # Of each of the two a gradient of the weights, and between them one of the numbers.
@@ -108,7 +108,7 @@ class Asks(nn.Module):
         (nn.Linear(5, 4), "Linear cannot be traced on shapes alone: "),
     ],
 )
-def test_what_cannot_be_traced(model, sentence):
+def test_trace_rejects_unsupported_models(model, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         trace(model, torch.ones(3, 4))
 
@@ -124,7 +124,7 @@ one less in its last place. (298.0 is printed for three cores, too.)"""
     ("name", "model", "images", "places"),
     [("lenet5", lenet5, (64, 1, 28, 28), 4), ("resnet20", resnet20, (128, 3, 32, 32), 2)],
 )
-def test_the_published_table(name, model, images, places):
+def test_published_model_matches_table_iv(name, model, images, places):
     """Table IV to the printed digits, from traced models: by the printed clocks, or one within 0.2 % of them."""
     counts = counted(trace(model(), torch.zeros(images)))
     otherwise = set()
@@ -141,7 +141,7 @@ def test_the_published_table(name, model, images, places):
     assert otherwise == {"lenet5": {4}, "resnet20": {10}}[name]
 
 
-def test_how_the_published_model_pads():
+def test_published_model_pads_to_packs():
     model = Published(8, 8, 10, 200.0)
     assert model.pack == 64
     assert model.padded(Gemm(1, 1, 1), 3) == Gemm(192, 64, 64)
@@ -156,7 +156,7 @@ def test_how_the_published_model_pads():
     )
 
 
-def test_the_better_of_a_product_and_its_transpose():
+def test_published_model_takes_better_of_product_and_transpose():
     model = Published(8, 8, 4, 100.0)
     # 400 rows are 7 packs, two for each core; 120 columns are two tiles: 4 units of time. The other way it is 7.
     for gemm in (Gemm(400, 64, 120), Gemm(120, 64, 400)):
@@ -179,12 +179,12 @@ def test_the_better_of_a_product_and_its_transpose():
         ((8, 8, 1, 100.0, 12), "elements of 12 bits do not fill words of memory; they have 8, 16, 32 or 64"),
     ],
 )
-def test_what_the_published_model_refuses(parameters, sentence):
+def test_published_model_rejects_bad_parameters(parameters, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         Published(*parameters)
 
 
-def test_published_clocks():
+def test_published_clocks_match_tables():
     assert clocks()[8, 8, 10] == 196.2
     assert len(clocks()) == len(TABLE_III) + len(TABLE_IV) - 1
     assert clock_of(1) == clock_of(14.12) == 320.9
@@ -207,7 +207,7 @@ CORES = {
 
 
 @pytest.mark.parametrize("name", CORES)
-def test_large_products_by_what_a_few_tiles_take(name):
+def test_exact_model_extrapolates_large_products(name):
     core = CORES[name]
     dice = random.Random(name)
     for _ in range(40):
@@ -216,7 +216,7 @@ def test_large_products_by_what_a_few_tiles_take(name):
         assert cycles_of(core, n, k, m) == core.cycles(n, k, m), (n, k, m)
 
 
-def test_rows_are_dealt_in_whole_tiles():
+def test_exact_model_deals_rows_in_whole_tiles():
     core = CORES["chain"]
     model = Exact(core, 4, 200.0, (8, 16, 32))
     # 20 rows are 7 tiles, of which one core has two.
@@ -228,7 +228,7 @@ def test_rows_are_dealt_in_whole_tiles():
         Exact(core, 0, 200.0)
 
 
-def test_no_number_of_cores_is_better_than_the_one_that_is_tried():
+def test_exact_model_tries_the_best_number_of_cores():
     model = Exact(CORES["chain"], 10, 100.0)
     for n in range(1, 80):
         gemm = Gemm(n, 9, 25)

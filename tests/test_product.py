@@ -46,7 +46,7 @@ def numbers(shape):
 
 @pytest.mark.parametrize("x_signed", [False, True])
 @pytest.mark.parametrize("y_signed", [False, True])
-def test_every_pair_of_short_factors(x_signed, y_signed):
+def test_product_of_short_factors_is_exact(x_signed, y_signed):
     for widths in ((4, 3), (4, 4), (3, 5), (5, 5), (6, 4), (5, 6), (2, 5), (4, 2)):
         x, y = Shape(widths[0], x_signed), Shape(widths[1], y_signed)
         assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)]) == [], widths
@@ -55,7 +55,7 @@ def test_every_pair_of_short_factors(x_signed, y_signed):
 @pytest.mark.parametrize("x_signed", [False, True])
 @pytest.mark.parametrize("y_signed", [False, True])
 @pytest.mark.parametrize("widths", [(8, 8), (16, 16), (13, 9), (9, 16), (17, 5), (24, 24), (60, 33)])
-def test_long_factors(x_signed, y_signed, widths):
+def test_product_of_long_factors_is_exact(x_signed, y_signed, widths):
     rng = random.Random(1)
     x, y = Shape(widths[0], x_signed), Shape(widths[1], y_signed)
     ends = [(p, q) for p in (*numbers(x)[:3], *numbers(x)[-3:], 0) for q in (*numbers(y)[:3], *numbers(y)[-3:], 0)]
@@ -63,7 +63,7 @@ def test_long_factors(x_signed, y_signed, widths):
     assert wrong(x, y, ends + some) == []
 
 
-def test_a_wrong_row_is_seen(monkeypatch):
+def test_product_comparison_detects_wrong_row(monkeypatch):
     monkeypatch.setattr("halfulp.hdl.product._doubled", lambda value: value)
     x = y = Shape(4, True)
     assert wrong(x, y, [(p, q) for p in numbers(x) for q in numbers(y)]) != []

@@ -66,7 +66,7 @@ def sums(fmt, b, minus, steps):
     ]
     * EXHAUSTIVE,
 )
-def test_a_thousand_random_products_are_rounded_once(a, b, o, rounding):
+def test_quire_rounds_a_thousand_products_once(a, b, o, rounding):
     a, b, o = parse(a), parse(b), parse(o)
     rng = random.Random(f"{a}{b}{o}")
     unit = QuireUnit(a=a, b=b, o=o, rounding=rounding)
@@ -77,7 +77,7 @@ def test_a_thousand_random_products_are_rounded_once(a, b, o, rounding):
 
 
 @pytest.mark.parametrize("fmt", ["posit8", "posit16e1", "e5m2", "fxp4.4"])
-def test_sums_that_cancel_to_nothing_or_to_the_smallest_number(fmt):
+def test_quire_cancels_to_zero_or_smallest(fmt):
     fmt = parse(fmt)
     rng = random.Random(str(fmt))
     half = [{"a": finite(fmt, rng), "b": finite(fmt, rng), "subtract": 0} for _ in range(TERMS // 2)]
@@ -90,7 +90,7 @@ def test_sums_that_cancel_to_nothing_or_to_the_smallest_number(fmt):
     assert found[TERMS - 1 :] == [0, smallest, 0, fmt.encode(-fmt.smallest)]
 
 
-def test_the_smallest_product_is_not_lost_beside_the_largest():
+def test_quire_keeps_smallest_beside_largest():
     fmt = Posit(16)
     largest, smallest = fmt.max_code, 1
     steps = [
@@ -105,7 +105,7 @@ def test_the_smallest_product_is_not_lost_beside_the_largest():
 
 @pytest.mark.parametrize("carry", [1, 2, 5] if EXHAUSTIVE else [2])
 @pytest.mark.parametrize(("fmt", "infinite"), [("posit8", (0x80, 0x80)), ("e5m2", (0x7C, 0xFC)), ("int8", (127, 128))])
-def test_the_carry_guard(fmt, infinite, carry):
+def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
     """Fewer than 2^carry of the largest terms fit; when the guard overflows, the sum stays infinite until a new one."""
     fmt = parse(fmt)
     lowest = fmt.encode(fmt.lowest)
@@ -129,7 +129,7 @@ def test_the_carry_guard(fmt, infinite, carry):
         assert run(unit, steps) == [*expected, fmt.encode(1)]
 
 
-def test_infinities_and_nan_stay_until_a_new_sum():
+def test_quire_infinities_and_nan_stay_until_load():
     fmt = parse("e5m2")
     inf, one, nan = fmt.inf_code, fmt.encode(1), fmt.nan_code
     steps = [
@@ -147,14 +147,14 @@ def test_infinities_and_nan_stay_until_a_new_sum():
 @pytest.mark.parametrize(
     ("a", "o"), [("posit8", "posit8"), ("e5m2", "e5m2"), ("fxp1.7-wrap", "fxp4.7"), ("posit16", "e8m23")]
 )
-def test_exact_accumulators_without_multiplier(a, o):
+def test_exact_accumulate_matches_fractions(a, o):
     a, o = parse(a), parse(o)
     rng = random.Random(f"{a}{o}")
     steps = [{"a": finite(a, rng), "clear": rng.random() < 0.01} for _ in range(TERMS)]
     assert run(Accumulate(a=a, acc="exact", o=o), steps) == [o.encode(total) for total in sums(a, None, False, steps)]
 
 
-def test_an_exact_mac_with_a_rounded_product():
+def test_exact_mac_with_rounded_product_matches_fractions():
     """Only the sum is exact: the products are rounded first."""
     fmt, product = parse("e4m3fn"), parse("e3m2")
     rng = random.Random(1)
@@ -167,7 +167,7 @@ def test_an_exact_mac_with_a_rounded_product():
     assert run(unit, steps) == expected
 
 
-def test_a_dot_product_is_rounded_once_and_a_sequential_one_at_every_step():
+def test_dot_rounds_once_and_sequential_dot_at_every_step():
     fmt = Posit(8)
     rng = random.Random(2)
     rows = [[(finite(fmt, rng), finite(fmt, rng)) for _ in range(5)] for _ in range(TERMS)]
@@ -185,14 +185,14 @@ def test_a_dot_product_is_rounded_once_and_a_sequential_one_at_every_step():
 
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
-def test_the_quire_of_standard_posits_has_sixteen_bits_for_each_of_theirs(width):
+def test_quire_of_standard_posits_has_16_n_bits(width):
     quire = Quire.of(ValueRange.of(Posit(width)) * ValueRange.of(Posit(width)))
     assert quire.width == 16 * width
     assert quire.quantum == -(8 * width - 16)
     assert quire.carry == 31
 
 
-def test_quires_of_other_formats_hold_their_products():
+def test_quire_width_of_other_formats():
     assert Quire.of(ValueRange.of(Posit(16, 1)) * ValueRange.of(Posit(16, 1))).width == 1 + 31 + 2 * 56
     assert Quire.of(ValueRange.of(parse("e5m2")) * ValueRange.of(parse("e5m2")), carry=4) == Quire(-32, 32, 4)
     assert Quire.of(ValueRange.of(Fixed(8, 0)) * ValueRange.of(Fixed(8, 0)), carry=8).width == 1 + 8 + 14
@@ -204,7 +204,7 @@ class Forgetful(QuireUnit):
     """Not one of the library's classes, of which designs are kept by name."""
 
 
-def test_a_lost_carry_is_seen(monkeypatch):
+def test_quire_comparison_detects_lost_carry(monkeypatch):
     """The comparison fails when the register forgets its guard."""
     fmt = Posit(8)
     right = Quire.width.fget

@@ -63,7 +63,7 @@ def twin(source, steps):
 
 
 @pytest.mark.parametrize("sources", [LFSRS, PLATEAUS], ids=["lfsr", "plateau"])
-def test_hardware_and_twin_give_the_same_words(sources):
+def test_source_rtl_matches_twin(sources):
     steps = 20_000
     found = run(sources, np.zeros(steps))
     for source in sources:
@@ -71,7 +71,7 @@ def test_hardware_and_twin_give_the_same_words(sources):
         assert np.array_equal(found[str(source)] & low, twin(source, steps + 1)[1:].view(np.uint64)), source
 
 
-def test_a_word_is_used_once_and_waits_until_it_is():
+def test_source_holds_word_until_taken():
     rng = np.random.default_rng(1)
     idle = rng.random(5000) < 0.5
     found = run(PLATEAUS, idle)
@@ -80,7 +80,7 @@ def test_a_word_is_used_once_and_waits_until_it_is():
         assert np.array_equal(found[str(source)], expected.view(np.uint64)), source
 
 
-def test_plateaus_have_every_word_twice_but_the_ends_once():
+def test_plateau_words_occur_twice_except_ends():
     """Over one period, in hardware and in the twin, for every width."""
     found = run(PLATEAUS, np.zeros(PLATEAUS[-1].period))
     for source in PLATEAUS:
@@ -91,14 +91,14 @@ def test_plateaus_have_every_word_twice_but_the_ends_once():
 
 
 @pytest.mark.parametrize("source", LFSRS[:23], ids=str)
-def test_narrow_periods_are_full_by_running_them(source):
+def test_narrow_sources_have_full_period(source):
     """The first word comes back after 2^width - 1 steps and not before: what steps back is one to one."""
     column = words(source, source.period + 1, 1)
     assert torch.nonzero(column == 1).flatten().tolist() == [0, source.period]
 
 
 @pytest.mark.parametrize("source", LFSRS, ids=str)
-def test_periods_are_full_by_the_order_of_the_polynomial(source):
+def test_lfsr_polynomials_are_primitive(source):
     """x has the order 2^width - 1 modulo the polynomial: no power of it to a proper divisor is one."""
     order = 2**source.width - 1
     modulus = 1 | sum(1 << tap for tap in TAPS[source.width])
@@ -123,7 +123,7 @@ def remainder(value, modulus):
 
 
 @pytest.mark.parametrize("source", [*LFSRS, *PLATEAUS], ids=str)
-def test_seeds_of_an_array_are_distinct_and_far_apart(source):
+def test_seeds_of_array_are_distinct_and_far_apart(source):
     count = min(64, source.period)
     seeds = source.seeds(count)
     assert len(set(seeds)) == count
@@ -138,7 +138,7 @@ def test_seeds_of_an_array_are_distinct_and_far_apart(source):
     assert source.jump(seeds[0], source.period) == seeds[0]
 
 
-def test_many_units_at_once_are_the_same_as_one_by_one():
+def test_twin_of_many_units_matches_one_by_one():
     for source in (Lfsr(16), Plateau(3), Lfsr(64)):
         seeds = source.seeds(7)
         many = words(source, 1000, seeds, bits=3)
@@ -149,7 +149,7 @@ def test_many_units_at_once_are_the_same_as_one_by_one():
 
 
 @pytest.mark.parametrize("source", [*LFSRS[::6], LFSRS[-1], *PLATEAUS[::7]], ids=str)
-def test_seeds_and_jumps_on_tensors_are_those_of_the_source(source):
+def test_seeds_on_tensors_match_source(source):
     first = source.seeds(3)[2]
     for count in (1, 2, 60):
         want = source.seeds(count, first)
@@ -166,7 +166,7 @@ def unsigned_of(states):
     return [state & (1 << 64) - 1 for state in states.flatten().tolist()]
 
 
-def test_words_are_the_same_after_a_jump():
+def test_words_match_after_jump():
     for source in (Lfsr(16), Plateau(3), Plateau(10), Lfsr(64)):
         seeds = golden.random.seeds(source, 12, 3).reshape(3, 4)
         whole = words(source, 100, seeds)
@@ -213,13 +213,13 @@ def test_words_are_the_same_after_a_jump():
         (lambda: Lfsr(8).seeds(0), ValueError, "an array has 1 unit or more, not 0"),
     ],
 )
-def test_what_is_refused(make, error, sentence):
+def test_random_rejects_bad_arguments(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value).startswith(sentence)
 
 
-def test_a_wrong_tap_is_seen(monkeypatch):
+def test_period_check_detects_wrong_tap(monkeypatch):
     monkeypatch.setitem(TAPS, 8, (8, 4))
     modulus = 1 | sum(1 << tap for tap in TAPS[8])
     assert power_of_x(255, modulus) != 1 or any(power_of_x(255 // prime, modulus) == 1 for prime in factorint(255))
@@ -235,7 +235,7 @@ def rounded(unit, columns, count):
 
 
 @pytest.mark.parametrize("sharing", ["own", "rotated"])
-def test_a_plateau_rounds_up_as_often_as_its_law_says(sharing):
+def test_plateau_rounds_up_with_expected_frequency(sharing):
     """Of 14 words of plateau3, 2 k - 1 take k eighths up, and none takes an integer up; in every lane."""
     lanes, period = 6, Plateau(3).period
     unit = StochasticRounder(
@@ -251,7 +251,7 @@ def test_a_plateau_rounds_up_as_often_as_its_law_says(sharing):
                 assert (ups, downs) == (2 * max(2 * eighths - 1, 0), 2 * (period - max(2 * eighths - 1, 0)))
 
 
-def test_lanes_that_share_a_source_get_different_words_in_every_step():
+def test_shared_source_gives_lanes_different_words():
     for source, lanes in ((Plateau(3), 6), (Lfsr(16), 16)):
         streams = make_lanes(source, lanes, 1, "rotated")
         columns = torch.stack([of_stream(stream, source.period, min(source.width, 8)) for stream in streams])
@@ -270,7 +270,7 @@ def test_lanes_that_share_a_source_get_different_words_in_every_step():
         ("sr10", "lfsr16", "eager"),
     ],
 )
-def test_long_sums_are_the_same_in_hardware_and_in_the_golden_model(rounding, source, stochastic):
+def test_mac_long_sums_match_golden(rounding, source, stochastic):
     steps = 10_000
     rng = np.random.default_rng(7)
     unit = Mac(a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5, stochastic=stochastic)
@@ -286,7 +286,7 @@ def test_long_sums_are_the_same_in_hardware_and_in_the_golden_model(rounding, so
 
 
 @pytest.mark.parametrize(("bits", "source"), [(3, Plateau(3)), (8, Plateau(8)), (8, Lfsr(24)), (10, Lfsr(16))])
-def test_rounding_is_biased_by_what_is_dropped_and_by_no_more(bits, source):
+def test_stochastic_rounding_bias_is_that_of_dropped_bits(bits, source):
     """Of t = floor(2^N f) the law says how often it goes up; what is below the N-th bit never does."""
     count, seed = 100_000, 11
     rng = np.random.default_rng(3)

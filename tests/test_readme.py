@@ -38,7 +38,7 @@ def commands():
 
 
 @pytest.mark.parametrize(("command", "output"), list(commands()))
-def test_command(command, output, tmp_path):
+def test_readme_command_prints_as_shown(command, output, tmp_path):
     program = Path(sys.executable).parent
     run = subprocess.run(
         command,
@@ -54,12 +54,12 @@ def test_command(command, output, tmp_path):
     assert re.fullmatch(pattern, run.stdout), run.stdout
 
 
-def test_the_tests_run_as_the_readme_says():
+def test_readme_test_command_is_that_of_ci():
     assert "$ make test\n" in README
     assert "make test" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_python_session():
+def test_readme_python_session_runs():
     (session,) = blocks("pycon")
     test = doctest.DocTestParser().get_doctest(session, {}, "README", "README.md", 0)
     assert len(test.examples) > 5
@@ -67,7 +67,7 @@ def test_python_session():
     assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
 
 
-def test_design():
+def test_readme_design_accumulates_as_golden():
     """The first design of the README accumulates what the golden model does."""
     source, *_ = blocks("python")
     assert len(source.splitlines()) <= 25
@@ -97,7 +97,7 @@ def test_design():
     assert totals == expected.tolist()
 
 
-def test_training(capsys):
+def test_readme_training_example_runs(capsys):
     """The model of the README is converted and makes a step."""
     (source,) = (block for block in blocks("python") if "scaler" in block)
     names = {}
@@ -110,7 +110,7 @@ def test_training(capsys):
     assert names["scaler"].skipped == 0
 
 
-def test_overrides():
+def test_readme_uvm_override_takes_effect():
     """The test of the README puts its sequence in the place of ours, and the constraint leaves subnormal operands."""
     (source,) = (block for block in blocks("python") if "uvm_factory" in block)
     names = {}
@@ -124,7 +124,7 @@ def test_overrides():
         uvm_factory().clear_overrides()
 
 
-def test_exact_sums():
+def test_readme_exact_sums_match_names():
     """The accumulators and dot products of the README are what their names say."""
     _, source, *_ = blocks("python")
     names = {}
@@ -138,7 +138,7 @@ def test_exact_sums():
         assert f"module {names[name].name}(" in emit(names[name])
 
 
-def test_coverage_of_a_bench():
+def test_readme_coverage_example_counts_bins():
     """The bins of the README are counted, and what nothing reaches is proved."""
     (source,) = (block for block in blocks("python") if "Coverage" in block)
     names = {}

@@ -21,7 +21,7 @@ def recorded(name):
     return pd.read_csv(HERE / f"{name}.csv")
 
 
-def test_everything_is_recorded():
+def test_records_cover_all_requests():
     small, catalogue = recorded("small"), recorded("catalogue")
     named = {request.build().name for request in SMALL}
     blocks = {request.build().name for request in BLOCKS}
@@ -39,7 +39,7 @@ def test_everything_is_recorded():
         assert (frame[[f"LUT{inputs}" for inputs in range(1, 7)]].sum(axis=1) == frame["LUT"]).all()
 
 
-def test_every_unit_has_a_clock_where_it_can_be_routed():
+def test_records_have_clock_for_routable_targets():
     catalogue = recorded("catalogue")
     routed = catalogue["target"] == "ecp5-85k"
     assert catalogue[routed]["MHz"].between(10, 500).all()
@@ -48,7 +48,7 @@ def test_every_unit_has_a_clock_where_it_can_be_routed():
     assert set(catalogue[catalogue["FF"] > 0]["unit"]) == stateful
 
 
-def test_a_fused_unit_costs_more_than_its_parts_and_blocks_save_tables():
+def test_records_rank_fused_units_and_dsp_blocks():
     small = recorded("small").set_index("unit")["LUT"]
     for fmt in ("e5m2", "e4m3", "e5m10", "e8m7"):
         fma, *parts = (
@@ -68,7 +68,7 @@ def test_a_fused_unit_costs_more_than_its_parts_and_blocks_save_tables():
         ("catalogue", Request("sru", "int16"), DEVICES[1]),
     ],
 )
-def test_what_is_recorded_is_what_synthesis_gives(name, request_, target):
+def test_records_match_synthesis(name, request_, target):
     assert request_ in SMALL + UNITS
     (now,) = rows([request_], target)
     (kept,) = recorded(name).query("unit == @now['unit'] and target == @target.name").to_dict("records")
@@ -77,7 +77,7 @@ def test_what_is_recorded_is_what_synthesis_gives(name, request_, target):
     }, RUN
 
 
-def test_the_default_structure_of_line_segments_is_the_smallest_one_recorded():
+def test_records_confirm_default_pwl_structure():
     kept = recorded("structures").set_index("unit")
     assert list(kept.index) == [request.command("synth") for request in FITS], RUN
     for request in FITS:
@@ -102,7 +102,7 @@ def test_records_are_written_file_by_file(tmp_path, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["catalogue.csv", "small.csv"]
 
 
-def test_the_readme_has_the_costs_that_are_recorded():
+def test_readme_costs_match_records():
     small = recorded("small").set_index("unit")
     text = (HERE.parents[1] / "README.md").read_text()
     table = re.findall(r"^\| `(\w+) ([\w-]+)` \| (\d+) \((\d+)\) \|", text, re.MULTILINE)

@@ -51,7 +51,7 @@ def simulated(unit: Any, row: Regression) -> tuple[dict[str, int], ...]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_kept_vectors_are_right_in_every_model(path: Path) -> None:
+def test_regressions_match_in_every_model(path: Path) -> None:
     unit, rows = read(path)
     assert rows
     assert path.stem == unit.name
@@ -66,7 +66,7 @@ def test_kept_vectors_are_right_in_every_model(path: Path) -> None:
         assert simulated(unit, row) == row.results, row.text(unit)
 
 
-def test_they_are_there_and_run_before_all_other_tests(request: pytest.FixtureRequest) -> None:
+def test_regressions_exist_and_run_first(request: pytest.FixtureRequest) -> None:
     assert len(FILES) >= 4
     assert request.session.items[0].path == Path(__file__)
     assert all(path.read_text().startswith("# Kept by `halfulp keep`") for path in FILES)
@@ -101,7 +101,7 @@ def replayed(unit: Any, rows: list[Regression], *results: int) -> Check:
     return regressions.replay(unit, cast(Loop, Said(*results)), rows)
 
 
-def test_a_kept_vector_is_the_first_that_the_bench_runs(own: Path) -> None:
+def test_regression_runs_first_in_bench(own: Path) -> None:
     """Among all of an exhaustive run it is told by itself."""
     unit = build("mul", "e2m1fn")
     path, _ = kept(unit, "0x7,0x0", "6 times 0")
@@ -114,7 +114,7 @@ def test_a_kept_vector_is_the_first_that_the_bench_runs(own: Path) -> None:
     assert "1  kept, before all others" in summary(result)
 
 
-def test_a_wrong_result_of_a_kept_vector_is_told_with_the_reason(own: Path) -> None:
+def test_regression_failure_shows_reason(own: Path) -> None:
     unit = build("mul", "e3m2")
     kept(unit, "0x1f,0x00", "0 times NaN")
     rows = regressions.of(unit)
@@ -125,7 +125,7 @@ def test_a_wrong_result_of_a_kept_vector_is_told_with_the_reason(own: Path) -> N
     assert "keep:  halfulp keep mul e3m2 --vector 0x1f,0x00" in check.failures[0].text
 
 
-def test_a_result_that_was_kept_wrong_is_seen(own: Path) -> None:
+def test_wrong_regression_file_is_detected(own: Path) -> None:
     unit = build("mul", "e3m2")
     path, _ = kept(unit, "0x0c,0x0c")
     path.write_text(path.read_text().replace("-> 0x0c", "-> 0x0d"))
@@ -133,7 +133,7 @@ def test_a_result_that_was_kept_wrong_is_seen(own: Path) -> None:
     assert {failure.kind for failure in check.failures} == {"golden", "mismatch"}
 
 
-def test_structure_does_not_matter_but_what_is_computed_does(own: Path) -> None:
+def test_regressions_go_by_result_and_not_structure(own: Path) -> None:
     path, new = kept(build("mac", "e5m2", rounding="sr10", stochastic="eager", pipeline=2), "0x3c,0x3c,0x001,0x155")
     assert new
     assert path.stem == "mac_e5m2_e5m2_e6m5_sr10"
@@ -162,14 +162,14 @@ def test_structure_does_not_matter_but_what_is_computed_does(own: Path) -> None:
         ("unit mul e1m2", "line 2: e1m2 has 1 exponent bit"),
     ],
 )
-def test_lines_that_are_none_are_refused_with_a_sentence(tmp_path: Path, line: str, sentence: str) -> None:
+def test_regression_file_rejects_bad_lines(tmp_path: Path, line: str, sentence: str) -> None:
     path = tmp_path / "some.txt"
     path.write_text(f"# a file\n{line}\n" if line.startswith("unit") else f"unit mul e3m2\n{line}\n")
     with pytest.raises(ValueError, match=rf"^some\.txt, {sentence}"):
         read(path)
 
 
-def test_files_without_a_unit_are_refused(tmp_path: Path) -> None:
+def test_regression_file_rejects_missing_unit(tmp_path: Path) -> None:
     path = tmp_path / "some.txt"
     path.write_text("0x0c,0x0c -> 0x0c  # why\n")
     with pytest.raises(ValueError, match=r"^some\.txt, line 1: a vector comes before the line that names its unit"):
@@ -186,7 +186,7 @@ def halfulp(words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(argv, capture_output=True, text=True, env=env)
 
 
-def test_one_command_keeps_a_vector(own: Path) -> None:
+def test_keep_command_writes_regression(own: Path) -> None:
     answer = halfulp("keep mul e3m2 --pipeline 1 --vector 0x1f,0x00 --why '0 times NaN'")
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == "0x1f,0x00 -> 0x1e  # 0 times NaN\n"
@@ -197,7 +197,7 @@ def test_one_command_keeps_a_vector(own: Path) -> None:
     assert refused.stderr == "halfulp: a vector of this unit has 2 codes (a, b), not 1\n"
 
 
-def test_the_reason_is_one_line_and_the_models_have_to_agree(
+def test_regression_needs_one_line_reason_and_agreeing_models(
     own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unit = build("mul", "e3m2")

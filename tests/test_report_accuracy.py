@@ -70,7 +70,7 @@ def halfulp(monkeypatch, capsys, tmp_path):
     return run
 
 
-def test_published_figures():
+def test_published_accuracies_match_papers():
     """Figures of papers.md, row by row."""
     assert [(row.accumulator, row.lenet5, row.resnet20) for row in PUBLISHED[:6]] == [
         ("e6m5 rz", 97.10, 10.00),
@@ -109,7 +109,7 @@ def test_runs_of_one_setting_are_averaged(tmp_path):
     assert trained_with([]) == ([], {}, 0)
 
 
-def test_runs_of_another_loss_scale_are_left_out():
+def test_runs_of_other_loss_scale_are_excluded():
     setting = {"network": "lenet5", "epochs": "2"}
     runs = [
         setting | {"mac": mac, "policy": mac, "accuracy": accuracy, "scale": scale}
@@ -121,7 +121,7 @@ def test_runs_of_another_loss_scale_are_left_out():
     assert others == 1
 
 
-def test_operands_of_a_layer_are_pieces_of_its_sums(layer):
+def test_trained_operands_are_slices_of_layer_sums(layer):
     activations, weights = dots_module.layer_of(layer)
     dots = Dots(distributions=("trained",), count=200, scale=2.0, trained=Layer.of(layer))
     a, b = (dots_module._drawn(dots, "trained", 12, side) for side in (0, 1))
@@ -142,7 +142,7 @@ def test_operands_of_a_layer_are_pieces_of_its_sums(layer):
     assert (starts, len(pairs)) == (set(range(5)), 12)
 
 
-def test_errors_of_a_trained_layer(layer, tmp_path, monkeypatch):
+def test_trained_layer_errors_match_scalar_model(layer, tmp_path, monkeypatch):
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     dots = Dots(lengths=(8,), distributions=("trained",), count=6, trained=Layer.of(layer))
     mac = MacSpec.parse("e4m3*e4m3+e5m3.rz")
@@ -165,7 +165,7 @@ def test_errors_of_a_trained_layer(layer, tmp_path, monkeypatch):
     assert errors([mac], other)[0][0].relative == 0
 
 
-def test_a_study_of_a_trained_layer(layer, tmp_path):
+def test_study_accepts_trained_layer(layer, tmp_path):
     path = tmp_path / "study.toml"
     text = f'title = "t"\nmacs = ["{RN}"]\n[dots]\n'
     path.write_text(text + 'distributions = ["trained"]\ntrained = "layer.pt"\n')
@@ -192,7 +192,7 @@ def test_a_study_of_a_trained_layer(layer, tmp_path):
         ({"activations": torch.full((2, 3), math.nan), "weights": torch.ones(2, 3)}, "not all of them are finite"),
     ],
 )
-def test_files_that_are_no_layer(content, sentence, tmp_path):
+def test_trained_layer_rejects_bad_files(content, sentence, tmp_path):
     path = tmp_path / "layer.pt"
     torch.save(content, path)
     with pytest.raises(ValueError, match="layer.pt has no tensors activations and weights.*: " + sentence):
@@ -204,7 +204,7 @@ def test_files_that_are_no_layer(content, sentence, tmp_path):
         trained_layer(path)
 
 
-def test_a_layer_of_a_run(tmp_path, halfulp):
+def test_trained_layer_loads_from_run(tmp_path, halfulp):
     places = ["-o", "runs", "--results", "runs.csv"]
     assert halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 1, "--limit", 64, *places)[0] == 0
     (path,) = (tmp_path / "runs").glob("*/final.pt")
@@ -219,7 +219,7 @@ def test_a_layer_of_a_run(tmp_path, halfulp):
     assert len(activations.unique()) > 1000
 
 
-def test_the_command(tmp_path, layer, halfulp, monkeypatch):
+def test_accuracy_command_writes_report(tmp_path, layer, halfulp, monkeypatch):
     monkeypatch.setattr(accuracy_module, "LENGTHS", (16, 64))
     (tmp_path / "runs.csv").write_text(RUNS)
     words = ["report", "accuracy", "--mac", RN, "--mac", SR, "--count", 3, "--trained", "layer.pt", "-o", "out"]
@@ -255,7 +255,7 @@ def test_the_command(tmp_path, layer, halfulp, monkeypatch):
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_curves_have_gaps_where_there_is_no_number():
+def test_plot_curves_leaves_gaps_for_missing_numbers():
     figure = plot_curves(
         [[("one", [Curve("a", [1, 2, 4], [0.5, None, 2.0]), Curve("b", [1, 2, 4], [math.inf, 0.0, 1.0])])]],
         xlabel="length",
@@ -270,7 +270,7 @@ def test_curves_have_gaps_where_there_is_no_number():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
 
 
-def test_all_macs_have_a_look_of_their_own(layer):
+def test_accuracy_plot_styles_are_distinct(layer):
     dots = Dots(lengths=(4, 8), distributions=("normal",), count=2)
     found = [Error("normal", length, 0.1, 1.0, 0) for length in (4, 8)]
     report = accuracy_module.Report("c", {"halfulp": "0"}, [], {}, 0, dots, "it", dict.fromkeys(MACS, found))
@@ -279,7 +279,7 @@ def test_all_macs_have_a_look_of_their_own(layer):
     assert "There are no training runs yet; halfulp train makes some." in tables(report)["accuracy-networks"].notes
 
 
-def test_an_infinite_error(layer, tmp_path, monkeypatch):
+def test_accuracy_report_handles_infinite_errors(layer, tmp_path, monkeypatch):
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     dots = default_dots(2, Layer.of(layer))
     assert dots.lengths == (16, 64, 256, 1024, 4096)
@@ -299,7 +299,7 @@ def test_an_infinite_error(layer, tmp_path, monkeypatch):
         (["--count", "0"], "Invalid value for '--count': 0 is not in the range 1<=x<=4096."),
     ],
 )
-def test_what_is_refused(words, sentence, halfulp):
+def test_accuracy_command_rejects_bad_requests(words, sentence, halfulp):
     code, out, told = halfulp("report", "accuracy", *words)
     assert (code, out, told.count("\n")) == (2, "", 1)
     assert told.startswith(f"halfulp: {sentence}")

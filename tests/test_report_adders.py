@@ -18,13 +18,13 @@ def found():
     return study(tuple(unit for unit in CASES if unit.build().name in chosen))
 
 
-def test_a_stochastic_accumulator_costs_an_eighth_more_than_one_that_rounds_to_nearest(found):
+def test_stochastic_mac_costs_at_most_an_eighth_more_than_nearest(found):
     (cost,) = (cost for unit, cost in found.items() if unit.fmt == "e5m2")
     assert cost.lazy.lut <= 1.12 * cost.nearest.lut
     assert cost.with_source.ff == cost.lazy.ff + 16
 
 
-def test_the_default_is_the_smaller_structure(found):
+def test_default_structure_is_the_smaller(found):
     frame = table(found).frame
     assert set(frame["default"]) == {"lazy", "eager"}
     for _, row in frame.iterrows():
@@ -34,11 +34,11 @@ def test_the_default_is_the_smaller_structure(found):
         assert row["eager path"] < row["lazy path"]
 
 
-def test_every_default_that_is_eager_was_measured():
+def test_eager_defaults_are_measured():
     assert {unit.build().name for unit in CASES} >= EAGER_IS_SMALLER
 
 
-def test_a_default_does_not_show_in_the_name():
+def test_default_structure_is_not_in_name():
     eager = Request("mac", "e3m2fn", acc="e6m5", rounding="sr4")
     assert module_of(eager).top == "mac_e3m2fn_e3m2fn_e6m5_sr4"
     lazy = Request("mac", "e3m2fn", acc="e6m5", rounding="sr4", stochastic="lazy")

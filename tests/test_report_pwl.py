@@ -31,7 +31,7 @@ def found():
     return study([*cases(["tanh"], "fxp3.6", [2, 5]), *cases(["elu:0.5"], "fxp3.6", [2])])
 
 
-def test_errors_are_those_of_the_unit(found):
+def test_pwl_report_errors_match_unit(found):
     """Of results that are looked up by code, beside tanh as numpy has it."""
     fmt = parse("fxp3.6")
     unit = Request("pwl", "fxp3.6", fn="tanh", pieces=5).build()
@@ -47,7 +47,7 @@ def test_errors_are_those_of_the_unit(found):
     assert row["off"] == np.abs(numbers[list(codes)] - rounded).max() * 64
 
 
-def test_costs_are_those_of_the_units(found):
+def test_pwl_report_costs_match_units(found):
     frame = table(found).frame
     requests = [Request("pwl", "fxp3.6", fn="elu:0.5", pieces=2, breakpoints=kind) for kind in (None, "uniform")]
     free, even = measure_modules([module_of(request) for request in requests], VU9P)
@@ -56,7 +56,7 @@ def test_costs_are_those_of_the_units(found):
     assert (row["uniform LUT"], row["uniform path"]) == (even.lut, even.path)
 
 
-def test_more_pieces_leave_less(found):
+def test_pwl_errors_fall_with_pieces(found):
     frame = table(found).frame
     for _, rows in frame.groupby("function"):
         assert rows["pieces"].is_monotonic_increasing
@@ -64,7 +64,7 @@ def test_more_pieces_leave_less(found):
         assert (rows["max ulp"] <= rows["uniform max ulp"]).all()
 
 
-def test_small_units_are_between_the_two_and_smaller(found):
+def test_pwl_lean_units_lie_between_and_are_smaller(found):
     frame = table(found).frame
     assert len(frame) == 3
     assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
@@ -77,7 +77,7 @@ def recorded():
     return pd.read_csv(Path(records.__file__).resolve().parents[1] / "results" / "pwl.csv")
 
 
-def test_small_units_beat_equal_distances_in_error_and_in_tables():
+def test_pwl_records_lean_beats_uniform():
     """Every function with 4, 8 and 16 pieces in fxp4.12, as recorded, but where README says."""
     frame = recorded()
     assert set(zip(frame["function"], frame["pieces"], strict=True)) == set(product(FUNCTIONS, (4, 8, 16)))
@@ -94,7 +94,7 @@ def test_small_units_beat_equal_distances_in_error_and_in_tables():
     assert (alike["lean LUT"] <= alike["uniform LUT"]).all()
 
 
-def test_what_is_recorded_is_what_there_is_now():
+def test_pwl_records_match_current_results():
     """Of one row, whose units are small."""
     (row,) = recorded().query("function == 'hard_swish' and pieces == 4").to_dict("records")
     both = cases(["hard_swish"], "fxp4.12", [4])
@@ -105,7 +105,7 @@ def test_what_is_recorded_is_what_there_is_now():
     assert (cost.lut, cost.path) == (row["lean LUT"], row["lean path"]), "run `make cost`, and look at what changes"
 
 
-def test_the_readme_has_what_is_recorded():
+def test_readme_pwl_table_matches_records():
     frame = recorded().query("pieces == 8").set_index("function")
     text = Path(records.__file__).resolve().parents[2].joinpath("README.md").read_text()
     table = re.findall(
@@ -119,7 +119,7 @@ def test_the_readme_has_what_is_recorded():
         assert [*cells[::2], *cells[1::2]] == [*figures, *tables]
 
 
-def test_a_file_of_segments_counts_by_what_it_says(tmp_path):
+def test_pwl_segments_file_is_keyed_by_content(tmp_path):
     """Of another content under the same name another unit is made."""
     path = tmp_path / "some.segments"
     made = []
@@ -133,7 +133,7 @@ def test_a_file_of_segments_counts_by_what_it_says(tmp_path):
         module_of(Request("pwl", "int4", fn=str(path)))
 
 
-def test_what_is_left(found, tmp_path):
+def test_pwl_report_writes_files(found, tmp_path):
     paths = write_files(found, tmp_path, "halfulp report pwl tanh")
     assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.png", "pwl.pdf"]
     kept = pd.read_csv(io.StringIO((tmp_path / "pwl.csv").read_text()))
@@ -144,7 +144,7 @@ def test_what_is_left(found, tmp_path):
     assert b"halfulp report pwl tanh" in (tmp_path / "pwl.png").read_bytes()
 
 
-def test_the_plot_has_the_function_every_approximation_and_every_error(found):
+def test_pwl_plot_has_function_fits_and_errors(found):
     figure = plot(found)
     above, below = figure.axes[0], figure.axes[2]
     measured = next(one for case, one in found.found.items() if case.fn == "tanh")
@@ -156,7 +156,7 @@ def test_the_plot_has_the_function_every_approximation_and_every_error(found):
     assert [axis.get_title() for axis in figure.axes[:2]] == ["tanh", "elu:0.5"]
 
 
-def test_the_command(found, tmp_path):
+def test_pwl_command_prints_and_writes(found, tmp_path):
     words = ["pwl", "tanh", "--fmt", "fxp3.6", "--pieces", "5,2", "-o", str(tmp_path)]
     told = CliRunner().invoke(cli.report, words)
     assert told.exit_code == 0, told.output
@@ -176,7 +176,7 @@ def test_the_command(found, tmp_path):
         (["tanh", "--target", "none"], "none"),
     ],
 )
-def test_what_cannot_be_is_told(words, sentence, tmp_path):
+def test_pwl_command_rejects_bad_requests(words, sentence, tmp_path):
     told = CliRunner().invoke(cli.report, ["pwl", *words, "-o", str(tmp_path)])
     assert told.exit_code == 2
     assert sentence in told.output

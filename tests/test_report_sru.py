@@ -56,14 +56,14 @@ def row(source, rows=ROWS):
     return only
 
 
-def test_a_unit_of_a_3_bit_plateau_has_4_tables_and_4_flip_flops():
+def test_plateau3_sru_has_4_luts_and_4_flip_flops():
     (unit,) = measure_modules([row("plateau3").unit(increment=False)], VU9P)
     assert unit.lut <= 4
     assert unit.ff <= 4
     assert (unit.carry, unit.mux, unit.dsp, unit.bram, unit.memory) == (0, 0, 0, 0, 0)
 
 
-def test_a_bank_has_a_table_and_a_half_per_unit_and_a_24_bit_unit_almost_ten_times_that():
+def test_plateau3_bank_beats_lfsr24_tenfold():
     modules = [row("plateau3").unit(increment=False, lanes=LANES), row("lfsr24").unit(increment=False)]
     bank, long = measure_modules(modules, VU9P)
     assert bank.lut / LANES <= 1.5
@@ -75,7 +75,7 @@ def test_a_bank_has_a_table_and_a_half_per_unit_and_a_24_bit_unit_almost_ten_tim
     assert long.carry > 0
 
 
-def test_units_are_those_that_the_table_names():
+def test_sru_units_have_named_ports():
     for a_row in (*ROWS, *CROPPED):
         module = a_row.unit(increment=False)
         assert verilog_ports(module.verilog, module.top) == {
@@ -90,7 +90,7 @@ def test_units_are_those_that_the_table_names():
 # The tables --------------------------------------------------------------------------------------------------------
 
 
-def test_the_tables_have_every_published_row_and_figure(found):
+def test_sru_tables_have_every_published_row(found):
     own, many, cropped = (table.frame for table in tables(found).values())
     assert list(own["source"]) == list(many["source"]) == list(published())
     assert set(cropped["source"]) == {"32-bit LFSR", "24-bit LFSR", "16-bit LFSR"}
@@ -103,7 +103,7 @@ def test_the_tables_have_every_published_row_and_figure(found):
         assert not frame.isna().any().any()
 
 
-def test_the_figures_are_those_measured(found):
+def test_sru_tables_have_measured_figures(found):
     own, many, cropped = (table.frame for table in tables(found).values())
     assert list(own["LUT"]) == [10, 11, 12, 13, 14, 15]
     assert list(own["LUT +1"]) == [20, 21, 22, 23, 24, 25]
@@ -117,7 +117,7 @@ def test_the_figures_are_those_measured(found):
     assert list(many["bank FF"]) == [UNITS * figure for figure in own["bank FF"]]
 
 
-def test_ratios_are_told_whether_they_flatter_or_not(found):
+def test_sru_notes_have_all_ratios(found):
     notes = "\n".join(tables(found)["sru"].notes)
     # 24 bits: 11, with the increment 21; cropped 17 and 27. Plateau: 15 and 25, in the bank 385 / 64 and 192 / 64.
     for text in (
@@ -131,18 +131,18 @@ def test_ratios_are_told_whether_they_flatter_or_not(found):
         assert text in notes
 
 
-def test_markdown_has_the_figures_as_people_read_them(found):
+def test_sru_markdown_groups_digits(found):
     text = tables(found)["sru-4096"].markdown()
     cells = [cell.strip() for cell in text.splitlines()[4].strip("|").split("|")]
     assert cells == ["32-bit LFSR", "32", "217,088", "270,336", "40,960", "0", "81,920", "4,160", "64"]
 
 
-def test_csv_reads_back_to_the_same_figures(found):
+def test_sru_csv_round_trips(found):
     for table in tables(found).values():
         assert_frame_equal(pd.read_csv(io.StringIO(table.csv())), table.frame, check_exact=True)
 
 
-def test_latex_compiles(found, tmp_path):
+def test_sru_latex_is_balanced(found, tmp_path):
     for stem, table in tables(found).items():
         text = table.latex()
         assert text.count("{") == text.count("}")
@@ -169,7 +169,7 @@ def test_latex_compiles(found, tmp_path):
 # The command -------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_prints_and_writes(found, tmp_path, monkeypatch):
+def test_sru_command_prints_and_writes(found, tmp_path, monkeypatch):
     monkeypatch.setattr(sru, "study", lambda progress, pool: found)
     answer = CliRunner().invoke(cli.report, ["sru", "-o", str(tmp_path / "new")])
     assert answer.exit_code == 0
@@ -190,7 +190,7 @@ def test_the_command_prints_and_writes(found, tmp_path, monkeypatch):
         (["area"], "No such command 'area'"),
     ],
 )
-def test_what_is_refused(words, sentence):
+def test_sru_command_rejects_bad_requests(words, sentence):
     answer = CliRunner().invoke(cli.report, words)
     assert answer.exit_code == 2
     assert sentence in answer.stderr

@@ -17,7 +17,7 @@ SPEC = MacSpec.parse(MAC)
 KERNELS = CostModel({(n, m): Cells(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
 
 
-def test_the_table(monkeypatch):
+def test_tiles_table_matches_cost_model(monkeypatch):
     """Shares of the published device come to tables of a multiply-accumulate; no Yosys runs."""
     asked = []
 
@@ -44,7 +44,7 @@ def test_the_table(monkeypatch):
         study(0)
 
 
-def test_the_readme_has_what_is_recorded():
+def test_readme_tiles_match_records():
     text = (Path(tiles.__file__).resolve().parents[2] / "README.md").read_text()
     rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", text, re.MULTILINE)
     kernels = cores_cost_model(SPEC, TARGETS["u55c"])

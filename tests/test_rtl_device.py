@@ -48,7 +48,7 @@ def backward(layer, x):
     ],
 )
 @pytest.mark.parametrize("policy", [PLAIN, NOISY])
-def test_a_layer_on_hardware_gives_the_same_bits(policy, make, shape, monkeypatch):
+def test_rtl_layers_match_golden(policy, make, shape, monkeypatch):
     """Forward and backward, bias included; and it is hardware that made them. Twice, for words differ between uses."""
     torch.manual_seed(6)
     x = torch.randn(shape)
@@ -69,7 +69,7 @@ def test_a_layer_on_hardware_gives_the_same_bits(policy, make, shape, monkeypatc
         assert not torch.equal(hardware[0][0], hardware[1][0])
 
 
-def test_words_are_those_that_the_array_deals():
+def test_rtl_words_match_tiled_words():
     """By the key; in a batch, and after a row that sums start from."""
     mac = MacSpec.parse(NOISY.partition(",")[0])
     generator = torch.Generator().manual_seed(2)
@@ -85,7 +85,7 @@ def test_words_are_those_that_the_array_deals():
     assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
 
 
-def test_products_of_nothing_are_what_they_start_from():
+def test_rtl_empty_products_give_start():
     for policy in (PLAIN, NOISY):
         for sizes, shape in (((0, 3), (2, 0)), ((3, 2), (0, 3))):
             layers = [nn.Linear(*sizes, policy=f"{policy}{device}", seed=1) for device in ("", ", device=rtl")]
@@ -93,7 +93,7 @@ def test_products_of_nothing_are_what_they_start_from():
             assert torch.equal(*(layer(torch.zeros(shape)) for layer in layers))
 
 
-def test_what_is_refused(monkeypatch):
+def test_rtl_device_rejects_bad_policies(monkeypatch):
     x = torch.ones(1, 3)
     with pytest.raises(ValueError, match="unknown device 'fpga'; products are made on rtl, or by golden"):
         nn.Policy.parse(f"{PLAIN}, device=fpga")
@@ -116,7 +116,7 @@ def test_what_is_refused(monkeypatch):
         fine(x)
 
 
-def test_a_policy_says_its_device():
+def test_policy_text_names_device():
     policy = nn.Policy.parse(f"{PLAIN}, device=rtl")
     assert policy.device == "rtl"
     assert nn.Policy.parse(str(policy)) == policy
@@ -154,4 +154,4 @@ def a_network_runs_on_hardware(policy, monkeypatch):
 
 
 if EXHAUSTIVE:
-    test_a_network_runs_on_hardware = pytest.mark.parametrize("policy", [PLAIN, NOISY])(a_network_runs_on_hardware)
+    test_rtl_device_runs_network = pytest.mark.parametrize("policy", [PLAIN, NOISY])(a_network_runs_on_hardware)

@@ -38,7 +38,7 @@ def between(fmt):
 
 
 @pytest.mark.parametrize("name", ["e3m2", "e3m2fn", "e2m3fnuz", "e4m2fn", "e3m0fn-ftz", "e2m3-ftz", "posit6", "fxp3.2"])
-def test_a_ladder_rounds_as_the_format_does(name):
+def test_rounding_table_matches_encode(name):
     fmt = parse(name)
     numbers = between(fmt)
     for mode in ("rn", "ra", "rz", "ru", "rd", "ro"):
@@ -53,7 +53,7 @@ def test_a_ladder_rounds_as_the_format_does(name):
 
 
 @pytest.mark.parametrize("name", ["fxp2.3-wrap", "ufxp2.2-wrap"])
-def test_what_would_wrap_is_out_of_range(name):
+def test_rounding_table_refuses_wrapping_values(name):
     fmt = parse(name)
     for mode in ("rn", "ra", "rz", "ru", "rd", "ro"):
         rounding_table = rounding_table_of(fmt, Rounding(mode))
@@ -64,14 +64,14 @@ def test_what_would_wrap_is_out_of_range(name):
             assert got == (rounded if held else math.copysign(math.inf, x))
 
 
-def test_a_ladder_takes_what_is_lost_in_double_precision_into_account():
+def test_rounding_table_uses_low_order_part():
     rounding_table = rounding_table_of(parse("int4"), RN)
     half, rest = np.array([0.5, 0.5, 0.5, 1.5]), np.array([0.0, 2.0**-80, -(2.0**-80), -(2.0**-80)])
     assert rounding_table.values[rounding_table.round(half, rest)].tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values_are_rounded_correctly(name):
+def test_correctly_rounded_values_match_high_precision(name):
     """Beside values of 400 bits, which are nowhere near a threshold unless they are rational."""
     function, fmt, out = FUNCTIONS[name], parse("fxp4.3"), parse("fxp5.6")
     rounding_table = rounding_table_of(out, RN)
@@ -84,7 +84,7 @@ def test_values_are_rounded_correctly(name):
         assert rounding_table.values[nearest_to(function, x, rounding_table)] == out.decode(out.encode(value))
 
 
-def test_a_value_just_beside_a_threshold_is_told_apart():
+def test_correctly_rounded_values_near_threshold():
     """2^-150 above half of a last place: no double tells it from that."""
     out = parse("fxp2.4")
     for side in (1, -1):
@@ -96,7 +96,7 @@ def test_a_value_just_beside_a_threshold_is_told_apart():
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "elu"])
-def test_values_that_no_precision_tells_from_their_limit(name):
+def test_correctly_rounded_values_near_limit(name):
     """exp(-30000) beside it, and rounding directed: a bit of the result depends on which side of the limit they are."""
     function, x = FUNCTIONS[name], Fraction(30720)
     out = parse("fp16")
@@ -111,7 +111,7 @@ def test_values_that_no_precision_tells_from_their_limit(name):
             assert rounding_table.values[nearest_to(function, x, rounding_table)] == rounded
 
 
-def test_a_format_of_one_bit_has_a_last_place():
+def test_fit_of_one_bit_format_is_exact():
     found = fit("relu", "int1", pieces=1)
     assert (found.error, found.errors.max_ulp) == (0, 0)
 
@@ -145,7 +145,7 @@ def reaches(name, low, high, pieces, error):
 
 @pytest.mark.parametrize("pieces", [2, 4, 8])
 @pytest.mark.parametrize(("name", "low", "high"), [("tanh", 0, 4), ("sigmoid", 0, 8), ("exp", 0, 1)])
-def test_real_segments_are_the_best(name, low, high, pieces):
+def test_minimax_is_within_a_thousandth_of_optimal(name, low, high, pieces):
     """No more than a thousandth above an error that no segments go below: an interval's error grows with it."""
     found = minimax(name, float(low), float(high), pieces)
     assert (found.breaks[0], found.breaks[-1], len(found.lines)) == (low, high, pieces)
@@ -159,7 +159,7 @@ def test_real_segments_are_the_best(name, low, high, pieces):
     assert min(errors) >= found.error * 0.999
 
 
-def test_a_line_where_the_function_bends_both_ways():
+def test_minimax_line_equioscillates_over_inflection():
     """The tangent in the middle of an odd function is not the best: the error is the same at three points or more."""
     found = minimax("tanh", -2.0, 2.0, 1)
     ((slope, intercept),) = found.lines
@@ -223,7 +223,7 @@ def best_of_neighbours(found, value):
 @pytest.mark.parametrize(
     ("name", "fmt", "pieces"), [("tanh", "fxp4.8", 5), ("sigmoid", "fxp4.8", 4), ("tanh", "fxp4.12", 8)]
 )
-def test_no_neighbouring_table_is_better(name, fmt, pieces):
+def test_fit_is_locally_optimal(name, fmt, pieces):
     """All of them: every coefficient and every breakpoint a place up or down, or as it is."""
     found = fit(name, fmt, pieces=pieces)
     codes = np.arange((1 << (parse(fmt).width - 1)) + 1) / float(1 / parse(fmt).smallest)
@@ -238,7 +238,7 @@ def test_no_neighbouring_table_is_better(name, fmt, pieces):
 
 
 @pytest.mark.parametrize("against", ["real", "rounded"] if EXHAUSTIVE else ["real"])
-def test_tanh_of_sixteen_bits_at_most_an_ulp_off(against):
+def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
     found = fit("tanh", "fxp4.12", error=1, against=against)
     errors = found.errors
     assert found.pieces == {"real": 36, "rounded": 26}[against]
@@ -252,7 +252,7 @@ def test_tanh_of_sixteen_bits_at_most_an_ulp_off(against):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_free_breakpoints_beat_equal_distances(name):
+def test_free_breakpoints_beat_uniform(name):
     """Unless they leave hardly more than rounding does anyway."""
     reduced = FUNCTIONS[name].reduction and name != "exp"
     fmt = ("fp16" if reduced else "fxp4.12") if EXHAUSTIVE else ("e5m5" if reduced else "fxp4.8")
@@ -282,7 +282,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("name", "fmt", "options"), TABLES)
-def test_errors_are_those_of_the_exact_table(name, fmt, options):
+def test_fit_errors_match_exact_table(name, fmt, options):
     found = fit(name, fmt, pieces=4, **options)
     segments, errors = found.segments, found.errors
     rounding = options.get("rounding", "rn")
@@ -298,7 +298,7 @@ def test_errors_are_those_of_the_exact_table(name, fmt, options):
 
 
 @pytest.mark.parametrize("name", ["tanh", "silu"])
-def test_a_small_unit_within_an_error(name):
+def test_lean_fit_meets_its_error_bound(name):
     """Halfway between the errors of free and equal breakpoints: shorter coefficients, and breakpoints of few bits."""
     free, even = (fit(name, "fxp4.8", pieces=8, breakpoints=kind) for kind in ("free", "uniform"))
     bound = (free.error + even.error) / 2
@@ -313,13 +313,13 @@ def test_a_small_unit_within_an_error(name):
     assert leading == [True, False, False]
 
 
-def test_an_error_of_zero_is_reached_where_it_can_be():
+def test_fit_reaches_zero_error_where_possible():
     found = fit("relu", "fxp4.4", pieces=8, error=0)
     assert (found.error, found.segments.pieces) == (0, (Piece(Fraction(0), Fraction(1), Fraction(0)),))
 
 
 @pytest.mark.parametrize("name", ["tanh", "silu"])
-def test_exponents_far_out_take_no_bits_from_coefficients(name):
+def test_fit_ignores_unreachable_exponents(name):
     """What is approximated is near zero; that numbers go to 2^128 or to 2^16 is the same to it."""
     near, far, flushed = (fit(name, fmt, pieces=6) for fmt in ("e5m3", "e8m3", "e8m3-ftz"))
     assert 2.0**-6 < near.error < 2.0**-3
@@ -327,20 +327,20 @@ def test_exponents_far_out_take_no_bits_from_coefficients(name):
     assert near.segments.pieces[1:] == far.segments.pieces[1:] == flushed.segments.pieces[1:]
 
 
-def test_coefficients_that_are_named_are_kept_to():
+def test_fit_uses_given_coefficient_formats():
     found = fit("tanh", "fxp4.8", pieces=3, slope="fxp2.3", intercept="e5m4")
     assert (found.segments.slope, found.segments.intercept) == (Fixed(2, 3), parse("e5m4"))
     wide = fit("tanh", "fxp4.8", pieces=3)
     assert found.error > wide.error
 
 
-def test_slopes_of_few_powers_of_two():
+def test_power_of_two_slopes_have_few_terms():
     one, two = (fit("sigmoid", "fxp4.6", pieces=4, slopes="pow2", terms=terms) for terms in (1, 2))
     assert one.error > two.error > fit("sigmoid", "fxp4.6", pieces=4).error
     assert all(len(one.segments.slope.powers(piece.slope)) <= 1 for piece in one.segments.pieces)
 
 
-def test_breakpoints_at_leading_bits_are_multiples_of_the_length_of_their_piece():
+def test_power_breakpoints_are_multiples_of_piece_length():
     found = fit("tanh", "fxp4.8", pieces=6, breakpoints="power")
     starts = [int(piece.start * 256) for piece in found.segments.pieces]
     for first, last in pairwise(starts[:-1]):
@@ -349,7 +349,7 @@ def test_breakpoints_at_leading_bits_are_multiples_of_the_length_of_their_piece(
         assert first % length == 0
 
 
-def test_outside_of_an_interval_its_end_counts():
+def test_fit_clamps_outside_interval():
     found = fit("exp", "fxp4.6", pieces=3, interval=(-1, 1))
     errors = found.errors
     assert errors.value[0] == math.exp(-1)
@@ -438,7 +438,7 @@ def raising(x):
         (raising, {"pieces": 2}, ValueError, "raising fails at -8: KeyError: 'no'"),
     ],
 )
-def test_what_cannot_be_is_told(function, options, kind, sentence):
+def test_fit_rejects_bad_requests(function, options, kind, sentence):
     with pytest.raises(kind) as told:
         fit(function, "fxp4.4", **options)
     assert sentence in str(told.value)

@@ -19,7 +19,7 @@ from halfulp.hdl.formats import E4M3, E4M3FN, E4M3FNUZ, E5M2, FP16, FP32, INT8, 
 FXP = parse("fxp4.4")
 
 
-def test_a_signal_of_a_format_has_its_width_and_format():
+def test_signal_has_width_and_format():
     signal = Signal(E5M2)
     assert isinstance(signal, FormatView)
     assert signal.shape() == parse("e5m2")
@@ -27,7 +27,7 @@ def test_a_signal_of_a_format_has_its_width_and_format():
     assert len(signal.as_value()) == 8
 
 
-def test_fields_are_named():
+def test_float_fields_are_named():
     signal = Signal(E5M2)
     assert [len(field) for field in (signal.sign, signal.exponent, signal.mantissa)] == [1, 5, 2]
     with pytest.raises(AttributeError, match="e5m2 has no field 'regime'; it has mantissa, exponent, sign"):
@@ -48,7 +48,7 @@ def test_fields_are_named():
         ("posit64e0", {"body": 63, "sign": 1}),
     ],
 )
-def test_fields_of_fixed_point_and_posits(fmt, widths):
+def test_fixed_and_posit_fields_are_named(fmt, widths):
     fmt = parse(fmt)
     signal = Signal(fmt)
     assert signal.shape() == fmt
@@ -67,7 +67,7 @@ def test_fields_of_fixed_point_and_posits(fmt, widths):
     ],
     ids=str,
 )
-def test_a_constant_is_the_code_of_its_number(fmt):
+def test_const_is_code_of_number(fmt):
     for code in range(1 << fmt.width):
         number = fmt.decode(code)
         if isinstance(number, Fraction) and not (number == 0 and fmt.negative(code)):
@@ -75,7 +75,7 @@ def test_a_constant_is_the_code_of_its_number(fmt):
             assert fmt.from_bits(code) == fmt.const(number)
 
 
-def test_constants_of_special_numbers():
+def test_const_accepts_special_numbers():
     assert Const(-0.0, E5M2).code == 0x80
     assert Const(math.inf, E5M2).code == 0x7C
     assert Const(math.nan, E5M2).code == 0x7E
@@ -150,12 +150,12 @@ def test_constants_of_special_numbers():
         ),
     ],
 )
-def test_misuse_is_refused_with_a_sentence(make, error, sentence):
+def test_shape_rejects_misuse(make, error, sentence):
     with pytest.raises(error, match=sentence and re.escape(sentence)):
         make()
 
 
-def test_formats_of_one_width_do_not_connect():
+def test_connect_rejects_formats_of_equal_width():
     def port(flow, fmt):
         return wiring.Signature({"x": flow(fmt)}).create()
 
@@ -174,7 +174,7 @@ def test_formats_of_one_width_do_not_connect():
     Fragment.get(m, None)
 
 
-def test_views_copy_and_compose():
+def test_views_copy_and_nest():
     signal = Signal(E5M2)
     assert copy.copy(signal).fmt == E5M2
     array = Signal(data.ArrayLayout(E5M2, 3))
@@ -187,7 +187,7 @@ def test_views_copy_and_compose():
     Fragment.get(m, None)
 
 
-def test_a_format_is_a_field_of_a_layout():
+def test_format_is_a_layout_field():
     layout = data.StructLayout({"x": E5M2, "y": FP16})
     signal = Signal(layout, init={"x": 0.5, "y": -2.0})
     assert signal.y.shape() == FP16
@@ -216,7 +216,7 @@ def test_a_format_is_a_field_of_a_layout():
     ],
     ids=str,
 )
-def test_waveforms_show_numbers(fmt, texts, tmp_path):
+def test_waveform_shows_numbers(fmt, texts, tmp_path):
     m = Module()
     signal = Signal(fmt, name="watched")
     mirror = Signal(fmt)
@@ -282,7 +282,7 @@ def check_text(fmt, code, text):
 @pytest.mark.parametrize(
     "fmt", ["posit8", "posit8e0", "posit3", "fxp4.4", "ufxp3.-1", "int8-wrap", "int1", "e5m2", "e4m3fnuz"]
 )
-def test_narrow_formats_print_their_numbers(fmt, capsys):
+def test_narrow_formats_print_numbers(fmt, capsys):
     fmt = parse(fmt)
     assert printed(fmt, range(1 << fmt.width), capsys) == [fmt.text(code) for code in range(1 << fmt.width)]
 
@@ -303,7 +303,7 @@ def test_narrow_formats_print_their_numbers(fmt, capsys):
         "e3m5-finite",
     ],
 )
-def test_every_code_of_wider_formats_prints_its_number(fmt, capsys):
+def test_medium_formats_print_numbers_of_all_codes(fmt, capsys):
     fmt = parse(fmt)
     texts = printed(fmt, range(1 << fmt.width), capsys)
     for code, text in enumerate(texts):
@@ -329,7 +329,7 @@ def test_every_code_of_wider_formats_prints_its_number(fmt, capsys):
         "fp64",
     ],
 )
-def test_wide_formats_print_their_numbers(fmt, capsys):
+def test_wide_formats_print_numbers(fmt, capsys):
     fmt = parse(fmt)
     rng = random.Random(str(fmt))
     ones = (1 << fmt.width) - 1

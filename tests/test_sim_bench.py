@@ -54,7 +54,7 @@ VECTORS = 1 << 14
     ],
     ids=str,
 )
-def test_a_right_unit_passes(name: str, fmt: str, options: dict[str, Any]) -> None:
+def test_bench_passes_correct_units(name: str, fmt: str, options: dict[str, Any]) -> None:
     unit = build(name, fmt, **options)
     result = run(unit, limit=VECTORS, seed=1)
     text = summary(result)
@@ -66,7 +66,7 @@ def test_a_right_unit_passes(name: str, fmt: str, options: dict[str, Any]) -> No
     assert all(check.checked >= 1 << 10 for check in result.checks)
 
 
-def test_the_catalogue_has_no_row_that_the_bench_cannot_run() -> None:
+def test_catalogue_rows_all_have_a_bench_plan() -> None:
     for name, row in CATALOGUE.items():
         fmt = "e3m2fn" if row.takes(parse("e3m2fn"), RN) else "fxp4.4"
         unit = build(name, fmt)
@@ -76,7 +76,7 @@ def test_the_catalogue_has_no_row_that_the_bench_cannot_run() -> None:
         assert request_of(unit) == Request(name, fmt)
 
 
-def test_few_vectors_go_through_a_stream_several_times() -> None:
+def test_stream_repeats_few_vectors() -> None:
     """So that there are as many stalls as of other units, between any two of them."""
     unit = build("convert", "e2m1", to="e3m2")
     chosen = plan(unit, seed=0)
@@ -85,7 +85,7 @@ def test_few_vectors_go_through_a_stream_several_times() -> None:
     assert set(chosen.stream["a"]) == set(range(16))
 
 
-def test_results_are_left_as_junit() -> None:
+def test_bench_writes_junit() -> None:
     result = run(build("mul", "e2m1fn"))
     root = ElementTree.parse(build_root() / "results" / result.title / "results.xml").getroot()
     (suite,) = root
@@ -94,7 +94,7 @@ def test_results_are_left_as_junit() -> None:
     assert [case.get("name") for case in suite] == ["cocotb plain", "cocotb stream", "compiled loop plain"]
 
 
-def test_nothing_checked_is_no_success() -> None:
+def test_empty_result_is_a_failure() -> None:
     assert not Result("unit", "what", "vectors").passed
     empty = Result("unit", "what", "vectors", [Check("cocotb", "plain", 0, 0, [])])
     assert not empty.passed
@@ -102,7 +102,7 @@ def test_nothing_checked_is_no_success() -> None:
     assert "nothing was checked" in junit(empty)
 
 
-def test_failures_are_in_summary_and_junit() -> None:
+def test_failures_appear_in_summary_and_junit() -> None:
     failure = Failure("stall", "the result moved")
     result = Result("unit", "what", "vectors", [Check("cocotb", "plain", 10, 5, [failure])])
     assert not result.passed
@@ -111,7 +111,7 @@ def test_failures_are_in_summary_and_junit() -> None:
     assert 'failures="1"' in junit(result)
 
 
-def test_a_mismatch_says_all_there_is_to_know() -> None:
+def test_mismatch_text_has_all_fields() -> None:
     unit = build("mac", "e5m2", rounding="sr10")
     codes = {"a": 0x3C, "b": 0x41, "c": 0x001, "load": 1, "clear": 0, "random": 0x2A}
     text = mismatch(unit, codes, {"o": 0x408}, {"o": 0x409}).text
@@ -122,19 +122,19 @@ def test_a_mismatch_says_all_there_is_to_know() -> None:
     assert "golden model is wrong" not in text
 
 
-def test_a_wrong_golden_model_is_told_from_a_wrong_unit() -> None:
+def test_mismatch_names_wrong_golden_model() -> None:
     unit = build("mul", "e5m2")
     text = mismatch(unit, {"a": 0x3C, "b": 0x3C}, {"o": 0x3D}, {"o": 0x3C}).text
     assert "the golden model is wrong here: exact arithmetic gives 0x3c" in text
 
 
-def test_a_wrong_result_of_a_unit_with_a_source_is_told_with_its_word() -> None:
+def test_mismatch_of_own_source_prints_word() -> None:
     unit = build("mul", "e5m2", rounding="sr2", random="lfsr5")
     text = mismatch(unit, {"a": 0x3D, "b": 0x3D, "random": 3}, {"o": 0x3F}, {"o": 0x3E}).text
     assert "again: halfulp sim mul e5m2 --round sr2 --vector 0x3d,0x3d,0x3" in text
 
 
-def test_exact_results_are_told_for_every_unit() -> None:
+def test_exact_result_prints_for_every_unit() -> None:
     assert exact_result(build("add", "e5m2"), {"a": 0x3C, "b": 0x40, "subtract": 1}) == "a - b = -1 = -1 * 2^0"
     assert exact_result(build("convert", "e5m2"), {"a": 0x7C}) == "inf"
     assert exact_result(build("fma", "e5m2"), {"a": 0x7B, "b": 0x7C, "c": 0xFC}) == "a * b + c = nan"
@@ -152,7 +152,7 @@ def test_exact_results_are_told_for_every_unit() -> None:
     assert "0_01" in lines[0]
 
 
-def test_vectors_are_read_and_written() -> None:
+def test_vector_text_round_trips() -> None:
     inputs = Ports.of(build("mac", "e5m2").inputs)
     codes = read_vector("0x3c,64,0b1", inputs)
     assert codes == {"a": 0x3C, "b": 64, "c": 1, "load": 1, "clear": 0}
@@ -165,7 +165,7 @@ def test_vectors_are_read_and_written() -> None:
         read_vector("256,0,0", inputs)
 
 
-def test_a_request_is_the_shortest_that_gives_the_unit() -> None:
+def test_request_command_is_shortest() -> None:
     wanted = {
         "mac e5m2": Request("mac", "e5m2"),
         "mac e5m2 --acc e5m10 --product e5m2.rz --saturate": Request(
@@ -185,7 +185,7 @@ def test_a_request_is_the_shortest_that_gives_the_unit() -> None:
         assert request.command("sim") == f"halfulp sim {text}"
 
 
-def test_the_waveform_shows_numbers() -> None:
+def test_waveform_has_numbers() -> None:
     unit = build("mac", "e5m2")
     result = run(unit, vector={"a": 0x3C, "b": 0x3E, "c": 0, "load": 1, "clear": 0}, wave=True)
     assert result.passed
@@ -206,7 +206,7 @@ def test_the_waveform_shows_numbers() -> None:
 # The parts ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_design_that_was_built_needs_no_amaranth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_design_needs_no_amaranth(monkeypatch: pytest.MonkeyPatch) -> None:
     unit = build("mul", "e2m1fn")
     first, both = design(unit), design(unit, ("loop", "cocotb"))
 
@@ -219,18 +219,18 @@ def test_a_design_that_was_built_needs_no_amaranth(monkeypatch: pytest.MonkeyPat
     assert models(first, ("loop",)) == models(first, ("loop",)) == models(both, ("loop",))
 
 
-def test_ports_pack_the_first_in_the_lowest_bits() -> None:
+def test_ports_pack_first_in_lowest_bits() -> None:
     ports = Ports.of({"a": E5M2, "b": E5M2})
     assert ports.pack([0x12, 0x34]) == 0x3412
     assert ports.unpack(0x3412) == [0x12, 0x34]
 
 
-def test_verilog_without_the_module_is_refused() -> None:
+def test_verilog_ports_rejects_missing_module() -> None:
     with pytest.raises(ValueError, match="no module nothing"):
         verilog_ports("module something();\nendmodule\n", "nothing")
 
 
-def test_the_loop_refuses_columns_of_other_lengths() -> None:
+def test_loop_rejects_columns_of_other_lengths() -> None:
     unit = build("mul", "e2m1fn")
     library = models(design(unit), ("loop",))["loop"]
     with (
@@ -240,12 +240,12 @@ def test_the_loop_refuses_columns_of_other_lengths() -> None:
         loop.run({"a": np.zeros(2, dtype=np.uint64), "b": np.zeros(3, dtype=np.uint64)}, 2)
 
 
-def test_a_missing_loop_is_a_failure_of_the_machine(tmp_path: Path) -> None:
+def test_loop_that_is_missing_is_a_tool_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="cannot be loaded"):
         Loop(tmp_path / "loop.so", Ports(()), Ports(()), 0)
 
 
-def test_a_simulator_that_runs_no_test_is_a_failure(tmp_path: Path) -> None:
+def test_simulator_without_tests_is_a_failure(tmp_path: Path) -> None:
     unit = build("mul", "e2m1fn")
     interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), 0, clocked=False, bubbles=False, holds=False)
     codes = {name: np.zeros(4, dtype=np.uint64) for name in "ab"}
@@ -260,7 +260,7 @@ def test_a_simulator_that_runs_no_test_is_a_failure(tmp_path: Path) -> None:
         Simulation(tmp_path / "nothing", interface, tests, tmp_path, seed=0)
 
 
-def test_random_words_sit_at_the_edge_of_the_decision() -> None:
+def test_random_words_lie_at_decision_boundary() -> None:
     unit = build("mul", "fp16", rounding="sr32")
     codes = plan(unit, seed=0, limit=512).vectors.codes
     one = np.uint64(1)

@@ -51,7 +51,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "CHUNK_BITS", 10)
 
 
-def test_a_sweep_takes_every_input_once(small_chunks: None) -> None:
+def test_sweep_takes_every_input_once(small_chunks: None) -> None:
     unit = build("mul", "e3m2fn")
     work = job(unit, seed=0)
     chunks = [work.codes(chunk) for chunk in range(work.chunks)]
@@ -63,13 +63,13 @@ def test_a_sweep_takes_every_input_once(small_chunks: None) -> None:
     assert "every one of the 2^12 inputs" in summary(result)
 
 
-def test_a_stateful_unit_is_swept_with_loads() -> None:
+def test_sweep_of_stateful_unit_loads() -> None:
     result = sweep(build("mac", "e2m1fn", acc="e3m2"), restart=True)
     assert result.passed
     assert result.checked == 1 << 14
 
 
-def test_random_words_of_a_chunk_depend_on_seed_and_number_alone(small_chunks: None) -> None:
+def test_sweep_random_words_depend_on_seed_and_chunk(small_chunks: None) -> None:
     unit = build("mul", "e3m2fn", rounding="sr10")
     first, again, other = job(unit, seed=1), job(unit, seed=1), job(unit, seed=2)
     assert np.array_equal(first.codes(3)["random"], again.codes(3)["random"])
@@ -78,7 +78,7 @@ def test_random_words_of_a_chunk_depend_on_seed_and_number_alone(small_chunks: N
     assert "random words sampled" in sweep(unit, restart=True).vectors
 
 
-def test_a_sweep_goes_on_where_it_was_interrupted(small_chunks: None) -> None:
+def test_sweep_resumes_after_interrupt(small_chunks: None) -> None:
     unit = build("mul", "e5m2")
     stopping = Counter(stop_after=20 << 10)
     with pytest.raises(Interrupted, match=r"is done and saved; the same command goes on from there"):
@@ -98,7 +98,7 @@ def test_a_sweep_goes_on_where_it_was_interrupted(small_chunks: None) -> None:
         assert full.count == 1 << 16
 
 
-def test_restart_forgets_what_was_done(small_chunks: None) -> None:
+def test_sweep_restart_forgets_state(small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="rz")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
@@ -107,7 +107,7 @@ def test_restart_forgets_what_was_done(small_chunks: None) -> None:
     assert full.count == 1 << 16
 
 
-def test_half_a_state_file_is_no_state(states: Path, small_chunks: None) -> None:
+def test_sweep_ignores_truncated_state(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="ru")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
@@ -122,7 +122,7 @@ class Wrong(Mul):
     """Wrong for a single pair of operands."""
 
 
-def test_one_wrong_pair_of_all_is_found(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> None:
+def test_sweep_finds_single_wrong_pair(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> None:
     def flip(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
         code = pack(m, x, o, rounding, saturate, random)
         # 0.0004272461 * 20480 is the only product with this significand and these exponents in this order.
@@ -139,7 +139,7 @@ def test_one_wrong_pair_of_all_is_found(monkeypatch: pytest.MonkeyPatch, small_c
     assert text.split("\n\n")[0].endswith("FAIL")
 
 
-def test_too_large_a_space_is_refused_or_sampled() -> None:
+def test_sweep_rejects_or_samples_large_space() -> None:
     unit = build("add", "fp32")
     with pytest.raises(ValueError, match=r"has 2\^65 inputs, and a sweep takes at most 2\^40; --vectors N takes N"):
         sweep(unit)
@@ -149,7 +149,7 @@ def test_too_large_a_space_is_refused_or_sampled() -> None:
     assert "every" not in result.vectors
 
 
-def test_an_error_in_a_worker_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_ends_on_worker_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any) -> Any:
         raise MemoryError("no more")
 
@@ -158,7 +158,7 @@ def test_an_error_in_a_worker_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) ->
         sweep(build("mul", "e3m2fn"), restart=True)
 
 
-def test_states_join_finished_chunks() -> None:
+def test_sweep_state_joins_finished_chunks() -> None:
     state = State(10)
     for chunk in (3, 1, 2, 9, 0):
         state.finish(chunk)
@@ -167,7 +167,7 @@ def test_states_join_finished_chunks() -> None:
     assert state.count() == 5
 
 
-def test_the_state_is_plain_json(states: Path, small_chunks: None) -> None:
+def test_sweep_state_is_plain_json(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="rd")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)

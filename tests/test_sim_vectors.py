@@ -41,7 +41,7 @@ def ports(**shapes: Format | int) -> Ports:
     return Ports(tuple(rows))
 
 
-def test_few_operands_are_all_run_with_every_random_word() -> None:
+def test_vectors_are_exhaustive_with_all_random_words() -> None:
     made = vectors.make(ports(a=E5M2, b=E5M2, subtract=1, random=3), [E5M2], seed=0)
     assert made.exhaustive
     assert made.count == 1 << 20
@@ -50,7 +50,7 @@ def test_few_operands_are_all_run_with_every_random_word() -> None:
     assert np.array_equal(np.sort(packed), np.arange(1 << 20, dtype=np.uint64))
 
 
-def test_few_operands_are_all_run_with_some_random_words() -> None:
+def test_vectors_are_exhaustive_with_some_random_words() -> None:
     made = vectors.make(ports(a=E5M2, b=E5M2, random=10), [E5M2], seed=0)
     assert made.what == "exhaustive, with 8 random words each"
     pairs, counts = np.unique(made.codes["a"] | made.codes["b"] << np.uint64(8), return_counts=True)
@@ -59,7 +59,7 @@ def test_few_operands_are_all_run_with_some_random_words() -> None:
     assert made.codes["random"].max() == 1023
 
 
-def test_a_stateful_unit_loads_with_every_vector() -> None:
+def test_vectors_of_stateful_unit_load_every_time() -> None:
     made = vectors.make(ports(a=TINY, b=TINY, c=TINY, load=1, clear=1), [TINY], seed=0)
     assert made.exhaustive
     assert made.count == 1 << 12
@@ -90,7 +90,7 @@ def test_a_stateful_unit_loads_with_every_vector() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("limit", [1, 777, 5000])
-def test_sampled_vectors_fit_their_ports_and_depend_on_the_seed_alone(inputs: Ports, limit: int) -> None:
+def test_sampled_vectors_fit_ports_and_depend_on_seed(inputs: Ports, limit: int) -> None:
     made = vectors.make(inputs, [E5M2], seed=3, limit=limit)
     again = vectors.make(inputs, [E5M2], seed=3, limit=limit)
     other = vectors.make(inputs, [E5M2], seed=4, limit=limit)
@@ -131,7 +131,7 @@ class Judged:
 
 
 @pytest.mark.parametrize("text", [*FORMATS, "e11m52"])
-def test_directed_products(text: str) -> None:
+def test_directed_products_cover_corner_cases(text: str) -> None:
     fmt = parse(text)
     judged = Judged(ports(a=fmt, b=fmt), [("a", "b")], fmt)
     assert share(judged.special) > 0.005 or not fmt.has_nan
@@ -143,7 +143,7 @@ def test_directed_products(text: str) -> None:
 
 @pytest.mark.parametrize("text", [*FORMATS, "e11m52"])
 @pytest.mark.parametrize("names", ["ab", "ac"])
-def test_directed_sums_of_two(names: str, text: str) -> None:
+def test_directed_sums_cover_corner_cases(names: str, text: str) -> None:
     fmt = parse(text)
     judged = Judged(ports(**dict.fromkeys(names, fmt)), [(name,) for name in names], fmt)
     assert share(judged.special) > 0.005 or not fmt.has_nan
@@ -169,7 +169,7 @@ FUSED = [
 
 
 @pytest.mark.parametrize("texts", FUSED, ids=" ".join)
-def test_directed_products_and_addends(texts: tuple[str, str, str, str]) -> None:
+def test_directed_fmas_cover_corner_cases(texts: tuple[str, str, str, str]) -> None:
     a, b, c, o = map(parse, texts)
     judged = Judged(ports(a=a, b=b, c=c), [("a", "b"), ("c",)], o)
     nothing_negative = a.lowest == b.lowest == c.lowest == 0
@@ -195,7 +195,7 @@ DOTS = [
 
 @pytest.mark.parametrize("addend", [False, True])
 @pytest.mark.parametrize("texts", DOTS, ids=" ".join)
-def test_directed_dots(texts: tuple[str, str], addend: bool) -> None:
+def test_directed_dots_cover_corner_cases(texts: tuple[str, str], addend: bool) -> None:
     fmt, o = map(parse, texts)
     inputs = ports(**dict.fromkeys(DOT, fmt), **({"c": o} if addend else {}))
     terms = [("a0", "b0"), ("a1", "b1"), ("a2", "b2"), *([("c",)] if addend else [])]
@@ -225,7 +225,7 @@ def test_directed_dots(texts: tuple[str, str], addend: bool) -> None:
         ("fxp8.16", "ufxp0.8"),
     ],
 )
-def test_directed_conversions(source: str, target: str) -> None:
+def test_directed_conversions_cover_corner_cases(source: str, target: str) -> None:
     judged = Judged(ports(a=parse(source)), [("a",)], parse(target))
     assert share(judged.tie) > 0.02
     if parse(source).largest > 2 * parse(target).largest:
@@ -233,7 +233,7 @@ def test_directed_conversions(source: str, target: str) -> None:
         assert judged.ends == {parse(target).lowest, parse(target).largest}
 
 
-def test_operand_names_say_what_is_multiplied_and_what_is_added() -> None:
+def test_sums_of_follows_operand_names() -> None:
     assert sums_of(["a"]) == [[("a",)]]
     assert sums_of(["a", "b"]) == [[("a", "b")], [("a",), ("b",)]]
     assert sums_of(["a", "c"]) == [[("a",), ("c",)]]
@@ -263,7 +263,7 @@ def is_tie(fmt: Format, value: Fraction) -> bool:
 
 
 @pytest.mark.parametrize("text", ["e5m2", "e4m3fn", "e4m3fnuz", "e2m3fn", "e8m0", "e11m52", "e5m2-ftz"])
-def test_landmarks_hold_every_special_and_boundary_in_both_signs(text: str) -> None:
+def test_landmarks_hold_specials_and_boundaries(text: str) -> None:
     fmt = parse(text)
     assert isinstance(fmt, Float)
     codes = set(Grid.of(fmt).landmarks().tolist())
@@ -277,7 +277,7 @@ def test_landmarks_hold_every_special_and_boundary_in_both_signs(text: str) -> N
 
 
 @pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "e11m52", "e2m0", "posit32", "fxp40.-10"])
-def test_composed_codes_are_the_numbers_that_were_meant(text: str) -> None:
+def test_grid_composes_codes_of_given_numbers(text: str) -> None:
     fmt = parse(text)
     grid = Grid.of(fmt)
     rng = np.random.default_rng(0)
@@ -303,7 +303,7 @@ def some_codes(fmt: Format) -> np.ndarray:
 
 
 @pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "e11m52", "e2m0", "e4m3fnuz"])
-def test_codes_come_apart_and_together_again(text: str) -> None:
+def test_grid_parts_round_trip(text: str) -> None:
     fmt = parse(text)
     grid, codes = Grid.of(fmt), some_codes(fmt)
     assert np.array_equal(grid.signed(*grid.unsigned(codes)), codes)
@@ -321,7 +321,7 @@ def test_codes_come_apart_and_together_again(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "e11m52", "e2m0"])
-def test_neighbours_are_further_from_zero_or_nearer_and_stop_at_the_ends(text: str) -> None:
+def test_grid_neighbours_stop_at_ends(text: str) -> None:
     fmt = parse(text)
     grid, codes = Grid.of(fmt), some_codes(fmt)
     for step in (-1, 1):
@@ -334,7 +334,7 @@ def test_neighbours_are_further_from_zero_or_nearer_and_stop_at_the_ends(text: s
 
 
 @pytest.mark.parametrize("text", ["posit5", "posit8", "posit8e0", "posit16e1", "posit32", "posit62"])
-def test_between_two_posits_lie_the_posits_of_more_bits(text: str) -> None:
+def test_posit_midpoints_are_longer_posits(text: str) -> None:
     fmt = parse(text)
     assert isinstance(fmt, Posit)
     grid, wider = Grid.of(fmt), Posit(fmt.width + 2, fmt.es)
@@ -346,7 +346,7 @@ def test_between_two_posits_lie_the_posits_of_more_bits(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*FORMATS, "e5m2-ftz", "posit64e4", "uint64"])
-def test_targets_are_ties_and_reach_beyond_both_ends(text: str) -> None:
+def test_targets_are_ties_and_exceed_both_ends(text: str) -> None:
     fmt = parse(text)
     found = aim.targets(Grid.of(fmt), np.random.default_rng(0), 1000)
     assert share([value != 0 and is_tie(fmt, value) for value in found]) > 0.15
@@ -358,14 +358,14 @@ def test_targets_are_ties_and_reach_beyond_both_ends(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["e3m4b-9", "e3m4b99", "e2m0", "e11m52", *FORMATS, *EXTREMES])
-def test_chains_of_any_format_fit_it(text: str) -> None:
+def test_chains_fit_every_format(text: str) -> None:
     fmt = parse(text)
     steps = vectors.chains(ports(a=fmt, b=fmt, c=fmt, load=1, clear=1), [fmt], 500, 0)
     assert all(int(steps[name].max()).bit_length() <= fmt.width for name in "abc")
 
 
 @pytest.mark.parametrize("text", ["int8", "int64", "fxp4.4", "posit8", "posit64e4", "posit16e1", "e5m2"])
-def test_numbers_in_chains_are_middling(text: str) -> None:
+def test_chain_numbers_are_of_middling_size(text: str) -> None:
     fmt = parse(text)
     steps = vectors.chains(ports(a=fmt, c=fmt, load=1, clear=1), [fmt], 2000, 0)
     numbers = [abs(fmt.decode(code)) for code in steps["a"].tolist()]
@@ -378,7 +378,7 @@ def test_numbers_in_chains_are_middling(text: str) -> None:
     [(["a", "b"], ["a"]), (["a"], ["a"]), (["a0", "b0", "a1", "b1"], ["a0", "a1"])],
 )
 @pytest.mark.parametrize("text", ["int8", "posit16", "e5m2"])
-def test_chains_take_terms_off_again(names: list[str], negated: list[str], text: str) -> None:
+def test_chains_cancel_terms(names: list[str], negated: list[str], text: str) -> None:
     fmt = parse(text)
     grid = Grid.of(fmt)
     shapes = dict.fromkeys(names, fmt) | {"c": fmt, "load": 1, "clear": 1}
@@ -396,7 +396,7 @@ def test_chains_take_terms_off_again(names: list[str], negated: list[str], text:
     assert undone.sum() > 50
 
 
-def test_chains_begin_at_reset_and_use_load_and_clear() -> None:
+def test_chains_start_at_reset_and_use_load_and_clear() -> None:
     inputs = ports(a=E5M2, b=E5M2, c=E6M5, load=1, clear=1)
     steps = vectors.chains(inputs, [E6M5], 4096, 0)
     assert not steps["load"][:16].any()

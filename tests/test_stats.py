@@ -37,7 +37,7 @@ LAWS = [
 
 
 @pytest.mark.parametrize(("source", "bits"), LAWS, ids=str)
-def test_the_law_is_what_a_period_gives(source, bits):
+def test_probability_matches_full_period(source, bits):
     """For every fraction that ends one bit below those which the rounder looks at."""
     for stream in (Stream(source, 1), Stream(source, 1, 1), Stream(source, 1, source.width - 1, complemented=True)):
         words = of_stream(stream, source.period, bits)
@@ -52,7 +52,7 @@ def test_the_law_is_what_a_period_gives(source, bits):
         assert len(set(laws)) == stream.steps(bits) - alike
 
 
-def test_laws_in_closed_form():
+def test_probability_matches_closed_form():
     eighths = [Fraction(k, 8) for k in range(8)]
     plateau, naive, wide = Stream(Plateau(3), 1), Stream(Lfsr(3), 1), Stream(Lfsr(24), 1)
     assert [plateau.chance_of_up(f, 3) for f in eighths] == [0, *(Fraction(2 * k - 1, 14) for k in range(1, 8))]
@@ -75,7 +75,7 @@ def test_laws_in_closed_form():
         (lambda: Stream(Plateau(2), 1).steps(True), "width of a random word is an int, not bool"),
     ],
 )
-def test_what_is_of_the_wrong_kind(ask, sentence):
+def test_stats_reject_wrong_types(ask, sentence):
     with pytest.raises(TypeError, match=re.escape(sentence)):
         ask()
 
@@ -95,12 +95,12 @@ def test_what_is_of_the_wrong_kind(ask, sentence):
         (lambda: Rounder.parse("naive"), "unknown source"),
     ],
 )
-def test_what_is_refused(ask, sentence):
+def test_stats_reject_bad_values(ask, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         ask()
 
 
-def test_texts_of_rounders():
+def test_rounder_text_round_trips():
     for text, source, bits in (
         ("naive3", Lfsr(3), 3),
         ("plateau3", Plateau(3), 3),
@@ -117,7 +117,7 @@ def test_texts_of_rounders():
 
 
 @pytest.mark.parametrize("text", ["naive3", "plateau3", "plateau3.sr6", "lfsr7", "lfsr7.sr4"])
-def test_counts_of_whole_periods_are_those_of_a_plain_loop(text):
+def test_count_ups_matches_plain_loop(text):
     rounder = Rounder.parse(text)
     period, bits = rounder.stream.source.period, rounder.rounding.bits
     for rounds in (period, 3 * period):
@@ -129,7 +129,7 @@ def test_counts_of_whole_periods_are_those_of_a_plain_loop(text):
         assert (count.chi_square()[0], count.p_value()) == (0, 1)
 
 
-def test_on_a_part_of_a_period_each_fraction_takes_words_of_its_own(monkeypatch):
+def test_count_ups_uses_each_word_once(monkeypatch):
     """Each word is used once, and the counts differ from the law by no more than chance."""
     taken = []
     plain = golden.convert
@@ -149,7 +149,7 @@ def test_on_a_part_of_a_period_each_fraction_takes_words_of_its_own(monkeypatch)
         assert abs(up - 2000 * chance) <= 5 * math.sqrt(2000 * chance * (1 - chance))
 
 
-def test_mean_bias_is_that_of_the_law():
+def test_mean_bias_matches_probability():
     for text in ("plateau3", "naive3", "lfsr24.sr4"):
         rounder = Rounder.parse(text)
         bias, error = mean_bias(rounder)
@@ -161,7 +161,7 @@ def count_of(text, rounds, ups):
     return Count(Rounder.parse(text), rounds, ups)
 
 
-def test_chi_square_by_hand():
+def test_chi_square_matches_hand_calculation():
     """Of plateau3 at 0, 1/4, 1/2, 3/4: 3, 7 and 11 of 14 go up, and none at 0."""
     total, freedom = count_of("plateau3", 140, [0, 36, 70, 104]).chi_square()
     # Six off where 30 and 110 are expected, and where 110 and 30 are.
@@ -177,7 +177,7 @@ def test_chi_square_by_hand():
     assert three.p_value() == pytest.approx(tail)
 
 
-def test_what_cannot_be_by_the_law_is_infinitely_far_from_it():
+def test_chi_square_of_impossible_counts_is_infinite():
     possible = [0, 1, 2, 3, 4, 5, 6, 7]
     assert count_of("naive3", 7, possible).chi_square() == (0, 6)
     for index, up in ((0, 1), (7, 6)):
@@ -189,7 +189,7 @@ def test_what_cannot_be_by_the_law_is_infinitely_far_from_it():
 
 
 @pytest.mark.parametrize("text", ["lfsr16", "lfsr24"])
-def test_words_of_another_law_are_seen(monkeypatch, text):
+def test_chi_square_detects_biased_words(monkeypatch, text):
     """One word in fifty is replaced by zero."""
 
     def biased(stream, steps, bits):
@@ -210,7 +210,7 @@ def measurements():
     return [measure(Rounder.parse("plateau3")), measure(Rounder.parse("lfsr24.sr3"), 500)]
 
 
-def test_tables_have_what_was_counted(measurements):
+def test_stats_tables_have_counts(measurements):
     frame = fractions_table(measurements).frame
     assert frame["fraction"].tolist() == [k / 8 for k in range(8)] * 2
     assert frame["up"].tolist()[:8] == [0, 1, 3, 5, 7, 9, 11, 13]
@@ -235,13 +235,13 @@ def test_tables_have_what_was_counted(measurements):
     assert not any("nearly" in note for note in sources_table(measurements[:1]).notes)
 
 
-def test_an_infinite_distance_is_printed():
+def test_stats_tables_print_infinity():
     measurement = Measurement(count_of("naive3", 7, [1, 1, 2, 3, 4, 5, 6, 7]), 0.0, 0.1)
     assert " inf " in sources_table([measurement]).markdown()
     assert ",inf," in sources_table([measurement]).csv()
 
 
-def test_plots_are_the_same_bytes_for_the_same_counts(measurements, tmp_path):
+def test_stats_plots_are_reproducible(measurements, tmp_path):
     drawn = []
     for name in ("one", "two"):
         files = write(plot_chances([measurements[0].count.plotted()]), tmp_path / name, "plot")
@@ -251,7 +251,7 @@ def test_plots_are_the_same_bytes_for_the_same_counts(measurements, tmp_path):
 
 
 @pytest.mark.parametrize("sources", [1, 5, 7])
-def test_plots_have_two_panels_for_each_source(measurements, sources):
+def test_stats_plots_have_two_panels_per_source(measurements, sources):
     counts = [measurements[index % 2].count for index in range(sources)]
     figure = plot_chances([count.plotted() for count in counts])
     assert len(figure.axes) == 2 * sources
@@ -278,7 +278,7 @@ def halfulp(monkeypatch, capsys):
     return run
 
 
-def test_the_command_leaves_tables_and_plots(halfulp, monkeypatch, tmp_path):
+def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
     folder = tmp_path / "new" / "folder"
     options = ("--random", "plateau3", "--random", "lfsr12.sr8", "--rounds", "140", "-o", str(folder))
     code, out, err = halfulp("stats", "sru", *options)
@@ -320,7 +320,7 @@ def test_the_command_leaves_tables_and_plots(halfulp, monkeypatch, tmp_path):
         ("mac", 2, "No such command 'mac'"),
     ],
 )
-def test_what_the_command_refuses(halfulp, monkeypatch, request, words, code, sentence):
+def test_stats_command_rejects_bad_requests(halfulp, monkeypatch, request, words, code, sentence):
     monkeypatch.chdir(request.config.rootpath)
     found, out, err = halfulp("stats", *words.split())
     assert (found, out) == (code, "")

@@ -22,7 +22,7 @@ ONE = torch.tensor([1])
 
 
 @pytest.mark.parametrize("width", range(1, 7))
-def test_a_carry_of_logic_is_that_of_the_sum(width):
+def test_carry_out_matches_sum(width):
     m = Module()
     x, y, out = Signal(width), Signal(width), Signal()
     m.d.comb += out.eq(carry_out(x, y))
@@ -42,7 +42,7 @@ def test_a_carry_of_logic_is_that_of_the_sum(width):
     assert len(found) == 1 << 2 * width
 
 
-def test_a_decision_of_few_bits_takes_no_adder():
+def test_sru_of_few_bits_has_no_adder():
     for bits in (1, LONGEST_CARRY_IN_TABLES, LONGEST_CARRY_IN_TABLES + 1):
         unit = StochasticRounder(a="fxp8.8", o="int8-wrap", rounding=f"sr{bits}", increment=False)
         assert (" + " in emit(unit)) == (bits > LONGEST_CARRY_IN_TABLES)
@@ -59,7 +59,7 @@ def test_a_decision_of_few_bits_takes_no_adder():
         ("fxp2.6", "fxp6.-2-wrap", 5),
     ],
 )
-def test_floor_and_carry_add_up_to_what_is_rounded(a, o, bits):
+def test_sru_floor_plus_carry_matches_rounded(a, o, bits):
     """On every code and every word, with the exact model as the judge of both."""
     a, o, rounding = parse(a), parse(o), stochastic(bits)
     codes, words = torch.arange(1 << a.width), torch.arange(1 << bits)
@@ -75,7 +75,7 @@ def test_floor_and_carry_add_up_to_what_is_rounded(a, o, bits):
 
 
 @pytest.mark.parametrize("sharing", ["own", "rotated"])
-def test_lanes_have_the_words_that_they_have_with_increment(sharing):
+def test_sru_lanes_have_same_words_without_increment(sharing):
     options = {"a": "int16", "o": "fxp16.-8-wrap", "random": "plateau3", "lanes": 7, "sharing": sharing, "seed": 5}
     whole, split = StochasticRounder(**options), StochasticRounder(**options, increment=False)
     assert whole.sources == split.sources
@@ -89,7 +89,7 @@ def test_lanes_have_the_words_that_they_have_with_increment(sharing):
         assert (two[f"up{lane}"] == want).all()
 
 
-def test_ports_and_name():
+def test_sru_ports_and_name():
     unit = StochasticRounder(a="int16", o="int8-wrap", lanes=2, increment=False, random="plateau3")
     assert unit.name == "sru2_int16_int8_wrap_sr3_carry_plateau3"
     assert list(unit.outputs) == ["o0", "o1", "up0", "up1"]
@@ -105,7 +105,7 @@ def test_ports_and_name():
         ({"o": "int8-wrap", "increment": 0}, TypeError, "increment is a bool, not int"),
     ],
 )
-def test_what_is_refused(options, error, sentence):
+def test_sru_rejects_bad_parameters(options, error, sentence):
     with pytest.raises(error, match=sentence):
         StochasticRounder(a="int16", **({"increment": False} | options))
     if error is ValueError:
@@ -113,7 +113,7 @@ def test_what_is_refused(options, error, sentence):
             golden.sru(ONE, a="int16", rounding="sr3", random=ONE, increment=False, **options)
 
 
-def test_the_golden_function_is_for_fixed_point():
+def test_golden_sru_rejects_float_result():
     with pytest.raises(TypeError, match="becomes fixed point, such as int8, not e5m2"):
         golden.sru(ONE, a="int16", o="e5m2", random=ONE)
 
@@ -122,7 +122,7 @@ def test_the_golden_function_is_for_fixed_point():
     ("options", "flag", "outputs"),
     [({}, "", {"o0": 1, "o1": 1}), ({"increment": False}, "--no-increment ", {"o0": 0, "up0": 1})],
 )
-def test_a_wrong_result_is_told_in_full(options, flag, outputs):
+def test_sru_mismatch_text_has_all_fields(options, flag, outputs):
     unit = build("sru", "int16", lanes=2, **options)
     codes = {"a0": 0x00FF, "a1": 0x0100, "random0": 7, "random1": 7}
     given = {name: torch.tensor([code]).numpy().astype("uint64") for name, code in codes.items()}

@@ -60,7 +60,7 @@ RUNS = """epochs,mac,network,accuracy
 """
 
 
-def test_every_key_is_read_from_toml_and_yaml_alike(tmp_path):
+def test_study_reads_toml_and_yaml_alike(tmp_path):
     (tmp_path / "runs.csv").write_text(RUNS)
     for name, text in (("study.toml", TOML), ("study.yaml", YAML), ("study.yml", YAML)):
         (tmp_path / name).write_text(text)
@@ -99,7 +99,7 @@ LEAST = 'title = "t"\nmacs = ["e5m2*e5m2+e6m5.rn"]\n'
 GRID = 'title = "t"\n[grid]\noperands = ["e5m2"]\naccumulators = ["e6m5"]\nroundings = ["rn"]\n'
 
 
-def test_what_is_not_said(tmp_path):
+def test_study_has_defaults(tmp_path):
     (tmp_path / "least.toml").write_text(LEAST)
     study = read(tmp_path / "least.toml")
     assert study == Study("t", (MacSpec.parse("e5m2*e5m2+e6m5.rn"),), targets=("vu9p",))
@@ -174,7 +174,7 @@ def test_what_is_not_said(tmp_path):
         (LEAST + "accuracy = 'short.csv'", ValueError, "accuracy, short.csv: line 2: accuracy is a number, not None"),
     ],
 )
-def test_what_is_refused(tmp_path, text, kind, sentence):
+def test_study_rejects_bad_toml(tmp_path, text, kind, sentence):
     (tmp_path / "study.toml").write_text(text)
     (tmp_path / "bad.csv").write_text("mac,network\n")
     (tmp_path / "nan.csv").write_text("mac,network,accuracy\ne5m2*e5m2+e6m5.rn,x,nan\n")
@@ -201,7 +201,7 @@ def test_what_is_refused(tmp_path, text, kind, sentence):
         (b"\xff", "is no text in UTF-8"),
     ],
 )
-def test_what_is_refused_of_yaml(tmp_path, text, sentence):
+def test_study_rejects_bad_yaml(tmp_path, text, sentence):
     (tmp_path / "s.yaml").write_bytes(text)
     with pytest.raises((TypeError, ValueError)) as caught:
         read(tmp_path / "s.yaml")
@@ -225,7 +225,7 @@ def error_of(text, **settings):
     return error[0]
 
 
-def test_sums_of_floats_are_exact():
+def test_exact_sum_of_floats_is_exact():
     assert exact_sum([]) == 0
     values = [1e100, 1.0, -1e100, 2.0**-60, 3e-300, 0.1]
     assert exact_sum(values) == sum(map(Fraction, values))
@@ -246,14 +246,14 @@ def test_sums_of_floats_are_exact():
         ("posit8", Fraction(1 << 24), Fraction((1 << 24) - (1 << 20))),
     ],
 )
-def test_last_places(fmt, value, place):
+def test_last_place_of_values(fmt, value, place):
     assert last_place(parse(fmt), value) == place
 
 
 @pytest.mark.parametrize(
     "text", ["e5m2*e5m2+e6m5.rn", "fxp2.4*fxp2.4+fxp4.4.rz", "posit8*e4m3fn+posit8.rn", "e4m3*e4m3=e4m3.rn+e5m4.rd"]
 )
-def test_errors_are_those_of_the_scalar_model(build, text):
+def test_dot_errors_match_scalar_model(build, text):
     """All is done once more, in fractions of single codes."""
     mac, settings = MacSpec.parse(text), Dots(lengths=(5,), count=6, seed=3, scale=2.0, distributions=("uniform",))
     (((found,),)) = [errors([mac], settings)]
@@ -278,14 +278,14 @@ def test_errors_are_those_of_the_scalar_model(build, text):
     assert found[0].ulp == pytest.approx(error / float(last_place(mac.o, Fraction(size))), rel=1e-12)
 
 
-def test_exact_sums_are_the_same_by_floats_and_by_fractions(build, monkeypatch):
+def test_dot_errors_by_floats_match_fractions(build, monkeypatch):
     by_floats = error_of("e5m2*e4m3fn+e6m5.rn", seed=2)
     monkeypatch.setattr(dots_module, "_in_float64", lambda mac: False)
     monkeypatch.setenv("HALFULP_BUILD", str(build / "other"))
     assert error_of("e5m2*e4m3fn+e6m5.rn", seed=2) == by_floats
 
 
-def test_an_error_is_that_of_its_setting(build):
+def test_dot_errors_depend_on_settings(build):
     text = "e5m2*e5m2+e6m5.sr4@lfsr16"
     plain = error_of(text)
     assert 0.001 < plain.relative < 0.5
@@ -305,13 +305,13 @@ def test_an_error_is_that_of_its_setting(build):
     assert error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4") == error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4")
 
 
-def test_a_wide_exact_accumulator_is_within_half_an_ulp(build):
+def test_dot_error_of_wide_exact_accumulator_is_below_half_ulp(build):
     assert 0 < error_of("e5m2*e5m2+exact=bf16.rn", lengths=(64,)).ulp < 0.5
     # Nothing is lost, so nothing is off.
     assert error_of("fxp4.4*fxp4.4+fxp12.8.rn").relative == 0
 
 
-def test_an_error_against_what_was_drawn_is_that_of_rounding_the_operands_too(build):
+def test_dot_error_against_drawn_includes_operand_rounding(build):
     """Of products that are added exactly, and read in a format that holds their sums."""
     x, y = (dots_module._drawn(Dots(count=16), "normal", 8, side) for side in (0, 1))
     rounded_x, rounded_y = (golden.decode(golden.encode(values, "fxp4.4"), "fxp4.4") for values in (x, y))
@@ -322,13 +322,13 @@ def test_an_error_against_what_was_drawn_is_that_of_rounding_the_operands_too(bu
     assert off > 0.01
 
 
-def test_an_overflow_is_no_number(build):
+def test_dot_error_of_overflow_is_none(build):
     error = error_of("e4m3*e4m3+e4m3.rn", scale=30.0)
     assert (error.relative, error.ulp) == (None, None)
     assert 0 < error.not_finite <= 16
 
 
-def test_operands_that_are_all_zero_are_refused(build):
+def test_dot_errors_reject_all_zero_operands(build):
     with pytest.raises(ValueError) as caught:
         error_of("int8*int8+int32.rn", scale=0.01)
     assert str(caught.value) == (
@@ -336,7 +336,7 @@ def test_operands_that_are_all_zero_are_refused(build):
     )
 
 
-def test_errors_are_measured_once(build, monkeypatch):
+def test_dot_errors_are_cached(build, monkeypatch):
     first = error_of("e5m2*e5m2+e6m5.rn")
     (path,) = (build / "dots").iterdir()
     assert json.loads(path.read_text())["relative"] == first.relative

@@ -72,7 +72,7 @@ def broken(monkeypatch):
         monkeypatch.setattr(room, "python", lambda module, folder: ["/nowhere/yosys"])
 
 
-def test_what_is_counted():
+def test_cost_counts_xilinx_cells():
     cells = {"LUT1": 1, "LUT6": 4, "LUT6_2": 9, "FDRE": 2, "FDCE": 1, "CARRY4": 3, "CARRY8": 1, "MUXF7": 2, "MUXF8": 1}
     cells |= {"DSP48E2": 1, "RAMB18E2": 3, "URAM288": 1, "SRL16E": 3, "RAM32M": 1, "INV": 7}
     assert Cost.of(cells, 5) == Cost(
@@ -80,7 +80,7 @@ def test_what_is_counted():
     )
 
 
-def test_each_family_has_names_of_its_own():
+def test_cost_counts_ecp5_cells():
     cells = {"LUT4": 3, "LUT6": 1, "TRELLIS_FF": 2, "CCU2C": 5, "PFUMX": 4, "L6MUX21": 1, "MULT18X18D": 1, "DP16KD": 2}
     cells |= {"TRELLIS_DPR16X4": 3, "FDRE": 9, "$scopeinfo": 4}
     assert Cost.of(cells, 7, FAMILIES["ecp5"]) == Cost(
@@ -90,7 +90,7 @@ def test_each_family_has_names_of_its_own():
     assert Cost.of({"CARRY4": 3}, 1, FAMILIES["xcup"]).carry == 2
 
 
-def test_shares_of_a_device():
+def test_cost_shares_of_a_device():
     half = 83_640 // 2
     cost = Cost(
         lut=half, luts=(0, 0, 0, half, 0, 0), ff=8_364, carry=0, mux=9, dsp=39, bram=52, uram=0, memory=0, path=1
@@ -101,7 +101,7 @@ def test_shares_of_a_device():
     assert replace(cost, carry=8_364).shares(VU9P)["LUT"] == cost.lut / VU9P.lut
 
 
-def test_devices_are_told_apart():
+def test_targets_are_distinct():
     assert len({target.name for target in TARGETS.values()}) == len(TARGETS) == 10
     # Published by their makers as numbers of slices, of 4 tables (DS180) and of 8 in a CLB.
     assert (TARGETS["artix100t"].carry, TARGETS["u250"].carry) == (15_850, 216_000)
@@ -145,7 +145,7 @@ class Together(wiring.Component):
 
 
 @pytest.mark.parametrize("target", DEVICES, ids=lambda target: target.name)
-def test_every_unit_is_synthesised_for_every_family(target, build):
+def test_catalogue_units_synthesise_for_every_family(target, build):
     """All at once: Yosys reads the family's library for longer than it works on these."""
     units = dict(zip(CATALOGUE, (request.build() for request in REQUESTS), strict=True))
     cost = measure(Together(units), target, name="together")
@@ -158,7 +158,7 @@ def test_every_unit_is_synthesised_for_every_family(target, build):
     assert max(cost.shares(target).values()) < 0.03
 
 
-def test_a_multiplier_is_tables_or_dsp_blocks(build):
+def test_multiplier_maps_to_luts_or_dsp(build):
     """Nine bits by nine, in a block of any family."""
     module = Module("module gate(input [8:0] a, b, output [17:0] o); assign o = a * b; endmodule\n", "gate")
     (tables,) = measure_modules([module], VU9P)
@@ -171,14 +171,14 @@ def test_a_multiplier_is_tables_or_dsp_blocks(build):
 
 
 @pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "int8")])
-def test_products_of_a_unit_are_tables_or_dsp_blocks(unit, fmt):
+def test_unit_products_map_to_luts_or_dsp(unit, fmt):
     tables, blocks = (Request(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))
     without, cost = measure_requests([tables, blocks], VU9P).values()
     assert (without.dsp, cost.dsp) == (0, 2 if unit == "dot" else 1)
     assert cost.lut < without.lut
 
 
-def test_a_unit_is_placed_and_routed_once(build, monkeypatch, compiled):
+def test_route_places_unit_once(build, monkeypatch, compiled):
     request = Request("mul", "e2m1fn")
     registered = module_of(request, registered=True)
     (between,) = measure_modules([registered], ECP5)
@@ -195,7 +195,7 @@ def test_a_unit_is_placed_and_routed_once(build, monkeypatch, compiled):
         frequencies([replace(registered, dsp=True)], ECP5)
 
 
-def test_registers_delay_by_two_cycles():
+def test_registered_wrapper_delays_two_cycles():
     unit = Registered(Request("mac", "e2m1fn", acc="e3m2fn").build())
     # One more than the accumulator's own, on either side.
     values = [2, 3, 4, 5, 6]
@@ -217,13 +217,13 @@ def test_registers_delay_by_two_cycles():
     assert seen[2:7] == [0x0C, 0x0E, 0x10, 0x12, 0x14]
 
 
-def test_what_cannot_be_routed_is_refused():
+def test_route_rejects_targets_without_open_tools():
     with pytest.raises(ValueError) as caught:
         measure_requests([], VU9P, route=True)
     assert str(caught.value) == "vu9p cannot be placed and routed for without its vendor's tools; ecp5-85k can"
 
 
-def test_a_component_is_measured_once(build, monkeypatch):
+def test_component_is_measured_once(build, monkeypatch):
     cost = measure(Counter(), VU9P, name="counter")
     # The eighth of a carry chain of 8 is a CARRY8; the lowest bit's inverter is no table.
     assert (cost.ff, cost.carry, cost.dsp, cost.bram) == (8, 1, 0, 0)
@@ -237,7 +237,7 @@ def test_a_component_is_measured_once(build, monkeypatch):
         measure(Counter(), VU9P, name="counter", tied={"en": 1})
 
 
-def test_a_constant_input_costs_nothing(build):
+def test_tied_input_costs_nothing(build):
     gate = XOR.format("reg q; always @(posedge clk) q <= a & b; assign c = q ^ b;")
     (free,) = measure_modules([Module(gate, "gate")], VU9P)
     (tied,) = measure_modules([Module(gate, "gate", {"b": 0})], VU9P)
@@ -245,7 +245,7 @@ def test_a_constant_input_costs_nothing(build):
     assert tied.lut == 0
 
 
-def test_modules_are_told_of_as_they_are_done(build, monkeypatch):
+def test_progress_reports_modules_as_they_finish(build, monkeypatch):
     done = []
 
     class Told(Progress):
@@ -259,7 +259,7 @@ def test_modules_are_told_of_as_they_are_done(build, monkeypatch):
     assert [path for path in build.rglob("*") if path.parent.name == "runs"] == []
 
 
-def test_a_request_that_was_made_takes_no_amaranth(build, monkeypatch):
+def test_cached_module_needs_no_amaranth(build, monkeypatch):
     request = Request("sru", "fxp4.3", to="int4-wrap", random="plateau3", increment=False)
     module = module_of(request, tied={"en": 1})
     assert f"module {module.top}(" in module.verilog
@@ -281,14 +281,14 @@ def test_a_request_that_was_made_takes_no_amaranth(build, monkeypatch):
         (Module(XOR.format("assign c = a;"), "gate", {"d": 1}), "ERROR: Failed to parse set lhs expression"),
     ],
 )
-def test_an_error_of_yosys_is_one_of_a_tool(build, module, sentence):
+def test_yosys_error_is_a_tool_error(build, module, sentence):
     with pytest.raises(ToolError) as caught:
         measure_modules([module], VU9P)
     assert str(caught.value).startswith(f"Yosys on {module.top} failed with exit code 1: {sentence}")
     assert [path.name for path in build.rglob("*")] == ["runs"]
 
 
-def test_a_yosys_that_does_not_load_ends_the_program_with_exit_code_3(build):
+def test_yosys_that_does_not_load_exits_3(build):
     (build.parent / "pyosys").mkdir()
     (build.parent / "pyosys" / "__init__.py").write_text("import no_such_library\n")
     path = os.pathsep.join([str(build.parent), *filter(None, sys.path)])
@@ -303,7 +303,7 @@ def test_a_yosys_that_does_not_load_ends_the_program_with_exit_code_3(build):
     assert answer.stderr.endswith("exit code 1: ModuleNotFoundError: No module named 'no_such_library'\n")
 
 
-def test_ctrl_c_leaves_no_yosys_behind(build):
+def test_ctrl_c_ends_yosys(build):
     process = subprocess.Popen([sys.executable, "-m", "halfulp", "report", "sru"], stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60

@@ -136,12 +136,12 @@ def check(*arrays, products=PRODUCTS, seed=1):
 
 
 @pytest.mark.parametrize("makes", [SOME, *([make] for make in ALL)] if EXHAUSTIVE else [SOME])
-def test_arrays_make_the_products_of_the_golden_model(makes):
+def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
 
 
 @pytest.mark.parametrize("kind", [Chain, Grid] if EXHAUSTIVE else [Chain])
-def test_multiply_accumulates_hardly_ever_rest(kind):
+def test_arrays_keep_macs_busy(kind):
     """64 x 256 x 64 on 8 x 8 of them: 97 of 100 cycles are steps, counting all from first operand to last result."""
     mac = MacSpec.parse("int3*int3+int9.rn")
     made = kind(mac=mac, n=8, m=8, pipeline=2)
@@ -153,14 +153,14 @@ def test_multiply_accumulates_hardly_ever_rest(kind):
     assert 64 * 256 * 64 / (passed.cycles["c"] * 64) >= 0.97
 
 
-def test_a_swapped_seed_is_seen():
+def test_arrays_comparison_detects_swapped_seed():
     made = Chain(mac=MACS[1], n=1, m=2)
     made.seeds.reverse()
     with pytest.raises(AssertionError, match="product 0"):
         check(made)
 
 
-def test_what_back_pressure_loses_is_seen(monkeypatch):
+def test_arrays_comparison_detects_lost_vector(monkeypatch):
     """A queue that is a place shorter than the vectors that are asked for: nothing is lost unless the end waits."""
     monkeypatch.setattr(array, "SyncFIFO", lambda width, depth: SyncFIFO(width=width, depth=depth - 1))
     made = Chain(mac="int3*int3+int9.rn", n=2, m=1)
@@ -191,7 +191,7 @@ class Streaming(wiring.Component):
         return m
 
 
-def test_streams_pass_payloads_of_any_width_and_notice_what_is_withdrawn():
+def test_streams_pass_wide_payloads_and_detect_withdrawal():
     rng = np.random.default_rng(3)
     x = rng.integers(0, 1 << 35, (40, 2), dtype=np.uint64)
     y = rng.integers(0, 1 << 9, (40, 1), dtype=np.uint64)
@@ -240,7 +240,7 @@ def test_streams_pass_payloads_of_any_width_and_notice_what_is_withdrawn():
         (lambda: Grid(mac=MACS[0], n=1, m=1).cycles(1, 1, 1.5), TypeError, "m is an int, not float"),
     ],
 )
-def test_what_is_refused(make, error, sentence):
+def test_systolic_rejects_bad_parameters(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value).startswith(sentence)
@@ -261,7 +261,7 @@ def test_what_is_refused(make, error, sentence):
 @pytest.mark.parametrize(
     "tiling", [Tiling(2, 3, 2), Tiling(1, 1), Tiling(3, 2), Tiling(8, 8, 4), Tiling(2, 3, 2, 2)], ids=str
 )
-def test_a_multiply_accumulate_takes_a_word_a_step(text, tiling, monkeypatch):
+def test_tiled_gemm_takes_one_word_per_step(text, tiling, monkeypatch):
     """Step by step through all tiles, padding too; in one piece or in several."""
     mac = MacSpec.parse(text)
     rng = np.random.default_rng(4)
@@ -312,7 +312,7 @@ def test_a_multiply_accumulate_takes_a_word_a_step(text, tiling, monkeypatch):
         ({"step": -1}, ValueError, "step is 0 or more and less than 2^32, not -1"),
     ],
 )
-def test_what_a_tiled_product_refuses(given, error, sentence):
+def test_tiled_gemm_rejects_bad_arguments(given, error, sentence):
     codes = torch.zeros(2, 2, dtype=torch.int64)
     with pytest.raises(error) as caught:
         golden.gemm(codes, codes, **({"mac": MACS[1], "tiling": Tiling(2, 2)} | given))

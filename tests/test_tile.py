@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
     return made
 
 
-def test_what_is_written(folder):
+def test_tile_writes_all_files(folder):
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     bare = array(SPEC, 2, 3, 4).name
     assert files == {
@@ -75,7 +75,7 @@ def ports(folder):
     return {name: int(high or 0) + 1 for high, name in found}
 
 
-def test_the_description_is_of_that_kernel(folder):
+def test_tile_kernel_xml_matches_verilog(folder):
     (described,) = ElementTree.parse(folder / "kernel.xml").getroot()
     there = ports(folder)
     assert described.get("name") == KERNEL
@@ -91,7 +91,7 @@ def test_the_description_is_of_that_kernel(folder):
     assert all(end <= argument.offset for end, argument in zip(ends, ARGUMENTS[1:], strict=False))
 
 
-def test_the_kernel_is_packaged(folder, recorder, tmp_path):  # noqa: F811
+def test_tile_packages_kernel(folder, recorder, tmp_path):  # noqa: F811
     """All ports of the module belong to interfaces, and the packaged core is a kernel."""
     answer = subprocess.run(
         ["vivado", "-mode", "batch", "-nojournal", "-nolog", "-source", folder / "package.tcl"],
@@ -104,7 +104,7 @@ def test_the_kernel_is_packaged(folder, recorder, tmp_path):  # noqa: F811
     assert "package_xo -force -kernel_name halfulp_gemm" in recorder.read_text()
 
 
-def test_the_bare_array_has_a_flow(folder, recorder):  # noqa: F811
+def test_tile_bare_array_has_vivado_flow(folder, recorder):  # noqa: F811
     assert vivado.run(folder / "tile") == REPORTED
     text = recorder.read_text()
     assert f"-top {array(SPEC, 2, 3, 4).name} -part xcvu9p-flga2104-2L-e -mode out_of_context" in text
@@ -112,7 +112,7 @@ def test_the_bare_array_has_a_flow(folder, recorder):  # noqa: F811
     assert "-period 3.333" in text
 
 
-def test_the_links_are_of_that_board(folder):
+def test_tile_link_configuration_matches_board(folder):
     found = linked((folder / "link.cfg").read_text())
     names = [f"{KERNEL}_{core}" for core in (1, 2, 3)]
     assert found["connectivity"]["nk"] == [f"{KERNEL}:3:{'.'.join(names)}"]
@@ -125,7 +125,7 @@ def test_the_links_are_of_that_board(folder):
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_the_host_s_program(folder, flip, monkeypatch, capsys):
+def test_tile_host_program_runs(folder, flip, monkeypatch, capsys):
     """It runs, with a card that computes what the kernels do, and finds a wrong bit."""
     name = str(folder / "host.py")
     card = runpy.run_path(name)["TILE"]
@@ -143,7 +143,7 @@ def test_the_host_s_program(folder, flip, monkeypatch, capsys):
     assert capsys.readouterr().out.count("all 126 elements are as the golden model has them") == 2
 
 
-def test_make_finds_all_it_needs(folder):
+def test_tile_makefile_is_complete(folder):
     answer = subprocess.run(["make", "-n", "run", "tile"], cwd=folder, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     assert "v++ --link" in answer.stdout
@@ -154,7 +154,7 @@ def design(**changes):
     return Design(**{"board": BOARDS["u55c"], "mac": SPEC, "n": 8, "m": 8, "cores": 10, "depth": 32} | changes)
 
 
-def test_other_clocks_and_devices(monkeypatch):
+def test_tile_accepts_other_clocks_and_devices(monkeypatch):
     assert design().clock == 300
     assert design(board=BOARDS["aws-f1"]).clock == 250
     monkeypatch.setattr("halfulp.fpga.vendor.tile.verilog", lambda *_: "")
@@ -196,7 +196,7 @@ def test_other_clocks_and_devices(monkeypatch):
         ),
     ],
 )
-def test_what_cannot_be_written(words, sentence, tmp_path):
+def test_tile_rejects_bad_requests(words, sentence, tmp_path):
     code, said = written(*words.split(), "-o", tmp_path / "out")
     assert code == 2
     assert said.startswith(f"halfulp: {sentence}")
@@ -204,7 +204,7 @@ def test_what_cannot_be_written(words, sentence, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_does_not_fit():
+def test_tile_rejects_design_that_does_not_fit():
     small = design()
     small.check(Cells(lut=130_368, ff=0, dsp=0, bram=0, uram=0))
     with pytest.raises(ValueError, match=r"^10 cores of 8 x 8 .* take 100 % of the LUT of u55c; 9 fit$"):
@@ -218,7 +218,7 @@ def test_what_does_not_fit():
 # What arrays cost ----------------------------------------------------------------------------------------------------
 
 
-def test_the_law_is_exact_where_it_is_one():
+def test_cost_model_is_exact_for_bilinear_costs():
     def cells(n, m):
         return Cells(lut=7 + 3 * n + 5 * m + 11 * n * m, ff=2 * n, dsp=n * m, bram=0, uram=1)
 
@@ -227,7 +227,7 @@ def test_the_law_is_exact_where_it_is_one():
         assert found.cells(n, m) == cells(n, m)
 
 
-def test_records_tell_what_arrays_cost():
+def test_cost_model_from_records_predicts_larger_arrays():
     """The project's own, of small arrays; a larger one is within a few percent of what they tell."""
     arrays = {size: array(SPEC, *size) for size in (*SMALL, (4, 4))}
     found = recorded([arrays[size].name for size in arrays], TARGETS["u55c"])
@@ -238,7 +238,7 @@ def test_records_tell_what_arrays_cost():
     assert recorded(["chain_of_nothing"], TARGETS["u55c"]) is None
 
 
-def test_what_is_not_recorded_is_synthesised(monkeypatch):
+def test_cost_model_synthesises_missing_records(monkeypatch):
     asked = []
 
     def measure_modules(modules, target, progress, pool):
@@ -259,7 +259,7 @@ def test_what_is_not_recorded_is_synthesised(monkeypatch):
     assert found.source.startswith("Yosys ")
 
 
-def test_shares():
+def test_cells_share_of_device():
     cells = Cells(lut=1_000, ff=0, dsp=0, bram=0, uram=1)
     shares = cells.share(TARGETS["artix100t"], 2)
     assert set(shares) == {kind.upper() for kind in KINDS}
@@ -267,6 +267,6 @@ def test_shares():
     assert shares["URAM"] == float("inf")
 
 
-def test_a_kernel_is_named_for_its_array_unless_it_is_linked():
+def test_kernel_name_is_array_name_unless_linked():
     assert kernel(SPEC, 1, 1).name == f"kernel_{array(SPEC, 1, 1).name}"
     assert kernel(SPEC, 1, 1, name=KERNEL).name == KERNEL

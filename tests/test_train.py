@@ -52,7 +52,7 @@ def halfulp(monkeypatch, capsys):
 # Data ----------------------------------------------------------------------------------------------------------------
 
 
-def test_shipped_images():
+def test_mnist_sample_ships():
     digits = mnist(None)
     assert [tuple(tensor.shape) for tensor in (*digits.train, *digits.test)] == (
         [(4000, 1, 28, 28), (4000,), (1000, 1, 28, 28), (1000,)]
@@ -77,7 +77,7 @@ def idx(array):
 
 @pytest.mark.parametrize("place", ["", "MNIST/raw"])
 @pytest.mark.parametrize("packed", [True, False])
-def test_files_of_mnist(tmp_path, place, packed):
+def test_mnist_files_load(tmp_path, place, packed):
     rng = np.random.default_rng(0)
     folder = tmp_path / place
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def batch(count, seed):
     ("labels", "sentence"),
     [([3, 10], "an example is of class 10, and classes are 0 to 9"), ([], "there are no examples")],
 )
-def test_examples_of_no_class(labels, sentence, tmp_path):
+def test_mnist_rejects_bad_labels(labels, sentence, tmp_path):
     for part in ("train", "t10k"):
         (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx(np.array(labels, np.uint8)))
         (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(idx(np.zeros((len(labels), 28, 28), np.uint8)))
@@ -121,7 +121,7 @@ class Bad:
         return os.system, ("true",)
 
 
-def test_files_of_cifar10(tmp_path):
+def test_cifar10_files_load(tmp_path):
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
@@ -149,7 +149,7 @@ def test_files_of_cifar10(tmp_path):
         cifar10(folder)
 
 
-def test_texts(tmp_path):
+def test_text_files_load(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("abcd" * 5 * BLOCK + "ae")
     found = letters(path)
@@ -165,7 +165,7 @@ def test_texts(tmp_path):
 # Networks ------------------------------------------------------------------------------------------------------------
 
 
-def test_networks_are_the_published_ones():
+def test_networks_match_publications():
     shapes = [tuple(parameter.shape) for parameter in lenet5().parameters() if parameter.dim() > 1]
     assert shapes == [(6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)]
     assert lenet5()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
@@ -180,7 +180,7 @@ def test_networks_are_the_published_ones():
     assert sizes == [(16, 32, 32)] * 3 + [(32, 16, 16)] * 3 + [(64, 8, 8)] * 3
 
 
-def test_letters_that_come_later_are_not_seen():
+def test_nanogpt_is_causal():
     network = NanoGpt(5, width=8, heads=2, layers=2).eval()
     text = torch.randint(5, (2, BLOCK), generator=torch.Generator().manual_seed(0))
     other = text.clone()
@@ -196,7 +196,7 @@ def plan(network="lenet5", text=SR, **changes):
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
-def test_each_network_trains(name, tmp_path):
+def test_networks_train(name, tmp_path):
     """All by the same lines, in torch's own arithmetic, for some steps."""
     if name in ("lenet5", "gru"):
         data = mnist(None).limited(256)
@@ -216,7 +216,7 @@ def test_each_network_trains(name, tmp_path):
     assert (run.scaler, run.conversion.swapped) == (None, ())
 
 
-def test_all_layers_are_in_the_arithmetic_that_was_asked_for(tmp_path):
+def test_run_converts_all_layers(tmp_path):
     (tmp_path / "text").write_text("the letters of a text, " * 80)
     for name, data, count in (("lenet5", mnist(None), 5), ("nanogpt", letters(tmp_path / "text"), 10)):
         run = Run(plan(name), data, tmp_path)
@@ -245,7 +245,7 @@ def bits(run):
     return {name: value.clone() for name, value in run.model.state_dict().items()}
 
 
-def test_the_same_plan_gives_the_same_bits(tmp_path):
+def test_run_is_deterministic(tmp_path):
     whole = small(tmp_path)
     told = []
     end = whole.train(told=told.append)
@@ -270,7 +270,7 @@ def test_the_same_plan_gives_the_same_bits(tmp_path):
     assert read(whole.final)["step"] == 12
 
 
-def test_sums_that_are_left_to_torch_are_made_by_one_thread(tmp_path):
+def test_run_uses_one_thread_for_torch_sums(tmp_path):
     """Be they of layers that are swapped for how their tensors or parameters are rounded."""
     for text in ("fp32", "fp32, weights=e5m2.rn", "fp32, update=e6m5.rn"):
         run = Run(plan(text=text), mnist(None).limited(4), tmp_path)
@@ -280,7 +280,7 @@ def test_sums_that_are_left_to_torch_are_made_by_one_thread(tmp_path):
         assert run.updates if "update" in text else not run.updates
 
 
-def test_any_step_is_gone_on_from_to_the_same_bits(tmp_path):
+def test_run_resumes_from_any_step(tmp_path):
     whole = small(tmp_path)
     end = whole.train()
     stopped = small(tmp_path)
@@ -297,7 +297,7 @@ def test_any_step_is_gone_on_from_to_the_same_bits(tmp_path):
     assert all(torch.equal(value, bits(stopped)[name]) for name, value in bits(whole).items())
 
 
-def test_a_run_that_is_interrupted_ends_its_step(tmp_path):
+def test_run_finishes_step_when_interrupted(tmp_path):
     run = small(tmp_path)
     step = run._step
 
@@ -321,7 +321,7 @@ def words(tmp_path, *more):
     return ["train", "lenet5", *places, *limits, *more]
 
 
-def test_a_run_that_is_killed_goes_on_to_the_same_bits(tmp_path):
+def test_run_resumes_after_kill(tmp_path):
     """By the command: killed outright, stopped, and gone on with."""
     env = os.environ | {"HALFULP_BUILD": str(build_root())}
 
@@ -376,7 +376,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(tmp_path):
     assert "--resume" not in row["command"]
 
 
-def test_results(tmp_path):
+def test_run_appends_results(tmp_path):
     """Rows of described arithmetic are those that a study reads."""
     table = tmp_path / "results.csv"
     for text, seed in (("fp32", 0), (SR, 0), (SR, 1), (SR, 1)):
@@ -409,7 +409,7 @@ def test_results(tmp_path):
     assert table.read_text() == "a,b\n1,2\n"
 
 
-def test_the_command(tmp_path, halfulp):
+def test_train_command_writes_results(tmp_path, halfulp):
     places = ["-o", tmp_path, "--results", tmp_path / "results.csv"]
     code, out, told = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, *places)
     assert code == 0
@@ -443,7 +443,7 @@ def test_the_command(tmp_path, halfulp):
         (["--mac", "fp32", "--static"], "--scale and --static mean nothing where all layers are torch's own"),
     ],
 )
-def test_what_the_command_refuses(more, sentence, tmp_path, halfulp, monkeypatch):
+def test_train_command_rejects_bad_requests(more, sentence, tmp_path, halfulp, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(SMALL)
     code, out, told = halfulp("train", "lenet5", "--limit", 4, *more)
@@ -452,7 +452,7 @@ def test_what_the_command_refuses(more, sentence, tmp_path, halfulp, monkeypatch
     assert told.count("\n") == 1
 
 
-def test_arithmetic_that_layers_refuse_is_refused(tmp_path, halfulp):
+def test_train_command_rejects_unsupported_arithmetic(tmp_path, halfulp):
     """When they are used, in one sentence."""
     mac = "ufxp0.8*ufxp0.8+fxp8.8.rn"
     code, out, told = halfulp("train", "lenet5", "--limit", 4, "--mac", mac, "-o", tmp_path)
@@ -460,7 +460,7 @@ def test_arithmetic_that_layers_refuse_is_refused(tmp_path, halfulp):
     assert told.splitlines()[-1].startswith("halfulp: ufxp0.8 has no 1, by which gradients are multiplied")
 
 
-def test_a_table_that_cannot_be_is_told_before_the_work(tmp_path, halfulp):
+def test_train_command_rejects_unwritable_table(tmp_path, halfulp):
     (tmp_path / "file").touch()
     places = ["-o", tmp_path, "--results", tmp_path / "file" / "results.csv"]
     code, out, told = halfulp("train", "lenet5", "--mac", "fp32", "--limit", 4, *places)
@@ -468,7 +468,7 @@ def test_a_table_that_cannot_be_is_told_before_the_work(tmp_path, halfulp):
     assert "results.csv could not be written: " in told
 
 
-def test_networks_without_data_are_refused(halfulp):
+def test_train_command_rejects_missing_data(halfulp):
     for network, sentence in (
         ("resnet20", "the images of CIFAR-10 ship with no package; name the folder cifar-10-batches-py with --data"),
         ("nanogpt", "a transformer of letters needs a text; name one with --data"),
@@ -479,14 +479,14 @@ def test_networks_without_data_are_refused(halfulp):
 
 
 @pytest.mark.parametrize("mac", ["int8*int8+int32.rn", "e5m2*e5m2+e6m5.rn, weights=fp64.rn"])
-def test_formats_that_the_network_does_not_hold_are_refused_before_the_work(mac, tmp_path):
+def test_run_rejects_formats_wider_than_network(mac, tmp_path):
     plan = Plan("lenet5", (("*", mac),), 0, 1, 8, 0.1)
     with pytest.raises(ValueError, match=r"torch\.float32 does not hold every number of (int32|e11m52)"):
         Run(plan, NETWORKS["lenet5"].load(None).limited(8), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_recurrent_network_computes_with_line_segments(tmp_path):
+def test_recurrent_network_uses_segments(tmp_path):
     """Two segments each: the run, its row, and the gradient of the lines in what it learns."""
     third, eighth = Fraction(3, 4), Fraction(1, 8)
     tanh = (Piece(Fraction(0), third, Fraction(0)), Piece(Fraction(1), eighth, Fraction(5, 8)))

@@ -22,7 +22,7 @@ from halfulp.units.catalogue import CATALOGUE, build
 from halfulp.units.verilog import emit
 
 
-def test_parameters_are_texts_or_objects():
+def test_units_accept_texts_and_objects():
     text = Mul(a="e5m2", b="e4m3fn", o="e6m5", rounding="sr4", saturate=True)
     objects = Mul(a=E5M2, b=E4M3FN, o=E6M5, rounding=stochastic(4), saturate=True)
     assert text.parameters == objects.parameters
@@ -71,18 +71,18 @@ def test_parameters_are_texts_or_objects():
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_names_carry_the_parameters_and_latency_is_declared(unit, name, latency):
+def test_unit_names_carry_parameters(unit, name, latency):
     assert (unit.name, unit.latency) == (name, latency)
     assert hasattr(unit, "en") == (latency > 0)
 
 
-def test_names_of_different_formats_differ():
+def test_unit_names_differ_by_format():
     units = [Convert(a=a, o=E5M2) for a in (Float(3, 2), Float(3, 2, specials="fn"), Float(3, 2, specials="finite"))]
     units += [Convert(a=Float(3, 2, bias=bias), o=E5M2) for bias in (-1, 1, 11)]
     assert len({unit.name for unit in units}) == len(units)
 
 
-def test_names_of_different_sums_differ():
+def test_unit_names_differ_by_sum():
     units = [Quire(a="posit8", b="posit8", o=o, carry=carry) for o in ("posit8", "posit8e1") for carry in (30, 31)]
     units += [Accumulate(a="posit8", acc="exact", o=o, carry=carry) for o in ("posit8", "int8") for carry in (30, 31)]
     units += [Accumulate(a=a, acc="posit8") for a in ("fxp2.4", "fxp-2.4", "ufxp2.4", "fxp2.4-wrap", "posit8")]
@@ -94,7 +94,7 @@ def test_names_of_different_sums_differ():
 DOTS = [(k, c, order) for k in (1, 2, 12) for c in (None, "int8", "posit8") for order in ("exact", "sequential")]
 
 
-def test_ports_of_sums():
+def test_sum_units_have_documented_ports():
     """Operands, start value, what begins a sum, random words, result; and a clock enable where there are registers."""
     one, posit, fixed = unsigned(1), parse("posit8"), parse("fxp4.4")
     begin = {"load": one, "clear": one}
@@ -118,7 +118,7 @@ def test_ports_of_sums():
     assert not random.items() <= sequential.inputs.items()
 
 
-def test_vectors_of_a_dot_product_are_lists():
+def test_dot_ports_are_lists():
     unit = Dot(k=3, a="posit8", b="fxp4.4", o="e5m2", c="e6m5", pipeline=1)
     assert unit.k == 3
     assert [port.shape() for port in unit.a] == [parse("posit8")] * 3
@@ -154,7 +154,7 @@ def mac(**changes):
         "posit8*int8=fxp4.4-wrap.rz+exact3=posit16.sr7",
     ],
 )
-def test_a_description_makes_its_multiply_accumulate(text):
+def test_mac_of_description(text):
     spec = MacSpec.parse(text)
     unit = Mac.of(text, pipeline=2)
     assert (unit.spec, unit.pipeline, unit.source) == (spec, 2, spec.random)
@@ -292,7 +292,7 @@ def test_a_description_makes_its_multiply_accumulate(text):
         ),
     ],
 )
-def test_wrong_parameters_are_refused_with_a_sentence(make, error, sentence):
+def test_units_reject_bad_parameters(make, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         make()
 
@@ -405,12 +405,12 @@ def accumulate(**changes):
         ),
     ],
 )
-def test_wrong_sums_and_families_are_refused_with_a_sentence(make, error, sentence):
+def test_sum_units_reject_bad_parameters(make, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         make()
 
 
-def test_exact_is_granted_where_the_result_holds_everything():
+def test_units_accept_exact_where_result_holds():
     assert Add(a="e2m1fn", b="e2m1fn", o="e4m3", rounding="exact").latency == 0
     assert Mul(a="e5m2", b="e5m2", o="e7m5", rounding="exact").latency == 0
     assert Convert(a="e5m2", o="fp16", rounding="exact").latency == 0
@@ -424,7 +424,7 @@ def test_exact_is_granted_where_the_result_holds_everything():
     assert Dot(k=4, a="int8", b="int8", o="int18", rounding="exact").latency == 0
 
 
-def test_defaults_of_the_catalogue():
+def test_catalogue_build_has_defaults():
     unit = build("mac", "e5m2")
     assert unit.parameters["acc"] == E6M5
     assert unit.parameters["product"] is None
@@ -478,7 +478,7 @@ class Scaled(wiring.Component):
         ("int8", "int8", "int16", "exact"),
     ],
 )
-def test_a_dot_product_in_a_design(a, b, o, order, pipeline):
+def test_dot_works_inside_a_design(a, b, o, order, pipeline):
     """A result every enabled cycle, as many of these late as the latency says."""
     unit = Dot(k=3, a=a, b=b, o=o, order=order, pipeline=pipeline)
     top = Scaled(unit)
@@ -523,7 +523,7 @@ def test_a_dot_product_in_a_design(a, b, o, order, pipeline):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_accumulators_in_amaranth_s_simulator(unit, sequence):
+def test_accumulators_match_golden_in_amaranth_simulator(unit, sequence):
     """Against the golden sequence of the steps that were valid, with gaps and with a clock that is not enabled."""
     rng = random.Random(unit.name)
     widths = {name: Shape.cast(shape).width for name, shape in unit.inputs.items()}
@@ -567,7 +567,7 @@ def sample(name, fmt, other="fxp4.4"):
 
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_stream_gives_every_result_once_in_order(name, pipeline):
+def test_stream_gives_every_result_once_in_order(name, pipeline):
     """Against the same unit without registers and stream, with gaps on both sides."""
     dut = Streamed(build(name, sample(name, "e4m3fn"), pipeline=pipeline))
     words = [(37 * n * n + 11 * n) % (1 << Shape.cast(dut.i.payload.shape()).width) for n in range(60)]
@@ -670,7 +670,7 @@ def verilog(tmp_path_factory):
     return files
 
 
-def test_verilator_finds_no_lint(verilog):
+def test_verilog_passes_verilator_lint(verilog):
     root = verilator_root()
     for path in verilog:
         run = subprocess.run(
@@ -682,7 +682,7 @@ def test_verilator_finds_no_lint(verilog):
         assert (run.returncode, run.stderr) == (0, ""), path.name
 
 
-def test_yosys_reads_the_verilog(verilog):
+def test_verilog_reads_in_yosys(verilog):
     from pyosys import libyosys
 
     for path in verilog:
@@ -694,13 +694,13 @@ def test_yosys_reads_the_verilog(verilog):
 
 
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog comes from the system and is not there")
-def test_icarus_reads_the_verilog(verilog):
+def test_verilog_reads_in_icarus(verilog):
     for path in verilog:
         run = subprocess.run(["iverilog", "-g2005", "-Wall", "-o", "/dev/null", path], capture_output=True, text=True)
         assert (run.returncode, run.stdout + run.stderr) == (0, ""), path.name
 
 
-def test_an_exact_difference_needs_a_sign():
+def test_add_exact_difference_needs_sign():
     assert Add(a="uint4", b="uint4", o="int6", rounding="exact").result == parse("int6")
     with pytest.raises(ValueError, match="uint5 cannot hold every sum of uint4 and uint4, for it starts at 0"):
         Add(a="uint4", b="uint4", o="uint5", rounding="exact")

@@ -83,7 +83,7 @@ MORE = [
 
 
 @pytest.mark.parametrize(("words", "title"), [TILE, *UNITS, *MORE] if EXHAUSTIVE else [TILE])
-def test_what_is_right_passes(words: str, title: str) -> None:
+def test_uvm_passes_correct_units(words: str, title: str) -> None:
     """Also a multiplier whose mistake the sequence that runs unless told otherwise does not find."""
     code, text = command(*words.split())
     assert code == 0, text
@@ -93,11 +93,11 @@ def test_what_is_right_passes(words: str, title: str) -> None:
     assert text.count("pyuvm  ") == (1 if words.startswith("tile") else 2)
 
 
-def test_every_row_of_the_catalogue_is_among_them() -> None:
+def test_uvm_cases_cover_catalogue() -> None:
     assert {words.split()[0] for words, _ in UNITS} == set(CATALOGUE)
 
 
-def test_another_design_reuses_the_agents() -> None:
+def test_uvm_agents_work_in_another_design() -> None:
     """Active ones on its streams, a passive one around the unit inside."""
     code, text = command("mac", "e4m3fn", "--test", f"{EXAMPLE}:DotProductTest")
     assert code == 0, text
@@ -121,9 +121,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("words", "test", "found"), PLANTED if EXHAUSTIVE else PLANTED[:1])
-def test_what_is_planted_is_found_where_it_is(
-    words: str, test: str, found: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one is wrong for one pair of operands in 2^32, to which another sequence goes."""
     if test == "BufferedTest":
         monkeypatch.setattr("halfulp.units.stream.Streamed", module_of(str(OVERRIDES)).Unheld)
@@ -144,7 +142,7 @@ def test_what_is_planted_is_found_where_it_is(
 # The parts -----------------------------------------------------------------------------------------------------------
 
 
-def test_operands_carry_their_formats() -> None:
+def test_operation_items_carry_formats() -> None:
     ports = Ports.of(build("mac", "e5m2").inputs)
     item = Operation("operation").set(ports, {"a": 0x3E, "b": 0xC0, "c": 0, "load": 1, "clear": 0})
     assert item["a"].fmt == E5M2
@@ -160,7 +158,7 @@ def test_operands_carry_their_formats() -> None:
         Operand(Port("a", 8, E5M2), 0x100)
 
 
-def test_a_registered_result_is_told_from_one_that_moved() -> None:
+def test_registered_watch_detects_moved_result() -> None:
     watch = Registered(latency=2, holds=True)
     shown = []
     # Operations 0 and 1, a stall, a cycle without operands, another stall in which the result moves.
@@ -173,7 +171,7 @@ def test_a_registered_result_is_told_from_one_that_moved() -> None:
     assert shown == [None, None, Entry(0, True), None, Entry(1, True), Entry(1, False), kind]
 
 
-def test_a_stream_that_withdraws_or_changes_a_result_is_told() -> None:
+def test_stream_watch_detects_withdrawal_and_change() -> None:
     rule = Waiting()
     assert rule.see(True, False, 5) is None
     assert rule.see(True, False, 5) is None
@@ -190,7 +188,7 @@ class Pin:
         self.value = value
 
 
-def test_results_beside_their_operands_may_not_move_while_these_wait() -> None:
+def test_combinational_watch_requires_stable_result() -> None:
     ports = Ports((Port("a", 8),))
     en, valid, a, o = Pin(), Pin(1), Pin(3), Pin(4)
     pins = Pins(clk=Pin(), inputs=Packed(a, ports), outputs=Packed(o, ports), latency=0, en=en, valid=valid)
@@ -205,7 +203,7 @@ def test_results_beside_their_operands_may_not_move_while_these_wait() -> None:
     assert watch.see() == []
 
 
-def test_what_is_taken_in_a_reset_is_not_an_operation() -> None:
+def test_operands_taken_in_reset_are_ignored() -> None:
     ports, rst = Ports((Port("a", 8, E4M3FN), Port("b", 3))), Pin(1)
     wires = Wires({"a": Pin(), "b": Pin()}, ports)
     pins = Pins(clk=Pin(), rst=rst, inputs=wires, outputs=wires, latency=1)
@@ -227,14 +225,14 @@ def test_what_is_taken_in_a_reset_is_not_an_operation() -> None:
     assert sink.watch().see() == [0x755]
 
 
-def test_a_storm_has_every_pace() -> None:
+def test_storm_pace_varies() -> None:
     pace = Pace(Random(1))
     gaps = [gap_of(pace) for _ in range(4000)]
     assert 0.2 < np.mean(np.array(gaps) == 0) < 0.95
     assert max(gaps) > 8
 
 
-def test_only_some_units_have_few_enough_operands_for_all_of_them() -> None:
+def test_exhaustive_sequence_rejects_large_units() -> None:
     ExhaustiveSequence.check(build("mul", "e5m2"), None)
     with pytest.raises(ValueError, match=r"2\^32 combinations of operands, and a sequence of all takes at most 2\^16"):
         ExhaustiveSequence.check(build("mul", "fp16"), None)
@@ -270,14 +268,14 @@ def test_only_some_units_have_few_enough_operands_for_all_of_them() -> None:
         (f"mac e5m2 --wave --test {EXAMPLE}:DotProductTest", "dot_product is watched inside, of which there is no"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(words: str, sentence: str) -> None:
+def test_uvm_rejects_bad_requests(words: str, sentence: str) -> None:
     code, text = command(*words.split())
     assert code == 2
     assert sentence in text
     assert "Traceback" not in text
 
 
-def test_a_test_is_found_by_its_text() -> None:
+def test_uvm_test_is_found_by_text() -> None:
     assert name_of(UnitTest) == "halfulp.sim.uvm.tests:UnitTest"
     assert class_of("halfulp.sim.uvm.tests:UnitTest") is UnitTest
     rare = class_of(f"{OVERRIDES}:Rare")
@@ -347,7 +345,7 @@ def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
         ([0, 1], {0: [0x40], 1: [0x3C, 0x40, 0x44]}, 1, 4, ["mismatch"]),
     ],
 )
-def test_the_scoreboard_counts_and_compares(
+def test_scoreboard_counts_and_compares(
     made: Callable[..., Any],
     epochs: list[int],
     results: dict[int, list[int]],
@@ -371,7 +369,7 @@ def test_the_scoreboard_counts_and_compares(
     assert sum(len(batch.got["o"]) for batch in compared.found) == checked
 
 
-def test_a_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
+def test_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
     board = made(Scoreboard, build("mul", "e5m2"))
     for _ in range(20):
         board.broken.write(("stall", "it moved"))
@@ -380,7 +378,7 @@ def test_a_broken_rule_is_a_failure(made: Callable[..., Any]) -> None:
     assert [failure.kind for failure in board.check.failures] == ["stall"] * 8
 
 
-def test_the_reference_model_starts_anew_with_a_reset(made: Callable[..., Any]) -> None:
+def test_reference_restarts_at_reset(made: Callable[..., Any]) -> None:
     """1 * 1 three times, and after a reset once: the golden model's sums are those since the reset."""
     unit = build("mac", "e5m2")
     reference = made(Reference, unit)
@@ -395,9 +393,7 @@ def test_the_reference_model_starts_anew_with_a_reset(made: Callable[..., Any]) 
     assert [[E6M5.decode(code) for code in part.want["o"].tolist()] for part in heard.found] == [[1, 2, 3], [1]]
 
 
-def test_the_reference_model_asks_in_pieces_where_it_may(
-    made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reference_computes_in_chunks(made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("halfulp.sim.uvm.reference.CHUNK", 2)
     unit = build("mul", "e5m2")
     reference = made(Reference, unit)
@@ -408,7 +404,7 @@ def test_the_reference_model_asks_in_pieces_where_it_may(
     assert [(part.first, part.want["o"].tolist()) for part in heard.found] == [(0, [0x3C, 0x40]), (2, [0x44])]
 
 
-def test_a_tile_is_predicted_from_what_its_streams_took(made: Callable[..., Any]) -> None:
+def test_tile_reference_predicts_from_streams(made: Callable[..., Any]) -> None:
     """Two tiles of 2 by 1, of which the second has a term less than it needs."""
     array = Grid(mac="int3*int3+int9.rn", n=2, m=1)
     array._MustUse__used = True
@@ -434,7 +430,7 @@ def test_a_tile_is_predicted_from_what_its_streams_took(made: Callable[..., Any]
     assert "keep:  halfulp keep mac int3 --acc int9 --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
 
 
-def test_the_collector_counts_what_was_compared(made: Callable[..., Any]) -> None:
+def test_coverage_collector_counts_compared_operations(made: Callable[..., Any]) -> None:
     unit = build("mul", "e5m2")
     collector = made(CoverageCollector, unit)
     part = prediction(unit)
@@ -447,7 +443,7 @@ def test_the_collector_counts_what_was_compared(made: Callable[..., Any]) -> Non
     assert not hits([collector.coverage]).startswith("coverage    0 of ")
 
 
-def test_random_operations_meet_their_constraint(made: Callable[..., Any]) -> None:
+def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
     """Those of `AroundOne`, and none where nothing meets it."""
     sequencer = made(uvm_sequencer, build("mul", "fp16"))
     overrides = module_of(str(OVERRIDES))
@@ -464,7 +460,7 @@ def test_random_operations_meet_their_constraint(made: Callable[..., Any]) -> No
         impossible.vectors()
 
 
-def test_biased_pairs_interact(made: Callable[..., Any]) -> None:
+def test_biased_pairs_have_close_exponents(made: Callable[..., Any]) -> None:
     """Exponents of biased pairs are near each other more often than those of any two codes."""
     sequencer = made(uvm_sequencer, build("add", "bf16"))
 

@@ -38,7 +38,7 @@ def operands(mac, n, k, m, generator):
 
 
 @pytest.mark.parametrize("number", KERNELS)
-def test_products_whatever_the_memory_does(number):
+def test_verilated_kernel_products_ignore_memory_timing(number):
     """Slow and stalling memories, and sources that go on."""
     verilated, generator, step = verilated_kernel(number), torch.Generator().manual_seed(3), 0
     mac, tiling = verilated.kernel.array.mac, verilated.kernel.array.tiling
@@ -55,7 +55,7 @@ def test_products_whatever_the_memory_does(number):
 
 
 @pytest.mark.parametrize("number", KERNELS)
-def test_cycles_are_those_of_the_model(number):
+def test_verilated_kernel_cycles_match_model(number):
     """To one in 300 where requests under way hide the latency, most of them to the cycle; to one in 30 elsewhere."""
     verilated, generator, exact = verilated_kernel(number), torch.Generator().manual_seed(4), 0
     kernel = verilated.kernel
@@ -71,7 +71,7 @@ def test_cycles_are_those_of_the_model(number):
     assert exact > len(SHAPES) * (3 if number == 1 else len(LATENCIES)) / 2
 
 
-def test_what_goes_wrong_is_told(monkeypatch):
+def test_verilated_kernel_reports_errors_and_timeouts(monkeypatch):
     """The kernel's own errors, and a run that does not end; the next one does."""
     verilated = verilated_kernel(0)
     kernel = verilated.kernel
@@ -101,4 +101,4 @@ def rules_that_are_broken(monkeypatch):
 
 
 if EXHAUSTIVE:
-    test_rules_that_are_broken = rules_that_are_broken
+    test_verilated_kernel_detects_broken_axi_rules = rules_that_are_broken

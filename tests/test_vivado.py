@@ -131,7 +131,7 @@ def scripted(folder, request=MUL, **options):
 
 @pytest.mark.parametrize("pipeline", [0, 1])
 @pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
-def test_the_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
+def test_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
     fmt = "e2m1fn" if Float in row.families else "fxp4.3"
     folder = scripted(tmp_path / "out", Request(row.name, fmt, pipeline=pipeline))
     assert run(folder) == REPORTED
@@ -144,7 +144,7 @@ def test_the_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
     assert {path.suffix for path in folder.iterdir()} == {".dcp", ".log", ".rpt", ".tcl", ".v", ".xdc"}
 
 
-def test_every_port_is_timed_and_nothing_else(tmp_path):
+def test_constraints_time_every_port(tmp_path):
     texts = scripts(Request("mac", "e5m2").build(), VU9P, clock_mhz=300)
     assert texts["mac_e5m2_e5m2_e6m5_rn.xdc"] == (
         "create_clock -name clk -period 3.333 [get_ports clk]\n"
@@ -158,7 +158,7 @@ def test_every_port_is_timed_and_nothing_else(tmp_path):
     )
 
 
-def test_dsp_blocks_can_be_forbidden(tmp_path, recorder):
+def test_scripts_can_forbid_dsp_blocks(tmp_path, recorder):
     run(scripted(tmp_path / "with"))
     assert "-max_dsp" not in recorder.read_text()
     run(scripted(tmp_path / "without", dsp=False))
@@ -169,7 +169,7 @@ def test_dsp_blocks_can_be_forbidden(tmp_path, recorder):
     )
 
 
-def test_names_are_no_tcl(tmp_path, recorder):
+def test_scripts_quote_names(tmp_path, recorder):
     folder = tmp_path / 'a [b] $c {d; "e'
     written(folder, scripts(Counter(), VU9P, clock_mhz=250, name="count$8[exit]"))
     assert sorted(path.name for path in folder.iterdir()) == ["count_8_exit_.v", "count_8_exit_.xdc", "flow.tcl"]
@@ -177,19 +177,19 @@ def test_names_are_no_tcl(tmp_path, recorder):
     assert "synth_design -top {count$8[exit]} " in recorder.read_text()
 
 
-def test_a_part_is_a_word(tmp_path, recorder):
+def test_scripts_quote_part(tmp_path, recorder):
     unit = Request("mul", "e2m1fn").build()
     run(written(tmp_path / "out", scripts(unit, replace(VU9P, part="xc7 [x]\\ $y {z"), clock_mhz=500)))
     assert "-part xc7\\ \\[x\\]\\\\\\ \\$y\\ \\{z -mode" in recorder.read_text()
 
 
 @pytest.mark.parametrize("clock", [0, -1, 0.5, 2001, float("nan"), float("inf")])
-def test_a_clock_that_cannot_be(clock):
+def test_scripts_reject_bad_clock(clock):
     with pytest.raises(ValueError, match=r"a clock of .* MHz is out of range; it has 1 to 2000"):
         scripts(Wire(), VU9P, clock_mhz=clock, name="wire")
 
 
-def test_a_device_of_another_vendor():
+def test_scripts_reject_device_of_another_vendor():
     other = replace(VU9P, name="ecp5", part="LFE5U-85F-6BG381C")
     with pytest.raises(ValueError, match="ecp5 is no device of AMD's, and Vivado knows no others"):
         scripts(Wire(), other, clock_mhz=100, name="wire")
@@ -214,7 +214,7 @@ def test_a_device_of_another_vendor():
         ("mul_e2m1fn_e2m1fn_e2m1fn_rn.v", None, None, "mul_e2m1fn_e2m1fn_e2m1fn_rn.v' does not exist"),
     ],
 )
-def test_a_broken_script_fails(file, right, wrong, sentence, tmp_path, recorder):
+def test_run_fails_on_broken_script(file, right, wrong, sentence, tmp_path, recorder):
     folder = scripted(tmp_path / "out")
     path = folder / file
     if right is None:
@@ -233,7 +233,7 @@ def test_a_broken_script_fails(file, right, wrong, sentence, tmp_path, recorder)
     assert any(sentence in line for line in log)
 
 
-def test_a_script_without_vivado(tmp_path, monkeypatch):
+def test_run_fails_without_vivado(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     folder = scripted(tmp_path / "out")
     with pytest.raises(ToolError) as caught:
@@ -245,7 +245,7 @@ def test_a_script_without_vivado(tmp_path, monkeypatch):
         run(tmp_path)
 
 
-def test_reports_of_an_earlier_run_are_not_read(tmp_path, monkeypatch):
+def test_run_ignores_earlier_reports(tmp_path, monkeypatch):
     folder = scripted(tmp_path / "out")
     for report in vivado.REPORTS:
         shutil.copy(HERE / report, folder)
@@ -256,7 +256,7 @@ def test_reports_of_an_earlier_run_are_not_read(tmp_path, monkeypatch):
     assert (folder / "vivado.log").read_text() == "done\n"
 
 
-def test_ctrl_c_ends_vivado(tmp_path, monkeypatch):
+def test_run_ends_vivado_on_ctrl_c(tmp_path, monkeypatch):
     folder = scripted(tmp_path / "out")
     # The vendor's program is a script that starts another.
     monkeypatch.setenv("PATH", program(tmp_path / "bin", "#!/bin/sh\nsleep 600 &\necho $! >sleeper\nwait\n"))
@@ -292,7 +292,7 @@ def report(name):
     return (HERE / name).read_text()
 
 
-def test_what_the_reports_say():
+def test_reports_parse():
     assert utilization(report("utilization.rpt")) | {"path": 12, "fmax": 400.0} == vars(REPORTED.cost)
     assert timing(report("timing.rpt")) == REPORTED.timing
     assert power(report("power.rpt")) == REPORTED.power
@@ -304,7 +304,7 @@ def test_what_the_reports_say():
     assert power(report("power.rpt").replace("| 0.013 ", "| <0.001")).dynamic == 0.001
 
 
-def test_the_lines_of_older_families_and_steps():
+def test_reports_of_older_families_parse():
     unplaced = report("utilization.rpt").replace("| CLB LUTs                   |", "| CLB LUTs*                  |")
     assert utilization(unplaced) == utilization(report("utilization.rpt"))
     # Without the column of prohibited sites.
@@ -338,7 +338,7 @@ def test_the_lines_of_older_families_and_steps():
         ],
     ],
 )  # fmt: skip
-def test_a_line_that_is_not_there(read, file, line):
+def test_reports_reject_missing_line(read, file, line):
     lines = [text for text in report(file).splitlines() if not text.strip("| ").startswith(line)]
     assert len(lines) < len(report(file).splitlines())
     with pytest.raises(ToolError) as caught:
@@ -369,14 +369,14 @@ def test_a_line_that_is_not_there(read, file, line):
         (power, "power.rpt", "2.461", "     ", "has '' where the number of 'Total On-Chip Power (W)' should be"),
     ],
 )
-def test_a_number_that_is_not_there(read, file, right, wrong, sentence):
+def test_reports_reject_missing_number(read, file, right, wrong, sentence):
     assert right in report(file)
     with pytest.raises(ToolError, match=re.escape(f"{file} {sentence}")):
         read(report(file).replace(right, wrong), file)
 
 
 @pytest.mark.parametrize("read", [utilization, timing, power])
-def test_an_empty_report(read):
+def test_reports_reject_empty_text(read):
     with pytest.raises(ToolError, match=r"\.rpt has no line"):
         read("")
 
@@ -389,7 +389,7 @@ def emitted(*words):
     return answer.exit_code, answer.output
 
 
-def test_a_flow_is_a_folder_that_runs(tmp_path, recorder):
+def test_emit_writes_flow_that_runs(tmp_path, recorder):
     out = tmp_path / "deep" / "out"
     words = ("mac", "e5m2", "--target", "vu9p", "--flow", "vivado", "--clock", 400, "-o", out)
     assert emitted(*words) == (0, "")
@@ -409,7 +409,7 @@ def test_a_flow_is_a_folder_that_runs(tmp_path, recorder):
     assert not (out / "flow.tcl").exists()
 
 
-def test_an_empty_folder_is_filled(tmp_path):
+def test_emit_fills_empty_folder(tmp_path):
     assert emitted("mul", "e2m1fn", "--target", "vu9p", "--flow", "vivado", "-o", tmp_path) == (0, "")
     assert len(list(tmp_path.iterdir())) == 3
     assert "-period 2.000\n" in next(tmp_path.glob("*.xdc")).read_text()
@@ -429,7 +429,7 @@ def test_an_empty_folder_is_filled(tmp_path):
         ("--flow vivado --target vu9p -o new --k 3", "mul has no k; it takes b, to, dsp"),
     ],
 )
-def test_what_cannot_be_emitted(words, sentence, tmp_path, monkeypatch):
+def test_emit_rejects_bad_requests(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("kept")
     assert emitted("mul", "e2m1fn", *words.split()) == (2, f"halfulp: {sentence}\n")
@@ -460,7 +460,7 @@ def synthesised(*words):
     return answer.returncode, answer.stdout, answer.stderr
 
 
-def test_vivado_s_figures_are_a_table(tmp_path, installed):
+def test_synth_prints_vivado_figures(tmp_path, installed):
     words = ("mul", "e2m1fn", "--flow", "vivado", "--clock", "400", "-o", str(tmp_path / "out"))
     code, out, err = synthesised(*words)
     assert code == 0, err
@@ -487,7 +487,7 @@ def test_vivado_s_figures_are_a_table(tmp_path, installed):
     assert installed.read_text().splitlines() == [*calls, "-version"]
 
 
-def test_a_unit_is_implemented_once_for_each_clock_and_version(tmp_path, installed):
+def test_implement_caches_by_clock_and_version(tmp_path, installed):
     module = module_of(MUL)
     assert implement([module, module], VU9P, clock_mhz=500) == [REPORTED] * 2
     assert implement([module], VU9P, clock_mhz=500) == [REPORTED]
@@ -503,7 +503,7 @@ def test_a_unit_is_implemented_once_for_each_clock_and_version(tmp_path, install
         implement([Unit("", "door", {"en": 1})], VU9P, clock_mhz=500)
 
 
-def test_the_log_of_a_vivado_that_failed_is_kept(tmp_path, installed):
+def test_synth_saves_log_of_failed_vivado(tmp_path, installed):
     code, out, err = synthesised("mul", "e2m1fn", "--flow", "vivado", "--dsp")
     (log,) = (tmp_path / "build" / "logs").iterdir()
     said = [*map(str, range(1, 21)), "ERROR: [Synth 8-1] no room"]
@@ -517,7 +517,7 @@ def test_the_log_of_a_vivado_that_failed_is_kept(tmp_path, installed):
     assert list((tmp_path / "build" / "runs").iterdir()) == []
 
 
-def test_a_vivado_without_a_version(tmp_path, installed):
+def test_implement_rejects_vivado_without_version(tmp_path, installed):
     path = tmp_path / "bin" / "vivado"
     path.write_text("#!/bin/sh\nexit 2\n")
     with pytest.raises(ToolError) as caught:
@@ -525,7 +525,7 @@ def test_a_vivado_without_a_version(tmp_path, installed):
     assert str(caught.value) == f"{path} -version ends with exit code 2 and does not say its version"
 
 
-def test_no_vivado_is_one_sentence(tmp_path, monkeypatch):
+def test_synth_reports_missing_vivado(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert synthesised("mul", "e2m1fn", "--flow", "vivado") == (
         3,
@@ -547,12 +547,12 @@ def test_no_vivado_is_one_sentence(tmp_path, monkeypatch):
         ("yosys --scheduler here", "'here' is no address of a scheduler; one is tcp://host:8786"),
     ],
 )
-def test_what_is_not_synthesised(words, sentence):
+def test_synth_rejects_bad_requests(words, sentence):
     answer = CliRunner().invoke(synth, ["mul", "e2m1fn", "--flow", *words.split()])
     assert (answer.exit_code, answer.output) == (2, f"halfulp: {sentence}\n")
 
 
-def test_half_a_folder_is_none(tmp_path, monkeypatch):
+def test_emit_leaves_whole_folder_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(vivado, "scripts", lambda *_, **__: {"flow.tcl": "", "no/folder": ""})
     with pytest.raises(ToolError, match="could not be written: No such file"):
         CliRunner().invoke(

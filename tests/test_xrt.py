@@ -45,7 +45,7 @@ def linked(text):
     return {section: {key: value.split("\n") for key, value in parser.items(section)} for section in parser.sections()}
 
 
-def test_the_description_of_a_kernel():
+def test_kernel_xml_follows_layout():
     """The layout of UG1702, table RTL Kernel XML File Content."""
     root = ElementTree.fromstring(kernel_xml(KERNEL))
     assert (root.tag, root.attrib) == ("root", {"versionMajor": "1", "versionMinor": "6"})
@@ -79,7 +79,7 @@ def test_the_description_of_a_kernel():
     assert all(set(arg.attrib) == set(keys) for arg in args)
 
 
-def test_ten_cores_on_hbm():
+def test_link_cfg_spreads_ten_cores_on_hbm():
     """As published: three ports each, on banks of their own, and the dies evenly filled."""
     found = linked(link_cfg(THREE, BOARDS["u55c"], 10, 300))
     names = [f"gemm_{number}" for number in range(1, 11)]
@@ -93,7 +93,7 @@ def test_ten_cores_on_hbm():
 
 
 @pytest.mark.parametrize(("name", "cores"), [("u250", 8), ("u200", 6), ("vcu1525", 20), ("aws-f1", 20), ("u280", 10)])
-def test_cores_elsewhere(name, cores):
+def test_placement_respects_memory_masters(name, cores):
     board = BOARDS[name]
     found = places(THREE, board, cores)
     assert max(Counter(itertools.chain(*(place.banks for place in found))).values()) <= board.memory.masters
@@ -115,7 +115,7 @@ def test_cores_elsewhere(name, cores):
         ("u55c", 0, "there are 0 cores to be linked; it takes 1 or more"),
     ],
 )
-def test_ports_that_there_are_not(board, cores, sentence):
+def test_link_cfg_rejects_missing_ports(board, cores, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         link_cfg(THREE, BOARDS[board], cores, 300)
 
@@ -151,7 +151,7 @@ def run(folder):
     )
 
 
-def test_a_kernel_is_packaged(packaged, recorder):  # noqa: F811
+def test_package_script_builds_kernel(packaged, recorder):  # noqa: F811
     answer = run(packaged)
     assert answer.returncode == 0, answer.stderr
     assert (packaged / "gemm.xo").is_file()
@@ -180,7 +180,7 @@ def test_a_kernel_is_packaged(packaged, recorder):  # noqa: F811
         ("gemm.v", None, None, "gemm.v' does not exist"),
     ],
 )
-def test_a_broken_package_fails(file, right, wrong, sentence, packaged, recorder):  # noqa: F811
+def test_broken_package_script_fails(file, right, wrong, sentence, packaged, recorder):  # noqa: F811
     path = packaged / file
     if right is None:
         path.unlink()
@@ -193,7 +193,7 @@ def test_a_broken_package_fails(file, right, wrong, sentence, packaged, recorder
     assert not (packaged / "gemm.xo").exists()
 
 
-def test_make_knows_the_way_to_the_card(packaged, tmp_path, monkeypatch):
+def test_makefile_runs_tools_in_order(packaged, tmp_path, monkeypatch):
     """The rules in their order, with programs that say what they are asked."""
     (packaged / "link.cfg").write_text(link_cfg(THREE, BOARDS["u55c"], 2, 300))
     (packaged / "Makefile").write_text(makefile(THREE, BOARDS["u55c"], ["gemm.v"]))
