@@ -21,9 +21,9 @@ from halfulp.fpga.synth.measure import Cost
 from halfulp.fpga.vendor import vivado
 from halfulp.fpga.vendor.tile import Design
 from halfulp.hdl.specs import MacSpec
-from halfulp.test_host import pyxrt
-from halfulp.test_vivado import REPORTED, recorder  # noqa: F401
-from halfulp.test_xrt import linked
+from tests.test_host import pyxrt
+from tests.test_vivado import REPORTED, recorder  # noqa: F401
+from tests.test_xrt import linked
 
 MAC = "e5m2*e5m2+e6m5.sr10"
 SPEC = with_source(MacSpec.parse(MAC))

@@ -12,7 +12,7 @@ import pytest
 from halfulp.boards.catalogue import BOARDS
 from halfulp.fpga.kernel.layout import CONTROL, Register
 from halfulp.fpga.vendor.xrt import Description, kernel_xml, link_cfg, makefile, package_tcl, places
-from halfulp.test_vivado import recorder  # noqa: F401
+from tests.test_vivado import recorder  # noqa: F401
 
 KERNEL = Description(
     "gemm",
