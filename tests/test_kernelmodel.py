@@ -12,8 +12,8 @@ from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.performance import cycles_of
 from halfulp.hdl.specs import MacSpec, Tiling
-from tests.test_kernel import KERNELS, simulate
 from halfulp.units.systolic import Chain, Grid
+from tests.test_kernel import KERNELS, simulate
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
