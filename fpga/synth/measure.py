@@ -1,6 +1,7 @@
 """What a component costs on a device: out-of-context synthesis by Yosys, remembered by content."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,9 @@ from halfulp.sim.build import emitter, verilog
 from halfulp.sim.request import Request
 from halfulp.tools.digests import digest, sources, version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import JobPool, Outcome, Task, installed
-from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.paths import build_root, machine_errors, scratch, write_whole
+from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 
 
@@ -173,17 +175,33 @@ class Program:
         own = [(Path(__file__).resolve().parent / file).read_text() for file in self.files]
         return digest(module.verilog, self.text(module), self.what, *own, *self.versions().values())
 
-    def task(self, module: Module) -> Task:
-        """What is done about a module that is not known."""
-        return Task(
-            what=f"{self.what} {module.top}",
-            files={"design.v": module.verilog, "job.json": self.text(module)},
-            argv=self.argv,
-            env=self.env,
-            left=self.left,
-            versions=installed(self.versions),
-            found=self.versions,
-        )
+    def job_of(self, module: Module) -> Job:
+        """The run on a module whose result is not known."""
+        name = f"{self.what} {module.top}"
+        files = {"design.v": module.verilog, "job.json": self.text(module)}
+        return Job(name, _run, (name, files, self.argv, self.env, self.left))
+
+
+def _run(
+    name: str,
+    files: Mapping[str, str],
+    argv: Callable[[Path], Sequence[str]],
+    env: Callable[[], Mapping[str, str]],
+    left: Callable[[Path], Any],
+) -> Any:
+    """Run a program on some files, in a folder that is deleted at its end."""
+    with scratch("synthesis") as folder, machine_errors(f"the files of {name}"):
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        # Temporary files of a program that is ended go with its folder.
+        environment = os.environ | env() | {"TMPDIR": str(folder)}
+        log = folder / "tool.log"
+        try:
+            run_all([Command(name, argv(folder), log, cwd=folder, env=environment)])
+            return left(folder)
+        except ToolError as error:
+            error.log = log.read_text(errors="replace") if log.is_file() else ""
+            raise
 
 
 def python(module: str, folder: Path) -> list[str]:
@@ -306,36 +324,31 @@ def results(
         with JobPool() as pool:
             return results(modules, program, progress, pool)
     paths: list[Path] = []
-    missing: dict[Task, Path] = {}
+    missing: dict[Job, Path] = {}
 
-    def tasks() -> Iterator[Task]:
+    def jobs() -> Iterator[Job]:
         for module in modules:
             path = build_root() / "synth" / f"{module.top}-{program.key(module)}.json"
             paths.append(path)
             if path.is_file() or path in missing.values():
                 progress.advance(1)
                 continue
-            task = program.task(module)
-            missing[task] = path
-            yield task
+            job = program.job_of(module)
+            missing[job] = path
+            yield job
 
-    def ended(task: Task, outcome: Outcome) -> None:
-        if outcome.failed is not None:
-            raise ToolError(outcome.failed + _kept(missing[task].stem, outcome.log, program.tail))
-        write_whole(missing[task], json.dumps(outcome.result))
-        progress.advance(1)
-
-    pool.run(tasks(), ended)
+    try:
+        for job, result in pool.run(jobs(), versions=program.versions):
+            write_whole(missing[job], json.dumps(result))
+            progress.advance(1)
+    except ToolError as error:
+        if not (program.tail and error.log):
+            raise
+        log = build_root() / "logs" / f"{digest(error.log)}.log"
+        write_whole(log, error.log)
+        tail = error.log.splitlines()[-program.tail :]
+        raise ToolError("\n".join([f"{error}; the end of {log}:", *(f"  {line}" for line in tail)])) from error
     return [json.loads(path.read_text()) for path in paths]
-
-
-def _kept(stem: str, log: str, tail: int) -> str:
-    """Where a log is, and how it ends."""
-    if not (tail and log):
-        return ""
-    path = build_root() / "logs" / f"{stem}.log"
-    write_whole(path, log)
-    return "\n".join([f"; the end of {path}:", *(f"  {line}" for line in log.splitlines()[-tail:])])
 
 
 def _left(folder: Path) -> dict[str, Any]:

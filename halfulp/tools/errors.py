@@ -2,7 +2,15 @@
 
 
 class ToolError(Exception):
-    """A tool or the machine failed: no compiler, a full disk, a simulator that crashed. Exit code 3."""
+    """A tool or the machine failed: no compiler, a full disk, a simulator that crashed. Exit code 3.
+
+    Attributes
+    ----------
+    log : str
+        Output of the tool, where it is known.
+    """
+
+    log = ""
 
 
 class CheckError(Exception):

@@ -1,6 +1,7 @@
 """Running tools: several at once, none left behind."""
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -21,6 +22,17 @@ _BOUND = Path(__file__).resolve().parent / "bound.py"
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 """Signals that end the program."""
+
+_OWN = threading.local()
+
+
+class Stopped(Exception):
+    """A tool was ended because its thread has to end."""
+
+
+def halt_by(halt: threading.Event) -> None:
+    """Have the tools of this thread end, with `Stopped`, as soon as an event is set."""
+    _OWN.halt = halt
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,10 @@ def release(process: "subprocess.Popen[bytes]") -> None:
 
 
 def run_all(
-    commands: Iterable[Command], jobs: int | None = None, ended: Callable[[Command], None] | None = None
+    commands: Iterable[Command],
+    jobs: int | None = None,
+    ended: Callable[[Command], None] | None = None,
+    seconds: float | None = None,
 ) -> None:
     """Run tools side by side, as many at a time as there are processors.
 
@@ -114,16 +129,24 @@ def run_all(
     commands : iterable of Command
         Asked for the next one when there is a processor for it.
     jobs : int, optional
-        As many at a time instead.
+        Tools at a time; default: one for each processor.
     ended : callable, optional
-        Told of each that ended well, as soon as it did.
+        Called with each that ended well, as soon as it did.
+    seconds : float, optional
+        Most that they take in all.
 
     Raises
     ------
     ToolError
         If one fails; the others are ended first.
+    TimeoutError
+        If the time is up; all are ended first.
+    Stopped
+        As `halt_by` says.
     """
     limit = jobs or processors()
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    halt: threading.Event | None = getattr(_OWN, "halt", None)
     waiting = iter(commands)
     running: list[tuple[subprocess.Popen[bytes], Command]] = []
     try:
@@ -145,6 +168,10 @@ def run_all(
                     if ended is not None:
                         ended(command)
             running = still
+            if halt is not None and halt.is_set():
+                raise Stopped
+            if running and time.monotonic() > deadline:
+                raise TimeoutError
             time.sleep(0.003)
     finally:
         for process, _ in running:
