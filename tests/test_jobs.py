@@ -1,4 +1,4 @@
-"""Where synthesis runs: on this machine or on a scheduler's workers, whatever is killed meanwhile."""
+"""Jobs on this machine and on a scheduler's workers, some of which are killed meanwhile."""
 
 import contextlib
 import json
@@ -9,18 +9,19 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import distributed
 import psutil
 import pytest
 
 from halfulp.fpga.synth.measure import Module, Program, results
 from halfulp.tools import jobs as room
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.paths import scratch
-from halfulp.tools.processes import processors
 from halfulp.tools.progress import Progress
 
 TOOL = """
@@ -45,16 +46,16 @@ FOREVER = "sleep\0009999\0"
 """Command line of what a task that is to be ended is at."""
 
 SWEEP = """
-import logging, sys
+import sys
 import tool
+from fractions import Fraction
 from functools import partial
-from halfulp.fpga.synth import Module, Program, results
-from halfulp.sim.progress import Progress
+from halfulp.fpga.synth.measure import Module, Program, results
+from halfulp.tools.progress import Progress
 
 class Quiet(Progress):
     def advance(self, count):
-        loaded = "distributed" in sys.modules
-        assert not (loaded and logging.getLogger("distributed").isEnabledFor(logging.CRITICAL))
+        assert "distributed" not in sys.modules
 
 program = Program("Sleep on", lambda dsp: {}, (), tool.versions, partial(tool.argv, 0.1), tool.left)
 print(results([Module("long" * (number > 3), f"m{number}") for number in range(8)], program, Quiet()))
@@ -121,39 +122,6 @@ def whole(build):
     return {json.loads(path.read_text()) for path in (build / "synth").glob("[!.]*")}
 
 
-class Kills(Progress):
-    """Ends the worker whose task is named, which is its first one, when another one's is done."""
-
-    def __init__(self, build, record):
-        self.build = build
-        self.record = record
-        self.done = 0
-
-    def advance(self, count):
-        self.done += count
-        if self.done == 1:
-            wait(lambda: FOREVER in at_work_in(self.build).values())
-            lines = at_work_in(self.build).items()
-            (at,) = (process for process, line in lines if line == FOREVER)
-            named = {process for process, line in lines if "dask_worker" in line and "bound.py" not in line}
-            # What a worker is just starting still has its command line.
-            self.workers = {process for process in named if psutil.Process(process).ppid() not in named}
-            (worker,) = self.workers.intersection(parent.pid for parent in psutil.Process(at).parents())
-            os.kill(worker, signal.SIGKILL)
-
-
-def test_killed_worker_repeats_its_task(build, tool, record):
-    told = Kills(build, record)
-    tasks = modules(7)
-    tasks[1] = replace(tasks[1], verilog="the first time forever")
-    assert results(tasks, program(tool), told) == [f"m{number}" for number in range(7)]
-    assert told.done == 7
-    assert len(told.workers) == processors()
-    assert len(record.read_text().splitlines()) == 8
-    assert at_work_in(build) == {}
-    assert list((build / "runs").iterdir()) == []
-
-
 @contextlib.contextmanager
 def sweeping(build, monkeypatch):
     """A sweep in a session of its own, when it is at tasks that do not end."""
@@ -176,8 +144,8 @@ def test_killed_sweep_resumes(build, tool, record, monkeypatch):
     with sweeping(build, monkeypatch) as process:
         process.kill()
     assert whole(build) == {"m0", "m1", "m2", "m3"}
-    # What it worked in is there until somebody comes again.
-    assert len(list((build / "runs").iterdir())) == 1
+    # Its folders stay until the next run.
+    assert list((build / "runs").iterdir())
     record.write_text("")
     monkeypatch.setenv("LONG", "0")
     answer = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, check=True)
@@ -221,6 +189,23 @@ def test_failing_task_ends_others_and_saves_log(build, tool, record):
     assert list((build / "logs").iterdir()) == []
 
 
+def test_job_in_process_gives_result_and_error(build):
+    jobs = [Job("a fraction", Fraction, (1, number)) for number in (1, 2, 0)]
+    with JobPool() as pool:
+        found = {job.arguments[1]: result for job, result in pool.run(jobs[:2], separate=True)}
+        assert found == {1: Fraction(1), 2: Fraction(1, 2)}
+        with pytest.raises(ZeroDivisionError):
+            list(pool.run(jobs, separate=True))
+    assert list((build / "runs").iterdir()) == []
+
+
+def test_local_jobs_end_with_their_pool(build, tmp_path):
+    with JobPool() as pool:
+        running = pool.run([Job("a number", int, ("1",)), Job("sleep", time.sleep, (9999,))], separate=True)
+        assert next(running)[1] == 1
+    assert list((build / "runs").iterdir()) == []
+
+
 # A scheduler -------------------------------------------------------------------------------------------------------
 
 
@@ -231,11 +216,12 @@ def free_port():
 
 
 @contextlib.contextmanager
-def dask(*words):
+def dask(*words, env=None):
     process = subprocess.Popen(
         [sys.executable, "-m", "dask", *map(str, words), "--no-dashboard"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env=env,
     )
     try:
         yield process
@@ -254,8 +240,55 @@ def scheduling():
         yield process, address
 
 
+class Kills(Progress):
+    """Ends the worker whose job is named, which is its first one, when another one's is done."""
+
+    def __init__(self, folders):
+        self.folders = folders
+        self.done = 0
+
+    def advance(self, count):
+        self.done += count
+        if self.done == 1:
+            (at,) = (process for folder in self.folders for process in self.stuck(folder))
+            os.kill(at, signal.SIGKILL)
+
+    def stuck(self, folder):
+        """The worker of a folder, if its job does not end."""
+        wait(lambda: any(FOREVER in at_work_in(one).values() for one in self.folders))
+        lines = at_work_in(folder)
+        if FOREVER in lines.values():
+            (tool,) = (process for process, line in lines.items() if line == FOREVER)
+            yield next(one.pid for one in psutil.Process(tool).parents() if "dask" in "".join(one.cmdline()))
+
+
+def test_pool_repeats_job_of_killed_worker(build, tool, record, tmp_path, monkeypatch):
+    jobs = modules(7)
+    jobs[1] = replace(jobs[1], verilog="the first time forever")
+    folders = [tmp_path / "one", tmp_path / "other"]
+    with scheduling() as (_, address), contextlib.ExitStack() as workers:
+        for folder in folders:
+            workers.enter_context(working(address, folder))
+        wait(lambda: len(connected(address)) == 2)
+        with JobPool(address) as pool:
+            progress = Kills(folders)
+            assert results(jobs, program(tool), progress, pool) == [f"m{number}" for number in range(7)]
+        assert len(connected(address)) == 1
+    assert progress.done == 7
+    assert len(record.read_text().splitlines()) == 8
+    assert [*map(at_work_in, folders)] == [{}, {}]
+
+
+def connected(address):
+    """Workers of a scheduler."""
+    with distributed.Client(address, set_as_default=False) as client:
+        return client.nthreads()
+
+
 def working(address, folder):
-    return dask("worker", address, "--no-nanny", "--nthreads", 1, "--memory-limit", 0, "--local-directory", folder)
+    """A worker with a build folder of its own."""
+    words = ("worker", address, "--no-nanny", "--nthreads", 1, "--memory-limit", 0, "--local-directory", folder)
+    return dask(*words, env=os.environ | {"HALFULP_BUILD": str(folder)})
 
 
 @pytest.fixture(scope="module")
@@ -266,23 +299,10 @@ def scheduler(tool, tmp_path_factory):
         yield address, worker, folder
 
 
-def test_scheduler_without_workers_is_reported(build, tool, tmp_path, monkeypatch):
+def test_scheduler_without_workers_is_reported(build, tool, monkeypatch):
     monkeypatch.setattr(room, "PATIENCE", 1)
-    monkeypatch.setattr(room, "LONELY", 1)
-    with scheduling() as (_, address):
-        with JobPool(address) as pool, pytest.raises(ToolError) as caught:
-            results(modules(1), program(tool), pool=pool)
-        assert str(caught.value) == (
-            f"the scheduler at {address} has no workers; on each machine, start some: dask worker {address} "
-            "--nworkers auto --nthreads 1"
-        )
-        monkeypatch.setattr(room, "PATIENCE", 60)
-        with working(address, tmp_path) as worker, JobPool(address) as pool, pytest.raises(ToolError) as caught:
-            results(modules(3), program(tool), Ends(worker), pool=pool)
-    assert str(caught.value) == (
-        f"the scheduler at {address} has had no workers for 1 seconds; what was done until then is kept"
-    )
-    assert "m0" in whole(build)
+    with scheduling() as (_, address), JobPool(address) as pool, pytest.raises(ToolError, match="has no workers"):
+        results(modules(1), program(tool), pool=pool)
 
 
 def test_lost_scheduler_is_reported(build, tool, tmp_path):
@@ -335,7 +355,7 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
     monkeypatch.setattr(room, "_own", lambda: "others")
     with (
         JobPool(address) as pool,
-        pytest.raises(ToolError, match=r"has halfulp 0.*, and here is 0.* of sources others: "),
+        pytest.raises(ToolError, match=r"has halfulp 0.*, and here is others: "),
     ):
         results(modules(1, "other"), program(tool, 0), pool=pool)
 

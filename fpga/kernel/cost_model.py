@@ -120,7 +120,7 @@ def cost_model(
     target : Target
     progress : Progress
         Told of each array that is done.
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where they are synthesised; by default on this machine.
     dsp : bool
         Multipliers may become DSP blocks.

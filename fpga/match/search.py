@@ -106,7 +106,7 @@ def searched(
     mac : MacSpec
         Where it is stochastic and names no source, its sources are LFSRs.
     progress : Progress
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where arrays are synthesised whose cost is not known; by default on this machine.
     clock : float, optional
         MHz of all of them; by default what published designs reached that take as many lookup tables.

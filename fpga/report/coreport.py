@@ -200,7 +200,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     command : str
         What the figures are to be said to be made by.
     progress : Progress
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where the units are synthesised; by default on this machine.
 
     Raises

@@ -97,7 +97,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool | None = None
     ----------
     folder : Path
     progress : Progress
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where the units are synthesised; by default on this machine.
 
     Yields

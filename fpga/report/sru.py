@@ -124,7 +124,7 @@ def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: J
     ----------
     target : Target
     progress : Progress
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where the units are synthesised; by default on this machine.
 
     Raises

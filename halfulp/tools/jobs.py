@@ -156,9 +156,7 @@ class JobPool:
             try:
                 client = Client(self.scheduler, timeout=PATIENCE, set_as_default=False)
             except (OSError, ValueError) as error:
-                raise ToolError(
-                    f"no Dask scheduler answers at {self.scheduler}; dask scheduler starts one"
-                ) from error
+                raise ToolError(f"no Dask scheduler answers at {self.scheduler}; dask scheduler starts one") from error
             self._open.callback(client.close, timeout=PATIENCE)
             try:
                 client.wait_for_workers(1, timeout=PATIENCE)
@@ -218,6 +216,7 @@ def _run_in_process(name: str, call: bytes) -> Any:
 def main(folder: Path) -> None:
     """Run the call of a folder, and write its result or its error there."""
     function, arguments = pickle.loads((folder / "call").read_bytes())
+    answer: tuple[Any, Exception | None]
     try:
         answer = function(*arguments), None
     except Exception as error:
@@ -246,7 +245,9 @@ def _receive(expected: Mapping[str, str], versions: Versions, call: bytes) -> An
     from distributed import get_worker
 
     found = {"halfulp": _own(), **versions()}
-    if other := [f"{name} {found[name]}, and here is {expected[name]}" for name in expected if found[name] != expected[name]]:
+    if other := [
+        f"{name} {found[name]}, and here is {expected[name]}" for name in expected if found[name] != expected[name]
+    ]:
         raise ToolError(f"the worker at {get_worker().address} has {'; '.join(other)}: install the same there")
     try:
         function, arguments = pickle.loads(call)
