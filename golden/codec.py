@@ -1,4 +1,7 @@
-"""Codes to raw numbers and back, whatever the family of the format."""
+"""Codes to raw numbers and back: the registry of the families' stages."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -8,25 +11,32 @@ from . import fixed, floating, posit
 from .raw import Raw
 
 
+class Stages(NamedTuple):
+    """Stages of a family of formats: ``unpack(codes, fmt)`` and ``pack(x, o, rounding, saturate, random)``."""
+
+    unpack: Callable[[Tensor, Any], Raw]
+    pack: Callable[[Raw, Any, Rounding, bool, Tensor | None], Tensor]
+
+
+STAGES: dict[type[Format], Stages] = {
+    Float: Stages(floating.unpack, floating.pack),
+    Fixed: Stages(fixed.unpack, fixed.pack),
+    Posit: Stages(posit.unpack, posit.pack),
+}
+
+
+def _stages(fmt: Format) -> Stages:
+    found = STAGES.get(type(fmt))
+    if found is None:
+        raise TypeError(f"{fmt} has no golden model")
+    return found
+
+
 def unpack(codes: Tensor, fmt: Format) -> Raw:
     """Raw numbers of codes."""
-    match fmt:
-        case Float():
-            return floating.unpack(codes, fmt)
-        case Fixed():
-            return fixed.unpack(codes, fmt)
-        case Posit():
-            return posit.unpack(codes, fmt)
-    raise TypeError(f"the golden model knows no formats like {fmt}")
+    return _stages(fmt).unpack(codes, fmt)
 
 
 def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
-    match o:
-        case Float():
-            return floating.pack(x, o, rounding, saturate, random)
-        case Fixed():
-            return fixed.pack(x, o, rounding, saturate, random)
-        case Posit():
-            return posit.pack(x, o, rounding, saturate, random)
-    raise TypeError(f"the golden model knows no formats like {o}")
+    return _stages(o).pack(x, o, rounding, saturate, random)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Format, Posit, Rounding, parse
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.specs import ValueRange
 
 from .check import check_call, codes_of, random_of
@@ -71,9 +71,9 @@ def compare(
     magnitude_order = torch.where(first.sign, ~magnitude_less & ~same_magnitude, magnitude_less)
     less = torch.where(first.sign == second.sign, magnitude_order, first.sign) & ~both_zero & ~unordered
     equal = same_magnitude & ((first.sign == second.sign) | both_zero) & ~unordered
-    both_posits = isinstance(a, Posit) and isinstance(b, Posit)
-    if both_posits:
-        # NaR is the least posit and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
+    nan_is_ordered = a.nan_is_ordered and b.nan_is_ordered
+    if nan_is_ordered:
+        # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
         less, equal = less | (first.nan & ~second.nan), equal | (first.nan & second.nan)
     # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
     first_is_minimum = less | (equal & first.sign)
@@ -85,7 +85,7 @@ def compare(
     return Comparison(
         less=less.to(torch.int64),
         equal=equal.to(torch.int64),
-        unordered=(unordered & (not both_posits)).to(torch.int64),
+        unordered=(unordered & (not nan_is_ordered)).to(torch.int64),
         minimum=torch.where(either_nan, nan, torch.where(first_is_minimum, first_rounded, second_rounded)),
         maximum=torch.where(either_nan, nan, torch.where(first_is_minimum, second_rounded, first_rounded)),
     )

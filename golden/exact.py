@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, Posit, Rounding
+from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, Rounding
 from halfulp.hdl.specs import MacSpec, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 from halfulp.hdl.specs.segments import Segments
@@ -301,8 +301,8 @@ def compare(
     first, second = _decode(x, a), _decode(y, b)
     if first.is_nan or second.is_nan:
         nan = _encode(NAN, o, rounding, random, saturate)
-        if isinstance(a, Posit) and isinstance(b, Posit):
-            # NaR is the least posit and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
+        if a.nan_is_ordered and b.nan_is_ordered:
+            # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
             less, equal = first.is_nan and not second.is_nan, first.is_nan and second.is_nan
             return Comparison(int(less), int(equal), 0, nan, nan)
         return Comparison(0, 0, 1, nan, nan)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Fixed, Format, Rounding
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import ValueRange
 
@@ -15,9 +15,9 @@ def places(rounding: Rounding) -> int:
 
 def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
     """Bits, from the first one of a number of ``results`` on, that rounding it to ``o`` looks at one by one."""
-    if isinstance(o, Fixed):
+    if o.spacing == "uniform":
         top = floor_log2(results.magnitude) if results.magnitude else o.quantum
-        if o.overflow == "saturate":
+        if not o.wraps:
             # What is larger is the end of the range, whatever it is exactly.
             top = min(top, o.quantum + o.width)
         return max(top - o.quantum + 1, 0) + places(rounding)

@@ -1,11 +1,12 @@
 """Numbers of any family: the stages of a unit, for raw numbers and for fixed point alike.
 
-Floating-point and posit numbers are `Raw`, fixed-point ones `Point`; the two meet here. What only ever is fixed point
-stays it, and so leaves no floating-point hardware behind.
+Fixed-point numbers are `FixedRaw`, those of all other families `Raw`. A computation on fixed point alone stays in it
+and makes no floating-point hardware.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Module, Value
 
@@ -19,20 +20,23 @@ from .raw import Raw
 from .round import places
 
 Number = Raw | FixedRaw
-Truncated = fixed.Truncated | floating.Truncated | posit.Truncated | posit_linear.Truncated
+
+
+class Stages(NamedTuple):
+    """Stages of a family of formats.
+
+    ``unpack(m, bits, fmt, name)`` makes a number of a code; ``truncate(m, x, o, rounding)`` truncates a number at the
+    last place of the result format; ``pack(m, x, o, rounding, saturating, random)`` rounds it to a code.
+    """
+
+    unpack: Callable[[Module, Value, Any, str], Number]
+    truncate: Callable[[Module, Number, Any, Rounding], Any]
+    pack: Callable[[Module, Any, Any, Rounding, bool, Value | None], Value]
 
 
 def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
     """Number of a code."""
-    match fmt:
-        case Float():
-            return floating.unpack(m, bits, fmt, name)
-        case Posit():
-            number = posit.unpack(m, bits, fmt, name)
-            return posit_linear.unpack(m, bits, fmt, number, name) if posit_linear.has_fixed_view(fmt) else number
-        case Fixed():
-            return fixed.unpack(m, bits, fmt, name)
-    raise TypeError(f"there is no hardware for formats like {fmt}")
+    return _stages(fmt).unpack(m, bits, fmt, name)
 
 
 def negate_if(x: Number, condition: Value) -> Number:
@@ -48,7 +52,7 @@ def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = 
     """Exact product, of lookup tables or for DSP blocks; a number of the format ``to`` may be added to it."""
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
-    floor = to.emin if isinstance(to, Float) and to.subnormals else None
+    floor = None if to is None else to.floor_exponent
     return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor)
 
 
@@ -72,8 +76,7 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
     if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_linear.adds(x, y, o, rounding):
         return posit_linear.Pair(x.as_fixed, y.as_fixed)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    floor = o.emin if isinstance(o, Float) and o.subnormals else None
-    return raw.align(m, x, y, o.precision + places(rounding), floor)
+    return raw.align(m, x, y, o.precision + places(rounding), o.floor_exponent)
 
 
 def add(
@@ -98,30 +101,46 @@ def add(
     return raw.add(m, z, rounding), random
 
 
-def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Truncated:
-    """Cut a number at the last place of the result format."""
-    match o:
-        case Float():
-            return floating.truncate(m, as_raw(m, x, "result"), o, rounding)
-        case Posit() if isinstance(x, posit_linear.Sum):
-            return posit_linear.truncate(m, x, o)
-        case Posit():
-            return posit.truncate(m, as_raw(m, x, "result"), o, rounding)
-        case Fixed():
-            return fixed.truncate(m, _as_fixed_raw(m, x, o, rounding), o)
-    raise TypeError(f"there is no hardware for formats like {o}")
+def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Any:
+    """Truncate a number at the last place of the result format."""
+    return _stages(o).truncate(m, x, o, rounding)
 
 
-def pack(m: Module, x: Truncated, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+def pack(m: Module, x: Any, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once."""
-    packs: dict[type, Any] = {
-        floating.Truncated: floating.pack,
-        posit.Truncated: posit.pack,
-        posit_linear.Truncated: posit_linear.pack,
-        fixed.Truncated: fixed.pack,
-    }
-    code: Value = packs[type(x)](m, x, o, rounding, saturating, random)
-    return code
+    return _stages(o).pack(m, x, o, rounding, saturating, random)
+
+
+def _stages(fmt: Format) -> Stages:
+    found = STAGES.get(type(fmt))
+    if found is None:
+        raise TypeError(f"{fmt} has no hardware")
+    return found
+
+
+def _truncate_float(m: Module, x: Number, o: Float, rounding: Rounding) -> floating.Truncated:
+    return floating.truncate(m, as_raw(m, x, "result"), o, rounding)
+
+
+def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.Truncated:
+    return fixed.truncate(m, _as_fixed_raw(m, x, o, rounding), o)
+
+
+def _unpack_posit(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
+    number = posit.unpack(m, bits, fmt, name)
+    return posit_linear.unpack(m, bits, fmt, number, name) if posit_linear.has_fixed_view(fmt) else number
+
+
+def _truncate_posit(m: Module, x: Number, o: Posit, rounding: Rounding) -> posit.Truncated | posit_linear.Truncated:
+    if isinstance(x, posit_linear.Sum):
+        return posit_linear.truncate(m, x, o)
+    return posit.truncate(m, as_raw(m, x, "result"), o, rounding)
+
+
+def _pack_posit(m: Module, x: Any, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+    if isinstance(x, posit_linear.Truncated):
+        return posit_linear.pack(m, x, o, rounding, saturating, random)
+    return posit.pack(m, x, o, rounding, saturating, random)
 
 
 def as_raw(m: Module, x: Number, name: str) -> Raw:
@@ -159,3 +178,11 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
 def _top(x: Number) -> int:
     """Exponent that no number exceeds."""
     return x.quantum + len(x.integer) - 1 if isinstance(x, FixedRaw) else x.emax
+
+
+STAGES: dict[type[Format], Stages] = {
+    Float: Stages(floating.unpack, _truncate_float, floating.pack),
+    Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack),
+    Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
+}
+"""Hardware of the families of formats."""

@@ -10,7 +10,12 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
+from amaranth.hdl import Const, Module
 
+from halfulp.golden import codec
+from halfulp.golden.kernels import text as kernels
+from halfulp.hdl import number as rtl
 from halfulp.hdl.formats import (
     BF16,
     E2M1FN,
@@ -21,6 +26,7 @@ from halfulp.hdl.formats import (
     E5M2,
     E6M5,
     EXACT,
+    FAMILIES,
     FP64,
     INT8,
     INT32,
@@ -38,13 +44,15 @@ from halfulp.hdl.formats import (
     RZ,
     Fixed,
     Float,
+    Format,
     Posit,
     Rounding,
     parse,
     stochastic,
 )
+from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.source import Lfsr, Plateau
-from halfulp.hdl.specs import DotSpec, MacSpec, SumSpec, ValueRange, default_accumulator
+from halfulp.hdl.specs import DotSpec, MacSpec, SumSpec, ValueRange
 
 KINDS = ("ieee", "fn", "fnuz", "finite")
 
@@ -812,10 +820,10 @@ def test_mac_spec_names_random_source():
 
 
 def test_default_accumulators_of_floats():
-    assert default_accumulator(E5M2) == E6M5
-    assert default_accumulator(parse("e2m1fn")) == Float(3, 4)
-    assert default_accumulator(FP64) == FP64
-    assert default_accumulator(parse("e5m2-ftz")) == parse("e6m5-ftz")
+    assert E5M2.default_accumulator() == E6M5
+    assert parse("e2m1fn").default_accumulator() == Float(3, 4)
+    assert FP64.default_accumulator() == FP64
+    assert parse("e5m2-ftz").default_accumulator() == parse("e6m5-ftz")
 
 
 @pytest.mark.parametrize(
@@ -841,12 +849,12 @@ def test_default_accumulators_of_floats():
     ],
 )
 def test_default_accumulators_of_fixed_and_posits(fmt, acc):
-    assert default_accumulator(parse(fmt)) == parse(acc)
+    assert parse(fmt).default_accumulator() == parse(acc)
 
 
 def test_default_accumulators_have_at_most_64_bits():
     for fmt in (*POSITS, *(fmt for fmt in FIXED if max(map(abs, (fmt.int_bits, fmt.frac_bits))) <= 1024)):
-        acc = default_accumulator(fmt)
+        acc = fmt.default_accumulator()
         assert type(acc) is type(fmt)
         assert fmt.width <= acc.width <= 64
         if isinstance(fmt, Posit) or (fmt.int_bits >= 0 and fmt.frac_bits >= 0):
@@ -1026,3 +1034,82 @@ def test_exact_dot_products_are_granted_where_result_holds(k):
                     assert not fits
                 else:
                     assert fits
+
+
+PROTOCOL = [*TOYS, *(fmt for fmt in SMALL_POSITS if fmt.width <= 8), *(fmt for fmt in SMALL_FIXED if fmt.width <= 6)]
+
+
+@pytest.mark.parametrize("fmt", PROTOCOL, ids=str)
+def test_precision_at_equals_that_of_the_table(fmt):
+    low, high = (floor_log2(number) for number in (fmt.smallest, fmt.largest))
+    for scale in (*range(low - 2, high), high + 1, high + 2):
+        assert fmt.precision_at(scale) == Format.precision_at(fmt, scale), scale
+    # Of the last power of two on there may be few numbers.
+    assert fmt.precision_at(high) >= Format.precision_at(fmt, high) >= bool(fmt.largest)
+
+
+@pytest.mark.parametrize("fmt", PROTOCOL, ids=str)
+def test_rank_rises_with_the_number(fmt):
+    ranked = sorted((fmt.rank(code), fmt.decode(code)) for code in range(1 << fmt.width) if fmt.rank(code) is not None)
+    for (rank, number), (next_rank, next_number) in itertools.pairwise(ranked):
+        assert (rank < next_rank) >= (number < next_number)
+        assert (rank == next_rank) <= (number == next_number)
+    assert all((fmt.rank(code) is None) == (value != value) for code, value in enumerate(fmt.values))
+
+
+@pytest.mark.parametrize("fmt", PROTOCOL, ids=str)
+def test_negated_changes_the_sign_of_every_number_that_has_an_opposite(fmt):
+    for code, value in enumerate(fmt.values):
+        if value != value:
+            assert fmt.negated(code) == code
+        elif -value in fmt.values:
+            other = fmt.negated(code)
+            assert fmt.decode(other) == -value
+            assert fmt.negative(other) != fmt.negative(code) or (value == 0 and not fmt.has_negative_zero)
+        else:
+            with pytest.raises(ValueError, match="opposite"):
+                fmt.negated(code)
+
+
+def test_every_family_is_registered_with_its_names_and_syntax():
+    for family in FAMILIES:
+        assert family.family
+        assert family.syntax
+        for name, text in family.names.items():
+            assert isinstance(parse(text), family)
+            assert NAMED[name] == parse(name)
+            assert parse(name).describe()
+
+
+def test_a_family_without_an_accumulator_of_its_own_refuses_a_default():
+    class Bare(Posit):
+        default_accumulator = Format.default_accumulator
+
+    for default in (Bare(8).default_accumulator, Bare(8).default_sum):
+        with pytest.raises(TypeError, match="accumulator"):
+            default()
+
+
+def test_a_family_that_is_not_registered_is_refused_by_every_backend():
+    class Other(Posit):
+        pass
+
+    fmt = Other(8)
+    codes = torch.zeros(1, dtype=torch.int64)
+    for call in (
+        lambda: codec.unpack(codes, fmt),
+        lambda: codec.round_and_pack(codec.unpack(codes, POSIT8), fmt, RN, False, None),
+        lambda: rtl.unpack(Module(), Const(0, 8), fmt, "x"),
+        lambda: kernels.format_text(fmt),
+    ):
+        with pytest.raises(TypeError, match="posit8 has no"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("rne", RN), ("rna", RA), ("rtz", RZ), ("rup", RU), ("rdn", RD), ("rto", RO)]
+)
+def test_rounding_reads_the_ieee_names_and_prints_the_short_ones(name, mode):
+    assert Rounding.parse(name) == mode
+    assert str(Rounding.parse(name)) == mode.mode
+    assert MacSpec.parse(f"e5m2*e5m2+e6m5.{name}").rounding == mode

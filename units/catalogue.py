@@ -6,7 +6,6 @@ from typing import Any
 
 from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, parse
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.specs import default_accumulator, default_sum
 
 from .accumulate import Accumulate
 from .accumulating import accumulator_format
@@ -102,11 +101,11 @@ def _mac(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sum(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return {"a": fmt, **_accumulator(fmt, {"acc": default_sum(fmt)} | given)}
+    return {"a": fmt, **_accumulator(fmt, {"acc": fmt.default_sum()} | given)}
 
 
 def _accumulator(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    acc = given["acc"] if "acc" in given else default_accumulator(fmt)
+    acc = given["acc"] if "acc" in given else fmt.default_accumulator()
     if acc != "exact":
         for option in ("to", "carry"):
             if option in given:
@@ -252,7 +251,7 @@ def build(
     b, c : Format or str, optional
         Formats of the second and third operand; by default ``fmt``, and no start value of ``dot``.
     acc : Format or str, optional
-        Accumulator format, or ``exact``; by default that of `default_accumulator`.
+        Accumulator format, or ``exact``; default: `Format.default_accumulator`.
     to : Format or str, optional
         Result format; by default that of the operands (of ``c`` for ``fma``), and e4m3fn for ``convert``. Of an
         accumulator only where it is exact.

@@ -3,7 +3,7 @@
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import EXACT, RN, Float, Format, Posit, Rounding, parse
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
 from halfulp.hdl.raw import Raw, order
@@ -142,17 +142,17 @@ class Compare(Unit):
             quantum = min(a.quantum, b.quantum)
             x, y = (z.integer << (z.quantum - quantum) for z in (a, b))
             return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), never, never
-        both_posits = all(isinstance(fmt, Posit) for fmt in self.operands.values())
-        if both_posits and self.operands["a"] == self.operands["b"]:
-            # Posits are ordered as integers are, NaR among them.
+        nan_is_ordered = all(fmt.nan_is_ordered for fmt in self.operands.values())
+        if nan_is_ordered and self.operands["a"] == self.operands["b"]:
+            # These codes are ordered as two's-complement integers, NaR the least.
             less, equal = code_a.as_signed() < code_b.as_signed(), code_a == code_b
             return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never, nan
         less, equal = self._raw_relations(m, as_raw(m, a, "a"), as_raw(m, b, "b"))
         less, equal = less & ~nan, equal & ~nan
-        if both_posits:
-            # NaR is the least posit and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
+        if nan_is_ordered:
+            # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
             less, equal = less | (a.nan & ~b.nan), equal | (a.nan & b.nan)
-        return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never if both_posits else nan, nan
+        return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never if nan_is_ordered else nan, nan
 
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
         """Whether a < b and a = b, of two that are not NaN."""
@@ -167,7 +167,7 @@ class Compare(Unit):
 
     def _result(self, m: Module, code: Value, number: Number, fmt: Format, random: Value | None) -> Value:
         """An operand in the result format. Rounding keeps the order, so it may come before the choice."""
-        if fmt == self.result and (not isinstance(fmt, Float) or fmt.subnormals):
+        if fmt == self.result and not fmt.flushes:
             return code
         ready = truncate(m, number, self.result, self.rounding)
         return pack(m, ready, self.result, self.rounding, self.saturate, random)

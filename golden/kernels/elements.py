@@ -9,7 +9,7 @@ from halfulp.hdl.formats import EXACT, FP32, FP64, Float, Format, Rounding
 
 from . import build
 from .launch import I64, POINTER
-from .text import boolean, format_text, rounding_text
+from .text import boolean, format_text, includes, rounding_text
 
 WORTHWHILE = 256
 """Fewer numbers are as soon done in torch."""
@@ -82,7 +82,7 @@ def _source(dtype: torch.dtype, a: Format, o: Format, rounding: Rounding, satura
         number = "float" if dtype == torch.float32 else "double"
         run = f"encode_floats<{format_text(o)}, {o.man}, {types}, {flags}, {number}>(*call)"
     return f"""#include "elements.h"
-extern "C" __attribute__((visibility("default"))) void halfulp_convert(const halfulp::Elements* call) {{
+{includes(a, o)}extern "C" __attribute__((visibility("default"))) void halfulp_convert(const halfulp::Elements* call) {{
 using namespace halfulp;
 {run};
 }}

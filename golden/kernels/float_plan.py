@@ -83,11 +83,10 @@ class Rounder:
 
 def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
     """The rounder of a format, refused where the lane is too narrow."""
-    match fmt:
-        case Float():
-            return _float_rounder(fmt, rounding, saturate, lane)
-        case Posit():
-            return _posit_rounder(fmt, rounding, lane)
+    if isinstance(fmt, Float):
+        return _float_rounder(fmt, rounding, saturate, lane)
+    if isinstance(fmt, Posit):
+        return _posit_rounder(fmt, rounding, lane)
     raise Refused
 
 

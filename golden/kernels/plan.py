@@ -10,7 +10,7 @@ from halfulp.hdl.specs import MacSpec, ValueRange
 
 from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
-from .text import spec_text
+from .text import includes, spec_text
 
 ROWS, VECTORS, WIDEST = 4, 2, 16
 """Of a block: rows, vectors in a row, and lanes in a vector where they are most."""
@@ -65,7 +65,7 @@ def _fixed(spec: MacSpec, source: str | None, bits: int) -> str:
     body = fixed_text(spec, bits)
     _check_words(spec, source, bits)
     shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
-    return _source("fixed.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FixedSteps", bits))
+    return _source(spec, "fixed.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FixedSteps", bits))
 
 
 def _check_words(spec: MacSpec, source: str | None, bits: int) -> None:
@@ -81,16 +81,16 @@ def _floats(spec: MacSpec, source: str | None, lane: Lane, fma: bool) -> str:
     body = float_text(spec, lane, fma)
     _check_words(spec, source, lane.bits)
     shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
-    return _source("floats.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FloatSteps", lane.bits))
+    return _source(spec, "floats.h", f"{spec_text(spec, source)}\n{body}\n{shape}", _run("FloatSteps", lane.bits))
 
 
 def _exact(spec: MacSpec, source: str | None) -> str:
-    return _source("exact.h", spec_text(spec, source), "gemm_exact<Spec>(*call);\nreturn 0;")
+    return _source(spec, "exact.h", spec_text(spec, source), "gemm_exact<Spec>(*call);\nreturn 0;")
 
 
-def _source(header: str, body: str, run: str) -> str:
+def _source(spec: MacSpec, header: str, body: str, run: str) -> str:
     return f"""#include "{header}"
-
+{includes(spec.a, spec.b, spec.product, spec.o)}
 namespace halfulp {{
 struct Spec {{
 {body}

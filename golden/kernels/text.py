@@ -1,5 +1,8 @@
 """Descriptors as C++ types."""
 
+from collections.abc import Callable
+from typing import Any
+
 from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
@@ -13,17 +16,37 @@ def boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _float(fmt: Float) -> str:
+    return f"Float<{fmt.exp}, {fmt.man}, {fmt.bias}, {fmt.specials.upper()}, {boolean(fmt.subnormals)}>"
+
+
+def _fixed(fmt: Fixed) -> str:
+    return f"Fixed<{fmt.int_bits}, {fmt.frac_bits}, {boolean(fmt.signed)}, {boolean(fmt.wraps)}>"
+
+
+def _posit(fmt: Posit) -> str:
+    return f"Posit<{fmt.width}, {fmt.es}>"
+
+
+TYPES: dict[type[Format], tuple[str, Callable[[Any], str]]] = {
+    Float: ("number.h", _float),
+    Fixed: ("number.h", _fixed),
+    Posit: ("number.h", _posit),
+}
+"""Header of a family of formats, and the C++ type of a format."""
+
+
 def format_text(fmt: Format) -> str:
     """Type of a format."""
-    match fmt:
-        case Float():
-            specials = fmt.specials.upper()
-            return f"Float<{fmt.exp}, {fmt.man}, {fmt.bias}, {specials}, {boolean(fmt.subnormals)}>"
-        case Fixed():
-            return f"Fixed<{fmt.int_bits}, {fmt.frac_bits}, {boolean(fmt.signed)}, {boolean(fmt.overflow == 'wrap')}>"
-        case Posit():
-            return f"Posit<{fmt.width}, {fmt.es}>"
-    raise TypeError(f"the kernels know no formats like {fmt}")
+    if type(fmt) not in TYPES:
+        raise TypeError(f"{fmt} has no compiled kernels")
+    return TYPES[type(fmt)][1](fmt)
+
+
+def includes(*formats: Format | None) -> str:
+    """Lines that include the headers of the formats' families."""
+    headers = {TYPES[type(fmt)][0] for fmt in formats if fmt is not None}
+    return "".join(f'#include "{header}"\n' for header in sorted(headers))
 
 
 def rounding_text(rounding: Rounding) -> str:

@@ -1,10 +1,11 @@
 """Number formats, rounding modes and random sources: plain, immutable data."""
 
+from . import families
 from .base import Format, decimal_text
-from .catalogue import ML_DTYPES, NAMED, parse
-from .fixed import Fixed
-from .floating import Float
-from .posit import Posit
+from .catalogue import NAMED, parse
+from .families import *  # noqa: F403
+from .families import Fixed, Float, Posit
+from .floating import ML_DTYPES
 from .rounding import EXACT, RA, RD, RN, RO, RU, RZ, Rounding, stochastic
 
 
@@ -68,12 +69,10 @@ __all__ = [
     "RU",
     "RZ",
     "TF32",
-    "Fixed",
-    "Float",
     "Format",
-    "Posit",
     "Rounding",
     "decimal_text",
     "parse",
     "stochastic",
 ]
+__all__ += families.__all__

@@ -1,11 +1,21 @@
-"""What every number format has, whatever its family."""
+"""Protocol of number formats: everything that the rest of the project asks of a format, whatever its family."""
 
 import decimal
+import functools
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import ClassVar, Literal, Self
 
-from .rounding import RN, Rounding
+from .rounding import RN, RZ, Rounding
+
+TABLE_WIDTH = 16
+"""Widest format whose codes are tabulated."""
+
+CodeOrder = Literal["sign-magnitude", "two's complement", "unsigned", "table"]
+RoundedUnit = Literal["magnitude", "string", "floor"]
+Spacing = Literal["uniform", "relative", "tapered"]
 
 
 class Descriptor:
@@ -19,16 +29,42 @@ class Descriptor:
 class Format(Descriptor):
     """A number format: a finite set of codes and the numbers they stand for.
 
-    Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``.
+    Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``. A family of formats is a subclass
+    in a module of its own, listed in ``families.py``; its stages are registered in ``hdl/number.py``,
+    ``golden/codec.py`` and ``golden/kernels/text.py``. All other code asks a format through this class and never
+    tests its family.
 
     Attributes
     ----------
+    family : str
+        Name of the family.
+    names : mapping of str to str
+        Named formats of the family: name, and the text that it stands for.
+    syntax : str
+        Texts of the family, for ``halfulp list formats``.
     width : int
         Number of bits of a code.
+    code_order : str
+        Order of the codes: ``sign-magnitude``, ``two's complement`` or ``unsigned`` where the numbers rise as these
+        integers do; ``table`` where only the table of values tells.
+    rounds : str
+        Integer that a rounding acts on: the ``magnitude`` in units of the last place; the ``string`` of the
+        magnitude's code, which never becomes zero or NaN; or the ``floor`` of the signed number.
+    spacing : str
+        ``uniform``: the numbers are all multiples of 2^quantum from lowest to largest; ``relative``: all have the
+        same precision, down to ``floor_exponent``; ``tapered``: only `precision_at` tells.
+    wraps : bool
+        A result beyond the range loses its upper bits.
+    flushes : bool
+        Codes below the smallest normal number read as zero, and results there become zero.
+    floor_exponent : int or None
+        Exponent below which numbers have the last place that those at this exponent have; None where none is.
+    nan_is_ordered : bool
+        NaN is less than every number and equals itself (NaR).
     has_nan, has_inf : bool
-        Whether a code stands for NaN (NaR of a posit), and for infinity.
+        A code stands for NaN (NaR of a posit), and for infinity.
     has_negative_zero : bool
-        Whether -0 has a code of its own.
+        -0 has a code of its own.
     nan_code : int
         Code that a NaN result takes.
     precision : int
@@ -41,7 +77,18 @@ class Format(Descriptor):
         Smallest number above zero.
     """
 
+    family: ClassVar[str]
+    names: ClassVar[Mapping[str, str]] = {}
+    syntax: ClassVar[str] = ""
+
     width: int
+    code_order: CodeOrder
+    rounds: RoundedUnit
+    spacing: Spacing = "tapered"
+    wraps: bool = False
+    flushes: bool = False
+    floor_exponent: int | None = None
+    nan_is_ordered: bool = False
     has_nan: bool
     has_inf: bool
     has_negative_zero: bool
@@ -51,6 +98,31 @@ class Format(Descriptor):
     lowest: Fraction
     largest: Fraction
     smallest: Fraction
+
+    # Questions that a family answers ---------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Format of the family that a text names, or None where the text is of another family."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Family and fields in words."""
+
+    def default_accumulator(self) -> "Format":
+        """Accumulator of products of this format where none is named.
+
+        Raises
+        ------
+        TypeError
+            If the family has none.
+        """
+        raise TypeError(f"{self} has no default accumulator; name the accumulator's format")
+
+    def default_sum(self) -> "Format":
+        """Accumulator of numbers of this format, without a multiplier, where none is named."""
+        return self.default_accumulator()
 
     @abstractmethod
     def decode(self, code: int) -> Fraction | float:
@@ -77,6 +149,71 @@ class Format(Descriptor):
     ) -> int:
         """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
 
+    @abstractmethod
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first."""
+
+    def precision_at(self, scale: int) -> int:
+        """Most significand bits p such that the format holds all numbers of p bits from 2^scale to the next power of
+        two, or to its largest number; 0 where it does not hold 2^scale."""
+        unit = Fraction(2) ** scale
+        held = {value / unit for value in self.values if isinstance(value, Fraction) and unit <= value < 2 * unit}
+        bits, last = 0, {Fraction(1)}
+        while last and last <= held:
+            bits += 1
+            odd = (1 + Fraction(step, 1 << bits) for step in range(1, 1 << bits, 2))
+            last = {number for number in odd if number * unit <= self.largest}
+        return bits
+
+    def holds(self, other: "Format") -> bool:
+        """True if every number of another format is known to be one of this."""
+        return self == other
+
+    # Answers that follow from these ----------------------------------------------------------------------------
+
+    @property
+    def values(self) -> tuple[Fraction | float, ...]:
+        """Numbers of all codes, by code.
+
+        Raises
+        ------
+        ValueError
+            If the format has more than 16 bits.
+        """
+        return _values(self)
+
+    @property
+    def max_code(self) -> int:
+        """Code of the largest number."""
+        return self.encode(self.largest, RZ)
+
+    def rank(self, code: int) -> int | None:
+        """Integer that rises with the number of a code, the same for both zeros; None for NaN."""
+        if isinstance(value := self.decode(code), float) and math.isnan(value):
+            return None
+        if self.code_order == "table":
+            return _ranks(self)[value]
+        sign = 1 << (self.width - 1)
+        if self.code_order == "unsigned" or not code & sign:
+            return code
+        return -(code ^ sign) if self.code_order == "sign-magnitude" else code - 2 * sign
+
+    def negated(self, code: int) -> int:
+        """Code of the number with the other sign; of NaN the same code.
+
+        Raises
+        ------
+        ValueError
+            If the format does not hold that number.
+        """
+        value = self.decode(code)
+        if isinstance(value, float):
+            return code if math.isnan(value) else self.infinity(value > 0)
+        negative = not self.negative(code) and (value != 0 or self.has_negative_zero)
+        if not self.lowest <= -value <= self.largest:
+            raise ValueError(f"{self} has no opposite of {self.text(code)}")
+        return self.encode_magnitude(abs(value), negative, Rounding("exact"))
+
     def encode(
         self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
     ) -> int:
@@ -98,10 +235,6 @@ class Format(Descriptor):
             return self.nan_code if math.isnan(value) else self.infinity(negative)
         return self.encode_magnitude(abs(Fraction(value)), negative, rounding, random, saturate)
 
-    @abstractmethod
-    def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first."""
-
     def text(self, code: int) -> str:
         """A code's number as people write it, such as ``-0``, ``0.375``, ``inf``."""
         value = self.decode(code)
@@ -112,7 +245,7 @@ class Format(Descriptor):
         return decimal_text(value)
 
     def negative(self, code: int) -> bool:
-        """Whether a code carries a minus sign, zeros included."""
+        """True if a code carries a minus sign, zeros included."""
         return self.decode(code) < 0
 
     def check_code(self, code: int) -> None:
@@ -121,6 +254,21 @@ class Format(Descriptor):
             raise TypeError(f"a code of {self} is an int, not {type(code).__name__}")
         if not 0 <= code < 1 << self.width:
             raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")
+
+
+@functools.lru_cache(maxsize=64)
+def _values(fmt: Format) -> tuple[Fraction | float, ...]:
+    if fmt.width > TABLE_WIDTH:
+        raise ValueError(f"{fmt} has {fmt.width} bits; the values of all codes are tabulated up to {TABLE_WIDTH} bits")
+    return tuple(fmt.decode(code) for code in range(1 << fmt.width))
+
+
+@functools.lru_cache(maxsize=64)
+def _ranks(fmt: Format) -> dict[Fraction | float, int]:
+    """Places of the numbers in rising order, counted from zero's."""
+    numbers = sorted({value for value in fmt.values if value == value})
+    zero = numbers.index(Fraction(0))
+    return {number: place - zero for place, number in enumerate(numbers)}
 
 
 def check_int(name: str, value: object, family: str) -> None:

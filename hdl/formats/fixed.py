@@ -1,13 +1,17 @@
 """Fixed point of any size: two's-complement or unsigned integers with a scale."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar, Self
 
-from .base import Format, check_int
+from .base import CodeOrder, Format, check_int, floor_log2
 from .rounding import Rounding
 
 OVERFLOWS = ("saturate", "wrap")
 MAX_WIDTH, MAX_BITS = 64, 4096
+
+_TEXT = re.compile(r"(u?)(?:fxp(-?[0-9]+)\.(-?[0-9]+)|int([0-9]+))")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,15 @@ class Fixed(Format):
     TypeError, ValueError
         If a parameter is of the wrong kind, or out of range.
     """
+
+    family = "fixed point"
+    syntax = (
+        "fxp<int_bits>.<frac_bits> or, unsigned, ufxp<int_bits>.<frac_bits>, int<bits> or uint<bits>, 1 to 64 bits in "
+        "all; then -wrap for no saturation: fxp4.4, ufxp0.8, int12, fxp1.7-wrap"
+    )
+    rounds = "floor"
+    spacing = "uniform"
+    names: ClassVar = {name: name for name in ("int4", "int8", "int16", "int32", "uint8")}
 
     int_bits: int
     frac_bits: int
@@ -60,10 +73,53 @@ class Fixed(Format):
             text = f"{kind}fxp{self.int_bits}.{self.frac_bits}"
         return text if self.overflow == "saturate" else f"{text}-wrap"
 
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """``fxp<int_bits>.<frac_bits>`` or ``ufxp<int_bits>.<frac_bits>``, or ``int<bits>`` or ``uint<bits>``, then
+        ``-wrap`` if it does not saturate."""
+        match = _TEXT.fullmatch(text.removesuffix("-wrap"))
+        if match is None:
+            return None
+        int_bits, frac_bits = (int(match[4]), 0) if match[4] else (int(match[2]), int(match[3]))
+        return cls(int_bits, frac_bits, match[1] == "", "wrap" if text.endswith("-wrap") else "saturate")
+
+    def describe(self) -> str:
+        """Family and fields in words."""
+        sign = "signed" if self.signed else "unsigned"
+        return f"fixed point, {sign}, {self.int_bits}.{self.frac_bits}, {self.overflow}"
+
+    def default_accumulator(self) -> "Fixed":
+        """Twice the bits on both sides of the point, which makes fxp8.8 of fxp4.4; `default_sum` of an integer and
+        where that would be too wide."""
+        far = max(abs(self.int_bits), abs(self.frac_bits)) > MAX_BITS // 2
+        if self.frac_bits == 0 or self.width > 32 or far:
+            return self.default_sum()
+        return replace(self, int_bits=2 * self.int_bits, frac_bits=2 * self.frac_bits)
+
+    def default_sum(self) -> "Fixed":
+        """The same last place and four times the bits in all, at most 64."""
+        more = min(3 * self.width, MAX_WIDTH - self.width, MAX_BITS - self.int_bits)
+        return replace(self, int_bits=self.int_bits + more)
+
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
     has_inf = has_nan = has_negative_zero = False
     nan_code = 0
+
+    @property
+    def code_order(self) -> CodeOrder:  # type: ignore[override]
+        """Order of the codes."""
+        return "two's complement" if self.signed else "unsigned"
+
+    @property
+    def wraps(self) -> bool:  # type: ignore[override]
+        """A result beyond the range loses its upper bits."""
+        return self.overflow == "wrap"
+
+    def precision_at(self, scale: int) -> int:
+        """Significand bits of numbers from 2^scale to the next power of two."""
+        held = self.largest > 0 and self.quantum <= scale <= floor_log2(self.largest)
+        return scale - self.quantum + 1 if held else 0
 
     @property
     def width(self) -> int:  # type: ignore[override]

@@ -1,8 +1,10 @@
 """Binary floating point of any size."""
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar, Self
 
 from .base import Format, check_int, floor_log2
 from .rounding import Rounding
@@ -12,6 +14,26 @@ MIN_EXP, MAX_EXP, MAX_MAN, MAX_BIAS = 2, 11, 52, 4096
 
 _FINITE_ROWS = ("e2m1fn", "e2m3fn", "e3m2fn")
 """Names that ml_dtypes gives to formats without inf and without NaN, where ``fn`` elsewhere means one NaN."""
+
+ML_DTYPES: dict[str, str] = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "float8_e3m4": "e3m4",
+    "float8_e4m3": "e4m3",
+    "float8_e4m3b11fnuz": "e4m3b11fnuz",
+    "float8_e4m3fn": "e4m3fn",
+    "float8_e4m3fnuz": "e4m3fnuz",
+    "float8_e5m2": "e5m2",
+    "float8_e5m2fnuz": "e5m2fnuz",
+    "float6_e2m3fn": "e2m3fn",
+    "float6_e3m2fn": "e3m2fn",
+    "float4_e2m1fn": "e2m1fn",
+}
+"""Names of numpy and ml_dtypes for the same formats; these names parse too."""
+
+_TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite)?")
 
 
 @dataclass(frozen=True)
@@ -37,6 +59,24 @@ class Float(Format):
     TypeError, ValueError
         If a parameter is of the wrong kind, or out of range.
     """
+
+    family = "float"
+    syntax = (
+        "e<exp>m<man>, exp 2 to 11, man 0 to 52; then b<bias>; then fn, fnuz or -finite for its specials; then -ftz "
+        "for no subnormals: e6m5, e4m3b11fnuz, e5m2-ftz"
+    )
+    code_order = "sign-magnitude"
+    rounds = "magnitude"
+    spacing = "relative"
+    names: ClassVar = {
+        "fp64": "e11m52",
+        "fp32": "e8m23",
+        "tf32": "e8m10",
+        "bf16": "e8m7",
+        "fp16": "e5m10",
+        **{name: name for name in ("e3m4", "e4m3", "e5m2", "e6m5")},
+        **{name: name for name in ("e4m3fn", "e4m3fnuz", "e4m3b11fnuz", "e5m2fnuz", "e3m2fn", "e2m3fn", "e2m1fn")},
+    }
 
     exp: int
     man: int
@@ -87,6 +127,37 @@ class Float(Format):
             text += "fnuz"
         return text if self.subnormals else f"{text}-ftz"
 
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """``e<exp>m<man>``, then ``b<bias>`` if it is not the usual one, then ``fn``, ``fnuz`` or ``-finite`` for the
+        specials, then ``-ftz`` for no subnormals; or a name.
+
+        ``e3m2fn``, ``e2m3fn`` and ``e2m1fn`` have no NaN, as in ml_dtypes; ``e3m2-fn`` is the one that has.
+        """
+        if text in ("e8m0fnu", "float8_e8m0fnu"):
+            raise ValueError(
+                f"{text} is a scale of blocks, without sign and zero, and no operand; e8m0 is the nearest float"
+            )
+        name = text.removesuffix("-ftz")
+        name = ML_DTYPES.get(name, name)
+        name = cls.names.get(name, name)
+        match = _TEXT.fullmatch(name)
+        if match is None:
+            return None
+        exp, man = int(match[1]), int(match[2])
+        # Without mantissa bits there is no room for the IEEE pair, so the bare name means the one NaN that fits.
+        specials = "finite" if name in _FINITE_ROWS else match[4] or ("fn" if man == 0 else "ieee")
+        bias = None if match[3] is None else int(match[3])
+        return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))  # type: ignore[arg-type]
+
+    def describe(self) -> str:
+        """Family and fields in words."""
+        return f"float e{self.exp}m{self.man}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}"
+
+    def default_accumulator(self) -> "Float":
+        """One exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials of IEEE."""
+        return Float(min(self.exp + 1, MAX_EXP), min(self.man + 3, MAX_MAN), subnormals=self.subnormals)
+
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
     @property
@@ -98,6 +169,22 @@ class Float(Format):
     def precision(self) -> int:  # type: ignore[override]
         """Bits of a normal significand, the hidden one included."""
         return self.man + 1
+
+    @property
+    def flushes(self) -> bool:  # type: ignore[override]
+        """Subnormal operands read as zero, and subnormal results become zero."""
+        return not self.subnormals
+
+    @property
+    def floor_exponent(self) -> int | None:  # type: ignore[override]
+        """Exponent of the smallest normal number, whose last place subnormal numbers share."""
+        return self.emin if self.subnormals else None
+
+    def precision_at(self, scale: int) -> int:
+        """Significand bits of numbers from 2^scale to the next power of two."""
+        if not floor_log2(self.smallest) <= scale <= self.emax:
+            return 0
+        return min(self.precision, scale - self.quantum + 1)
 
     @property
     def emin(self) -> int:

@@ -2,13 +2,17 @@
 Arithmetic, 2022)."""
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar, Self
 
 from .base import Format, check_int, floor_log2
 from .rounding import Rounding
 
 MIN_WIDTH, MAX_WIDTH, MAX_ES, STANDARD_ES = 3, 64, 4, 2
+
+_TEXT = re.compile(r"posit([0-9]+)(?:e([0-9]+))?")
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,13 @@ class Posit(Format):
     r - 1 for a run of ones and -r for one of zeros.
     """
 
+    family = "posit"
+    syntax = "posit<width>, 3 to 64 bits, with 2 exponent bits; then e<es> for 0 to 4 of them: posit12, posit16e1"
+    code_order = "two's complement"
+    rounds = "string"
+    nan_is_ordered = True
+    names: ClassVar = {f"posit{width}": f"posit{width}" for width in (8, 16, 32, 64)}
+
     width: int
     es: int = STANDARD_ES
 
@@ -57,6 +68,20 @@ class Posit(Format):
 
     def __str__(self) -> str:
         return f"posit{self.width}" if self.es == STANDARD_ES else f"posit{self.width}e{self.es}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """``posit<width>`` with the two exponent bits of the standard, or ``posit<width>e<es>``."""
+        match = _TEXT.fullmatch(text)
+        return match and cls(int(match[1]), STANDARD_ES if match[2] is None else int(match[2]))
+
+    def describe(self) -> str:
+        """Family and fields in words."""
+        return f"posit, {self.es} exponent bits"
+
+    def default_accumulator(self) -> "Posit":
+        """Twice the width, at most 64 bits."""
+        return replace(self, width=min(2 * self.width, MAX_WIDTH))
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
@@ -108,6 +133,10 @@ class Posit(Format):
             truncate = self.es - max(rest, 0)
             return int(rest >= 0 and scale % (1 << truncate) == 0)
         return rest - self.es + 1
+
+    def holds(self, other: Format) -> bool:
+        """True for posits whose codes are the beginnings of this format's."""
+        return isinstance(other, Posit) and self.es == other.es and self.width >= other.width
 
     # Codes -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ MAX_RANDOM_BITS = 32
 
 _MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact")
 
+_IEEE_NAMES = {"rne": "rn", "rna": "ra", "rtz": "rz", "rup": "ru", "rdn": "rd", "rto": "ro"}
+"""Other names of the modes, which are read and never printed."""
+
 
 @dataclass(frozen=True)
 class Rounding:
@@ -50,15 +53,16 @@ class Rounding:
 
     @classmethod
     def parse(cls, text: "str | Rounding") -> "Rounding":
-        """Rounding mode named by ``text``, such as ``rn`` or ``sr10``."""
+        """Rounding mode named by ``text``, such as ``rn`` or ``sr10``; ``rne rna rtz rup rdn rto`` are read too."""
         if isinstance(text, Rounding):
             return text
         if not isinstance(text, str):
             raise TypeError(f"a rounding mode is a Rounding or a text such as 'rn', not {type(text).__name__}")
         if match := re.fullmatch(r"sr([0-9]+)", text):
             return cls("sr", int(match[1]))
-        if text in _MODES and text != "sr":
-            return cls(text)
+        mode = _IEEE_NAMES.get(text, text)
+        if mode in _MODES and mode != "sr":
+            return cls(mode)
         raise ValueError(f"unknown rounding mode {text!r}; the modes are {_SPELLINGS}")
 
     @property
@@ -140,7 +144,10 @@ class Rounding:
         return int(floor), rest
 
 
-_SPELLINGS = f"rn, ra, rz, ru, rd, ro, exact and sr1 to sr{MAX_RANDOM_BITS}"
+_SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')} and sr1 to sr{MAX_RANDOM_BITS}"
+
+PATTERN = f"(?:{'|'.join(mode for mode in (*_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
+"""Regular expression of the text of a mode."""
 
 RN = Rounding("rn")
 RA = Rounding("ra")

@@ -1,7 +1,7 @@
 """Descriptions of computations: plain, immutable data."""
 
 from .dot import DotSpec
-from .mac import MacSpec, SumSpec, default_accumulator, default_sum
+from .mac import MacSpec, SumSpec
 from .quire import Quire
 from .ranges import ValueRange
 from .tiling import Tiling
@@ -13,6 +13,4 @@ __all__ = [
     "SumSpec",
     "Tiling",
     "ValueRange",
-    "default_accumulator",
-    "default_sum",
 ]

@@ -1,24 +1,20 @@
 """Description of one multiply-accumulate, from which unit, golden model, bench and report are made."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.fixed import MAX_BITS, MAX_WIDTH, Fixed
-from halfulp.hdl.formats.floating import MAX_EXP, MAX_MAN, Float
-from halfulp.hdl.formats.posit import Posit
-from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
+from halfulp.hdl.formats.rounding import EXACT, PATTERN, RN, Rounding
 from halfulp.hdl.formats.source import Source, check_source, parse_source
 
 from .quire import CARRY_BITS, Quire, check_carry
 from .ranges import ValueRange
 
-_ROUNDING = r"(?:rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)"
 _TEXT = re.compile(
-    rf"(?P<a>[^*]+)\*(?P<b>[^=+]+)(?:=(?P<product>[^+]+)\.(?P<product_rounding>{_ROUNDING}))?"
-    rf"\+(?:exact(?P<carry>[0-9]*)=)?(?P<acc>.+?)\.(?P<rounding>{_ROUNDING})(?P<saturate>\.sat)?"
+    rf"(?P<a>[^*]+)\*(?P<b>[^=+]+)(?:=(?P<product>[^+]+)\.(?P<product_rounding>{PATTERN}))?"
+    rf"\+(?:exact(?P<carry>[0-9]*)=)?(?P<acc>.+?)\.(?P<rounding>{PATTERN})(?P<saturate>\.sat)?"
     r"(?:@(?P<random>.+))?"
 )
 
@@ -222,33 +218,3 @@ class MacSpec(_Sum):
             carry=int(match["carry"] or CARRY_BITS),
             random=None if match["random"] is None else parse_source(match["random"]),
         )
-
-
-def default_accumulator(fmt: Format) -> Format:
-    """Accumulator that a multiply-accumulate in ``fmt`` has unless told otherwise.
-
-    Of a float one exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials and subnormals
-    of IEEE; of fixed point twice the bits on both sides of the point, which makes fxp8.8 of fxp4.4, and four times the
-    bits of an integer; of a posit twice the width. At most 64 bits.
-    """
-    if isinstance(fmt, Float):
-        return Float(min(fmt.exp + 1, MAX_EXP), min(fmt.man + 3, MAX_MAN), subnormals=fmt.subnormals)
-    if isinstance(fmt, Fixed):
-        far = max(abs(fmt.int_bits), abs(fmt.frac_bits)) > MAX_BITS // 2
-        if fmt.frac_bits == 0 or fmt.width > 32 or far:
-            return default_sum(fmt)
-        return replace(fmt, int_bits=2 * fmt.int_bits, frac_bits=2 * fmt.frac_bits)
-    return default_sum(fmt)
-
-
-def default_sum(fmt: Format) -> Format:
-    """Accumulator without a multiplier unless told otherwise.
-
-    As `default_accumulator`, but of fixed point with the same last place and four times the bits in all.
-    """
-    if isinstance(fmt, Fixed):
-        more = min(3 * fmt.width, MAX_WIDTH - fmt.width, MAX_BITS - fmt.int_bits)
-        return replace(fmt, int_bits=fmt.int_bits + more)
-    if isinstance(fmt, Posit):
-        return replace(fmt, width=min(2 * fmt.width, MAX_WIDTH))
-    return default_accumulator(fmt)

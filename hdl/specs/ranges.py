@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from halfulp.hdl.formats.base import Format, decimal_text, floor_log2
-from halfulp.hdl.formats.fixed import Fixed
-from halfulp.hdl.formats.posit import Posit
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class ValueRange:
         """
         room = ValueRange.of(fmt)
         lacks = None
-        if _contains(fmt, self.source):
+        if self.source is not None and fmt.holds(self.source):
             return
         if self.largest > room.largest:
             lacks = f"it ends at {decimal_text(room.largest, 6)} and the results at {decimal_text(self.largest, 6)}"
@@ -124,10 +122,9 @@ class ValueRange:
             lacks = "it has no infinity"
         elif self.nan and not room.nan:
             lacks = "it has no NaN"
-        # Fixed point holds every multiple of its quantum within its range.
-        if not isinstance(fmt, Fixed) and self.precision > room.precision:
+        if fmt.spacing != "uniform" and self.precision > room.precision:
             lacks = f"it has {room.precision} significand bits and {self.precision} are needed"
-        elif lacks is None and isinstance(fmt, Posit):
+        elif lacks is None and fmt.spacing == "tapered":
             lacks = self._lacks_in(fmt)
         if lacks:
             raise ValueError(
@@ -135,18 +132,13 @@ class ValueRange:
                 "name a rounding mode or a wider result format"
             )
 
-    def _lacks_in(self, fmt: Posit) -> str | None:
-        """Where a posit, whose significands are shorter far from one, is too short for the set."""
+    def _lacks_in(self, fmt: Format) -> str | None:
+        """Exponent at which the significands of a format are too short for the set."""
         for scale in range(floor_log2(self.smallest), floor_log2(self.magnitude) + 1):
             needed, there = min(self.precision, scale - self.quantum + 1), fmt.precision_at(scale)
             if needed > there:
                 return f"at 2^{scale} it has {there} significand bits and {needed} are needed"
         return None
-
-
-def _contains(fmt: Format, other: Format | None) -> bool:
-    """Whether both are posits and the codes of one only end earlier."""
-    return isinstance(fmt, Posit) and isinstance(other, Posit) and fmt.es == other.es and fmt.width >= other.width
 
 
 def _closest(x: ValueRange, y: ValueRange) -> Fraction:

@@ -1,0 +1,11 @@
+"""Registry of format families; a text is read by the first family that knows it."""
+
+from .base import Format
+from .fixed import Fixed
+from .floating import Float
+from .posit import Posit
+
+__all__ = ["FAMILIES", "Fixed", "Float", "Posit"]
+
+FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit)
+"""All families, in the order in which lists show them."""
