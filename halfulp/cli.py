@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from halfulp import __version__
 from halfulp.tools.commands import Refused
 from halfulp.tools.errors import CheckError, ToolError
 
@@ -61,7 +62,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="halfulp")
+@click.version_option(__version__)
 def cli() -> None:
     """Arithmetic units in RTL, bit-exact against a golden model."""
 

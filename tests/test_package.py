@@ -1,0 +1,182 @@
+"""The package: a wheel, an sdist, an editable install and a bare checkout give the same library."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import halfulp
+from halfulp.hdl.formats import parse
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("boards", "fpga", "golden", "hdl", "sim", "units")
+PACKAGES = Path(pytest.__file__).resolve().parents[1]
+"""Folder of the installed packages that halfulp needs."""
+
+KINDS = ("wheel", "sdist", "editable")
+
+USER = """\
+import halfulp
+from halfulp.units import Mac
+
+reveal_type(halfulp.parse("e5m2").width)
+reveal_type(Mac.of("e5m2*e5m2+e6m5.rn").latency)
+Mac(a="e5m2", no_such_parameter=1)
+"""
+
+
+def run(*words, cwd, **environment):
+    """Output of a command that succeeds."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, env=clean | environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def sources(root):
+    """Hash of every file that the package needs at run time, by its name below `halfulp/`."""
+    found = {}
+    for folder, folders, names in os.walk(root / "halfulp", followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for path in (Path(folder, name) for name in names if not name.endswith(".pyc")):
+            found[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A copy of this checkout, to which builds may write."""
+    place = tmp_path_factory.mktemp("checkout") / "halfulp"
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
+    for name in names:
+        if (ROOT / name).exists():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name, follow_symlinks=False)
+    return place
+
+
+@pytest.fixture(scope="module")
+def built(checkout, tmp_path_factory):
+    """Wheel and sdist of the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    code = "import setuptools.build_meta as b, sys; folder = sys.argv[1]; b.build_wheel(folder); b.build_sdist(folder)"
+    run(sys.executable, "-c", code, folder, cwd=checkout)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
+
+
+def install(kind, checkout, built, folder):
+    """Python of a new environment with one kind of installation, beside the packages of this one."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=ROOT)
+    python = folder / "bin" / "python"
+    (site,) = (folder / "lib").glob("python3*/site-packages")
+    (site / "packages.pth").write_text(f"{PACKAGES}\n")
+    what = ["-e", checkout] if kind == "editable" else [built[kind]]
+    options = ["-q", "--no-index", "--no-deps", "--no-build-isolation", "--ignore-installed"]
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, *what, cwd=ROOT)
+    return python
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def installed(request, checkout, built, tmp_path_factory):
+    return install(request.param, checkout, built, tmp_path_factory.mktemp(request.param) / "venv")
+
+
+def test_version_stands_in_one_place():
+    assert importlib.metadata.version("halfulp") == halfulp.__version__
+    assert halfulp.__version__ not in (ROOT / "pyproject.toml").read_text()
+
+
+def test_import_of_halfulp_is_lazy():
+    code = (
+        "import sys, halfulp; halfulp.__version__; assert not {'amaranth', 'numpy'} & set(sys.modules);"
+        "halfulp.parse('e5m2'); assert not {'torch', 'numpy'} & set(sys.modules);"
+        "halfulp.golden; assert 'torch' in sys.modules"
+    )
+    run(sys.executable, "-c", code, cwd=ROOT)
+
+
+def test_import_of_halfulp_rejects_unknown_name():
+    with pytest.raises(AttributeError, match="nothing"):
+        halfulp.nothing  # noqa: B018  # reading it is the test
+    assert set(halfulp.__all__) <= set(dir(halfulp))
+
+
+def test_links_lead_to_the_rooms():
+    for room in ROOMS:
+        link = ROOT / "halfulp" / room
+        assert link.is_symlink()
+        assert os.readlink(link) == f"../{room}"
+
+
+def test_bare_checkout_runs_commands(checkout):
+    """Without an installation: `-S` keeps Python from those that its folder of packages names."""
+    said = run(sys.executable, "-S", "-m", "halfulp", "--version", cwd=checkout, PYTHONPATH=str(PACKAGES))
+    assert said == f"halfulp, version {halfulp.__version__}\n"
+    assert "mac" in run(sys.executable, "-S", "-m", "halfulp", "list", "units", cwd=checkout, PYTHONPATH=str(PACKAGES))
+
+
+def test_sdist_has_every_source_as_a_file(built, checkout):
+    with tarfile.open(built["sdist"]) as archive:
+        members = {name.partition("/")[2]: member for name, member in zip(archive.getnames(), archive, strict=True)}
+    assert {name for name in members if name.startswith("halfulp/") and members[name].isfile()} == set(
+        sources(checkout)
+    )
+    assert not any(member.issym() or member.islnk() for member in members.values())
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= set(members)
+
+
+def test_wheel_has_every_source_as_a_file(built, checkout):
+    with zipfile.ZipFile(built["wheel"]) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+        found = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
+    assert found == sources(checkout)
+    assert {"halfulp/py.typed", "halfulp/sim/loop.cpp", "halfulp/golden/kernels/number.h"} <= set(found)
+
+
+def test_installation_has_every_source(installed, checkout, tmp_path):
+    code = "import halfulp, sys; sys.stdout.write(halfulp.__file__)"
+    assert sources(Path(run(installed, "-c", code, cwd=tmp_path)).parents[1]) == sources(checkout)
+
+
+@pytest.mark.slow
+def test_installation_simulates_in_an_empty_folder(installed, tmp_path):
+    """The header files and C++ files are found: a unit is compiled, and so is a product of matrices."""
+    said = run(installed.parent / "halfulp", "sim", "mul", "e2m1fn", "--vectors", "100", cwd=tmp_path)
+    assert said.endswith("PASS\n")
+    code = (
+        "import torch; from halfulp import golden; x = torch.full((4, 4), 0x3c);"
+        "print(golden.gemm(x, x, 'e5m2*e5m2+e6m5.rn')[0, 0].item())"
+    )
+    four = parse("e6m5").encode(4)
+    assert run(installed, "-c", code, cwd=tmp_path, HALFULP_KERNEL="native") == f"{four}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pyright_resolves_an_installation(installed, tmp_path):
+    """By basedpyright, which is pyright with Node.js in the package."""
+    (tmp_path / "user.py").write_text(USER)
+    words = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", installed, "user.py"]
+    done = subprocess.run([str(word) for word in words], cwd=tmp_path, capture_output=True, text=True)
+    found = [entry["message"] for entry in json.loads(done.stdout)["generalDiagnostics"]]
+    assert sum(message.endswith('is "int"') for message in found) == 2, found
+    assert 'No parameter named "no_such_parameter"' in found
+
+
+@pytest.mark.slow
+def test_mypy_resolves_an_installation(installed, tmp_path):
+    (tmp_path / "user.py").write_text(USER)
+    words = [sys.executable, "-m", "mypy", "--cache-dir", tmp_path, "--python-executable", installed, "user.py"]
+    done = subprocess.run([str(word) for word in words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.count('Revealed type is "int"') == 2, done.stdout + done.stderr
+    assert 'Unexpected keyword argument "no_such_parameter" for "Mac"' in done.stdout
