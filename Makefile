@@ -17,9 +17,10 @@ make train   train a network in the arithmetic of a multiply-accumulate
 make match   find the arrays on a board that a network runs fastest on
 make tile    write arrays as kernels for a board, with all that its tools and its host need
 make cost    measure the units of fpga/results, whose costs are kept there
-make test    run the tests                  (ARGS="-k mac" goes to pytest)
+make test    run the tests, in at most 8 minutes on two cores     (ARGS="-k mac" goes to pytest)
+make test-all  run every test on all of its cases, for hours
 make bench   measure how fast the tools are
-make lint    check style and types
+make lint    check style, types and the order of imports
 make clean   remove what was built          (.venv stays)
 
   make sim UNIT=mac FMT=e5m2
@@ -66,7 +67,7 @@ name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 
-.PHONY: help sim sweep uvm emit synth stats report train match tile cost test bench lint clean FORCE formal mutate faults keep coverage
+.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench lint clean FORCE formal mutate faults keep coverage
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -107,13 +108,17 @@ bench: .venv/ready
 	$(alone) .venv/bin/halfulp bench
 
 test: .venv/ready
-	$(alone) .venv/bin/pytest -n auto --dist worksteal $(call given,ARGS)
+	$(alone) .venv/bin/pytest -n auto --dist worksteal -m "not slow" $(call given,ARGS)
 
-# All three speak before one fails.
+test-all: .venv/ready
+	$(alone) env HALFULP_EXHAUSTIVE=1 HALFULP_ORACLE_COUNT=1000000 .venv/bin/pytest -n auto --dist worksteal $(call given,ARGS)
+
+# All of them speak before one fails.
 lint: .venv/ready
 	@failed=0; \
 	.venv/bin/ruff check . || failed=1; \
 	.venv/bin/ruff format --check . || failed=1; \
+	.venv/bin/lint-imports --no-cache || failed=1; \
 	.venv/bin/mypy || failed=1; \
 	exit $$failed
 

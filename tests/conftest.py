@@ -1,7 +1,8 @@
-"""What every test runs in."""
+"""Settings of every test run: threads, signals, tiers and the order of tests."""
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 
@@ -12,6 +13,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What once was wrong is looked at first."""
+    """Mark the cases of sampled tests that are slow, and run regressions before all other tests."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        if (sampled := item.get_closest_marker("sampled")) and seen[function] % sampled.args[0]:
+            item.add_marker(pytest.mark.slow)
+        seen[function] += 1
     items.sort(key=lambda item: item.path.name != "test_regressions.py")

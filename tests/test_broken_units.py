@@ -272,6 +272,7 @@ class Forgetful(Mac):
         return state[: self.words[name]]
 
 
+@pytest.mark.slow
 def test_bench_catches_source_without_reset() -> None:
     result = run(Forgetful(a=E5M2, b=E5M2, acc=E6M5, rounding="sr4", random="lfsr9"), limit=VECTORS)
     assert not result.passed
@@ -338,6 +339,7 @@ class WordOnePlaceLow(Mac):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_misaligned_random_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an eager structure, where the alignment of the word is chosen before the sum is normalised."""
     right = eager._discarded

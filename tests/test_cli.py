@@ -202,6 +202,7 @@ def test_sim_prints_one_dot_vector_in_detail() -> None:
         assert text in answer.stdout
 
 
+@pytest.mark.slow
 def test_sim_all_passes_options_to_units_that_have_them() -> None:
     answer = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -413,6 +414,7 @@ def test_ctrl_c_waits_for_a_starting_tool() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_sim_stops_on_ctrl_c_while_simulating(tmp_path: Path) -> None:
     build = shared_runtime(tmp_path)
     with running("sim", "mul", "fp32", "--vectors", "20000000", build=build) as process:
@@ -450,6 +452,7 @@ def shared_runtime(tmp_path: Path) -> Path:
 # Two at once -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
     build = tmp_path / "build"
     words = ("sim", "mul", "e3m2fn", "--wave", "--vectors", "2000")

@@ -317,6 +317,7 @@ def test_removed_vector_class_leaves_bins_open(own: Path, monkeypatch: pytest.Mo
     assert "a x b x c" in open_bins()
 
 
+@pytest.mark.slow
 def test_coverage_command_closes_default_run(own: Path, tmp_path: Path) -> None:
     answer = CliRunner().invoke(command, ["mac", "e2m1", "--acc", "e3m1", "--code", "-o", str(tmp_path)])
     assert answer.exit_code == 0, answer.output

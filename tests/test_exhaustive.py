@@ -145,6 +145,7 @@ TWO_OPERANDS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("turn", "name", "fmt"), [(turn, *case) for turn, case in enumerate(TWO_OPERANDS)])
 def test_two_operand_units_match_golden(turn, name, fmt):
     modes = some_of(MODES, turn)
@@ -153,6 +154,7 @@ def test_two_operand_units_match_golden(turn, name, fmt):
     assert checks >= len(modes) * 4 ** parse(fmt).width
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fmt", every(4, [*FORMATS, *FAMILIES]))
 def test_convert_matches_golden(fmt):
     """To every format of the same family, and to some of the others."""
@@ -171,6 +173,7 @@ def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
     assert checks >= len(MODES) * 2 ** parse(fmt).width
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("turn", "fmt"), list(enumerate(every(3, [*TOYS, *map(parse, TOY_FAMILIES)]))), ids=str)
 def test_fma_matches_golden_on_toy_formats(turn, fmt):
     modes = some_of(MODES, turn)
@@ -185,6 +188,7 @@ WIDE_MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr10")
 WIDE_POSITS = ("posit16", "posit16e1", "posit32")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fmt", every(2, WIDE_POSITS))
 @pytest.mark.parametrize(
     ("name", "targets"),
@@ -243,6 +247,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("turn", "name", "fmt", "options"), every(2, [(turn, *case) for turn, case in enumerate(MIXED)])
 )

@@ -339,6 +339,7 @@ def test_encode_inverts_decode(fmt):
             assert again == (code & fmt.sign_code if flushed and fmt.has_negative_zero else 0 if flushed else code)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.subnormals], ids=str)
 def test_encode_rounds_floats_between_neighbours(fmt):
     """Directed modes bracket, nearest is nearest, odd is odd: by the definition, over all numbers of the format."""
@@ -715,6 +716,7 @@ def granted_rightly(span, numbers, inf, nan):
     return grants, refusals
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("a", MIXED, ids=str)
 def test_exact_across_families_is_granted_where_result_holds(a):
     counts = []

@@ -342,6 +342,7 @@ def feed(rng, a, b):
     return {name: np.asarray(column, dtype=np.uint64) for name, column in columns.items()}, cycles
 
 
+@pytest.mark.slow
 def test_gemm_matches_systolic_array():
     """Element by element, and in a second product after the first, whose sources go on; and a wrong seed is seen."""
     # One test, for the model takes longer to build than all else here.

@@ -166,6 +166,7 @@ def compare(text, products, seed=0):
     return given
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
 def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
@@ -251,6 +252,7 @@ def test_kernels_match_tensors_on_odd_shapes(text, monkeypatch):
     check(a.to(torch.uint8) if spec.a.width == 8 else a, b)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "source"),
     [
@@ -282,6 +284,7 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
             assert torch.equal(found, golden.gemm(a, b, spec, **more))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", TEXTS)
 def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
     """Neither the number of threads, nor the instructions there are, nor flushing of subnormals changes a bit."""
@@ -449,6 +452,7 @@ def test_philox_matches_published_words(counter, key, words):
     assert philox(torch.tensor(counter), key).tolist() == words
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text", ["e5m2*e5m2+e6m5.sr10", "e4m3*e4m3=e5m2.sr3+e6m5.sr24", "posit8*posit8+exact=posit8.sr5"]
 )
@@ -526,6 +530,7 @@ TARGETS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
 def test_encode_kernel_matches_tensors(target, source):

@@ -88,6 +88,7 @@ def every(formats, rounding, subtract=False):
     return [list(column) for column in columns], list(words) if rounding.bits else None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", ["mul", "add", "compare"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
@@ -108,6 +109,7 @@ def test_convert_matches_exact_on_toy_floats(source):
         assert wrong == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.width <= 4], ids=str)
 def test_fma_matches_exact_on_toy_floats(fmt):
     for rounding in MODES[:7]:

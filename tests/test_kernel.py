@@ -175,6 +175,7 @@ def simulate(kernel, jobs, folder, tests=TESTS):
         sys.path.pop(0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(len(KERNELS + MORE) if EXHAUSTIVE else len(KERNELS)))
 def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
     """Sizes, strides and addresses at random, with back-pressure, errors, and resets in between."""

@@ -93,6 +93,7 @@ def every_code(source):
     return np.concatenate([make(Ports.of({"a": fmt}), [target], seed=3, limit=1 << 16).codes["a"] for target in narrow])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(FORMATS, FORMATS)))
 def test_convert_matches_ml_dtypes(source, target):
     codes, fmt = every_code(source), FORMATS[target]

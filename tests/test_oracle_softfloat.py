@@ -96,6 +96,7 @@ def compare(operation, fmt, rounding):
     return vectors.count, differences(golden_codes(found), wanted, fmt)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)

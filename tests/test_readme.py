@@ -27,14 +27,19 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
 
+QUICK = r"make sim UNIT=mac FMT=e5m2|halfulp (emit|list) .*"
+"""Commands that `make test` runs; the other commands have tests of their own, and `make test-all` runs all as shown."""
+
+
 def commands():
     """Every command with the output that the README shows for it."""
     for block in blocks("console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             # Inside the tests, `make test` would run itself.
-            if command != "make test":
-                yield pytest.param(command, output, id=command)
+            if not command.startswith("make test"):
+                marks = [] if re.fullmatch(QUICK, command) else [pytest.mark.slow]
+                yield pytest.param(command, output, id=command, marks=marks)
 
 
 @pytest.mark.parametrize(("command", "output"), list(commands()))

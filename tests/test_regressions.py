@@ -101,6 +101,7 @@ def replayed(unit: Any, rows: list[Regression], *results: int) -> Check:
     return regressions.replay(unit, cast(Loop, Said(*results)), rows)
 
 
+@pytest.mark.slow
 def test_regression_runs_first_in_bench(own: Path) -> None:
     """Among all of an exhaustive run it is told by itself."""
     unit = build("mul", "e2m1fn")

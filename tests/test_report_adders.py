@@ -18,12 +18,14 @@ def found():
     return study(tuple(unit for unit in CASES if unit.build().name in chosen))
 
 
+@pytest.mark.slow
 def test_stochastic_mac_costs_at_most_an_eighth_more_than_nearest(found):
     (cost,) = (cost for unit, cost in found.items() if unit.fmt == "e5m2")
     assert cost.lazy.lut <= 1.12 * cost.nearest.lut
     assert cost.with_source.ff == cost.lazy.ff + 16
 
 
+@pytest.mark.slow
 def test_default_structure_is_the_smaller(found):
     frame = table(found).frame
     assert set(frame["default"]) == {"lazy", "eager"}

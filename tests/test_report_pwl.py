@@ -94,6 +94,7 @@ def test_pwl_records_lean_beats_uniform():
     assert (alike["lean LUT"] <= alike["uniform LUT"]).all()
 
 
+@pytest.mark.slow
 def test_pwl_records_match_current_results():
     """Of one row, whose units are small."""
     (row,) = recorded().query("function == 'hard_swish' and pieces == 4").to_dict("records")

@@ -311,6 +311,7 @@ def test_medium_formats_print_numbers_of_all_codes(fmt, capsys):
     assert len(set(texts)) == 1 << fmt.width
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "fmt",
     [

@@ -144,6 +144,7 @@ class Together(wiring.Component):
         return m
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", DEVICES, ids=lambda target: target.name)
 def test_catalogue_units_synthesise_for_every_family(target, build):
     """All at once: Yosys reads the family's library for longer than it works on these."""
@@ -170,6 +171,7 @@ def test_multiplier_maps_to_luts_or_dsp(build):
     assert len(list((build / "synth").iterdir())) == 1 + len(DEVICES)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "int8")])
 def test_unit_products_map_to_luts_or_dsp(unit, fmt):
     tables, blocks = (Request(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))

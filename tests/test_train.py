@@ -321,6 +321,7 @@ def words(tmp_path, *more):
     return ["train", "lenet5", *places, *limits, *more]
 
 
+@pytest.mark.slow
 def test_run_resumes_after_kill(tmp_path):
     """By the command: killed outright, stopped, and gone on with."""
     env = os.environ | {"HALFULP_BUILD": str(build_root())}

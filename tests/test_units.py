@@ -469,6 +469,7 @@ class Scaled(wiring.Component):
         return m
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("pipeline", [0, 1, 3, 9])
 @pytest.mark.parametrize(
     ("a", "b", "o", "order"),
@@ -565,6 +566,7 @@ def sample(name, fmt, other="fxp4.4"):
     return fmt if row.takes(parse(fmt), Rounding.parse(row.rounding)) else other
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pipeline", [0, 1, 2, 5])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_stream_gives_every_result_once_in_order(name, pipeline):
