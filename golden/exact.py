@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, Rounding
-from halfulp.hdl.specs import MacSpec, SumSpec
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, QuireSpec, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 from halfulp.hdl.specs.segments import Segments
 
@@ -154,7 +154,7 @@ def mac(
     term = _product(_decode(x, a), _decode(y, b))
     if product is not None:
         term = _decode(_encode(term, product, product_rounding, random_product, saturate), product)
-    spec = MacSpec(a, b, acc, rounding, product, product_rounding, saturate, o, carry)  # type: ignore[arg-type]
+    spec = MacSpec(a, b, acc, product, product_rounding, o, carry, rounding=rounding, saturate=saturate)  # type: ignore[arg-type]
     return _step(term, start, spec, saturate, random)
 
 
@@ -172,7 +172,7 @@ def accumulate(
     random: int = 0,
 ) -> int:
     """Code of start + x."""
-    spec = SumSpec(a, acc, rounding, o, carry)  # type: ignore[arg-type]
+    spec = SumSpec(a, acc, o, carry, rounding=rounding)  # type: ignore[arg-type]
     return _step(_decode(x, a), start, spec, saturate, random)
 
 
@@ -194,11 +194,11 @@ def quire(
     """Code of start + x * y, or of start - x * y, in ``o``, read from a quire."""
     term = _product(_decode(x, a), _decode(y, b))
     term = Number(term.magnitude, term.negative != bool(subtract))
-    spec = MacSpec(a, b, "exact", rounding, saturate=saturate, o=o, carry=carry)
+    spec = QuireSpec(a, b, o, carry, rounding=rounding, saturate=saturate)
     return _step(term, start, spec, saturate, random)
 
 
-def _step(term: Number, start: int, spec: MacSpec | SumSpec, saturate: bool, random: int) -> int:
+def _step(term: Number, start: int, spec: AccumulatorSpec, saturate: bool, random: int) -> int:
     total = _sum(term, _decode(start, spec.o), spec.rounding)
     if spec.quire is not None and isinstance(total.magnitude, Fraction):
         sums = spec.quire.sums

@@ -4,6 +4,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,13 +56,13 @@ def gemm(
     start : Tensor, optional
         Codes in the result format, of a shape that broadcasts to (..., n, m): what the sums start from, +0 without.
     seed : int, sequence of int, or Tensor, optional
-        Where ``mac`` names a source: its state in the first element, 1 unless told otherwise; or the states in all
+        Where ``mac`` names a source: its state in the first element, instead of that in the text; or the states in all
         elements, of shape (..., n, m).
     random, random_product : Tensor, optional
         Where ``mac`` names no source: random words of stochastic rounding, of the sum and of the product, of shapes
         that broadcast to (..., n, m, k).
     source : str, optional
-        ``philox``: where ``mac`` names no source, counter-based words, whose key is ``seed``, 0 unless told otherwise.
+        ``philox``: where ``mac`` names no source, counter-based words, whose key is ``seed``; default: 0.
     step : int
         Step of the counter with which its words begin; or with ``tiling`` so many words that each source has given.
     tiling : Tiling, optional
@@ -147,7 +148,8 @@ def gemm(
         for name, column in (("random", random), ("random_product", random_product)):
             if column is not None:
                 raise ValueError(f"{name} is given, but {spec} has its words from a source; give words or name one")
-        words = kernels.Words(states=_dealt(spec, spec.random, _states(spec.random, seed, shape, a.device)))
+        states = _states(spec.random, spec.seed if seed is None else seed, shape, a.device)
+        words = kernels.Words(states=_dealt(spec, spec.random, states))
     found = kernels.gemm(spec, a, b, begin, shape, words)
     return _in_torch(spec, a, b, begin, shape, words) if found is None else found
 
@@ -243,7 +245,8 @@ def _check_tiling(spec: MacSpec, tiling: object, seed: Seeds | None, source: obj
         raise ValueError(f"tiling does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
     if source is not None or any(words is not None for words in given):
         raise ValueError(f"tiling deals the words of {spec.random}, but others are given; they have one source")
-    return spec.random.check_seed(1 if seed is None else seed)  # type: ignore[arg-type]  # which is what it checks
+    first: Any = spec.seed if seed is None else seed
+    return spec.random.check_seed(first)
 
 
 def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
@@ -299,14 +302,14 @@ def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int
     return None if words is None else _broadcast(name, words, shape)
 
 
-def _states(source: Source, seed: Seeds | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+def _states(source: Source, seed: Seeds, shape: tuple[int, ...], device: torch.device) -> Tensor:
     """States of the sources of all elements before the first step."""
-    if seed is None or isinstance(seed, int):
+    if isinstance(seed, int):
         count = torch.Size(shape).numel()
         # Before the cache, to which True and 1 are the same.
-        source.check_seed(1 if seed is None else seed)
+        source.check_seed(seed)
         # Where there is no element, what the seed is still counts.
-        return _seeds(source, max(count, 1), 1 if seed is None else seed, device)[:count].reshape(shape)
+        return _seeds(source, max(count, 1), seed, device)[:count].reshape(shape)
     states = states_of(source, seed, device)
     if states.shape != shape:
         raise ValueError(f"seeds are of shape {tuple(states.shape)}, and the result of {shape}; give one for each sum")

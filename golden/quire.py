@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .check import check_call, codes_of, flags_of, random_of
@@ -124,10 +124,10 @@ def quire_sequence(
 
 def _spec(
     a: Format | str, b: Format | str, o: Format | str, carry: int, rounding: Rounding | str, saturate: bool
-) -> MacSpec:
-    return MacSpec(parse(a), parse(b), "exact", Rounding.parse(rounding), saturate=saturate, o=parse(o), carry=carry)
+) -> QuireSpec:
+    return QuireSpec(parse(a), parse(b), parse(o), carry, rounding=Rounding.parse(rounding), saturate=saturate)
 
 
-def _term(spec: MacSpec, x: Tensor, y: Tensor, minus: Tensor) -> Raw:
+def _term(spec: QuireSpec, x: Tensor, y: Tensor, minus: Tensor) -> Raw:
     product = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
     return replace(product, sign=product.sign ^ minus)

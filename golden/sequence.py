@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.specs import MacSpec, Quire, SumSpec
+from halfulp.hdl.specs import AccumulatorSpec, Quire
 
 from . import register
 from .check import check_call, codes_of, flags_of, random_of
@@ -42,7 +42,7 @@ class Accumulator:
     saturate: bool
 
     @classmethod
-    def of(cls, spec: MacSpec | SumSpec, saturate: bool) -> "Accumulator":
+    def of(cls, spec: AccumulatorSpec, saturate: bool) -> "Accumulator":
         """From a description."""
         return cls(spec.quire, looked_at(spec.o, spec.rounding, spec.sums), spec.o, spec.rounding, saturate)
 

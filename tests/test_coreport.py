@@ -272,7 +272,7 @@ def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_
         "e5m2*e5m2+e6m5.rn",
         "e4m3fn*e5m2=fp16.rz+bf16.sr8.sat@lfsr16",
         "posit8*posit8+exact=posit16.rn",
-        "fxp4.4*ufxp0.8+exact7=fxp8.8.rz.sat",
+        "fxp4.4*ufxp0.8+exact=fxp8.8.rz.sat carry=7",
     ],
 )
 def test_report_request_matches_mac_description(text):

@@ -231,8 +231,12 @@ def test_str_is_canonical():
             "random word 8 does not fit the 3 random bits",
         ),
         (lambda: RN.round(Fraction(-1)), ValueError, "a magnitude is not negative, but -1 is"),
-        (lambda: MacSpec.parse("e5m2"), ValueError, "'e5m2' is no multiply-accumulate; one is written like e5m2*e5m2"),
-        (lambda: MacSpec(E5M2, E5M2, E6M5, EXACT), ValueError, "rounding exact is refused: e6m5 cannot hold every sum"),
+        (lambda: MacSpec.parse("e5m2"), ValueError, "expected '*' here"),
+        (
+            lambda: MacSpec(E5M2, E5M2, E6M5, rounding=EXACT),
+            ValueError,
+            "rounding exact is refused: e6m5 cannot hold every sum",
+        ),
         (lambda: Fixed(4.0, 4), TypeError, "int_bits of a fixed-point format is an int, not float"),
         (lambda: Fixed(4, True), TypeError, "frac_bits of a fixed-point format is an int, not bool"),
         (lambda: Fixed(4, 4, signed=1), TypeError, "signed of a fixed-point format is a bool, not int"),
@@ -778,12 +782,12 @@ def test_mac_spec_parse_and_str_are_inverse():
     for a, acc, product, rounding, saturate in itertools.product(
         formats, [E6M5, parse("e8m23-ftz")], [None, *formats], [RN, stochastic(10)], [False, True]
     ):
-        spec = MacSpec(a, E5M2, acc, rounding, product, EXACT if product is None else RZ, saturate)
+        spec = MacSpec(a, E5M2, acc, product, EXACT if product is None else RZ, rounding=rounding, saturate=saturate)
         assert MacSpec.parse(str(spec)) == spec
         count += 1
     assert count == 160
-    assert str(MacSpec(E5M2, E5M2, E6M5, stochastic(10))) == "e5m2*e5m2+e6m5.sr10"
-    assert str(MacSpec(E5M2, E5M2, E6M5, RN, E5M2, RZ, True)) == "e5m2*e5m2=e5m2.rz+e6m5.rn.sat"
+    assert str(MacSpec(E5M2, E5M2, E6M5, rounding=stochastic(10))) == "e5m2*e5m2+e6m5.sr10"
+    assert str(MacSpec(E5M2, E5M2, E6M5, E5M2, RZ, saturate=True)) == "e5m2*e5m2=e5m2.rz+e6m5.rn.sat"
 
 
 def test_mac_spec_names_random_source():
@@ -800,22 +804,23 @@ def test_mac_spec_names_random_source():
             if isinstance(source, Lfsr)
             else source.width <= min(words, default=0)
         )
-        given = (E4M3, E4M3FN, acc, rounding, product, product_rounding or EXACT, saturate)
+        given = (E4M3, E4M3FN, acc, product, product_rounding or EXACT)
+        more = {"rounding": rounding, "saturate": saturate}
         if not fits:
             with pytest.raises(ValueError, match=f"{source} (gives words|does nothing)"):
-                MacSpec(*given, random=source)
+                MacSpec(*given, **more, random=source)
             refused += 1
             continue
-        spec = MacSpec(*given, random=source)
-        assert str(spec) == f"{MacSpec(*given)}@{source}"
-        assert MacSpec.parse(str(spec)) == spec != MacSpec(*given)
+        spec = MacSpec(*given, **more, random=source)
+        assert str(spec) == f"{MacSpec(*given, **more)}@{source}"
+        assert MacSpec.parse(str(spec)) == spec != MacSpec(*given, **more)
         assert list(spec.words.values()) == words
         served += 1
     assert (served, refused) == (150, 174)
     for text in (
         "e5m2*e5m2+e6m5.sr10@lfsr16",
         "e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16",
-        "posit8*fxp4.4=posit16.sr5+exact7=e8m23.rn@plateau4",
+        "posit8*fxp4.4=posit16.sr5+exact=e8m23.rn@plateau4 carry=7",
     ):
         assert str(MacSpec.parse(text)) == text
         assert MacSpec.parse(MacSpec.parse(text)) == MacSpec.parse(text)
@@ -866,7 +871,7 @@ def test_default_accumulators_have_at_most_64_bits():
 
 
 EXACT_MACS = [
-    MacSpec(a, b, "exact", rounding, product, EXACT if product is None else RZ, saturate, o, carry)
+    MacSpec(a, b, "exact", product, EXACT if product is None else RZ, o, carry, rounding=rounding, saturate=saturate)
     for a, b, o in itertools.product(
         (POSIT8, parse("ufxp-1.9-wrap"), E5M2), (POSIT16, INT8, E4M3FN), (None, POSIT8, E6M5)
     )
@@ -880,7 +885,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
         assert MacSpec.parse(str(spec)) == spec
     for text in (
         "posit8*posit8+exact=posit8.rn",
-        "e5m2*e5m2=e5m2.rz+exact7=e6m5.sr3.sat",
+        "e5m2*e5m2=e5m2.rz+exact=e6m5.sr3.sat carry=7",
         "fxp4.4*ufxp0.8-wrap=fxp8.8.ro+exact=fxp8.-2-wrap.ru",
         "int8*int8+int32.rn",
         "posit8*posit8=posit8.rn+posit16.rn",
@@ -890,7 +895,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
     assert MacSpec(E5M2, E5M2, E6M5) == MacSpec(E5M2, E5M2, E6M5, o=E6M5)
     assert SumSpec(E5M2, E6M5).o == E6M5
     assert SumSpec(POSIT8, "exact").o == POSIT8
-    assert SumSpec(POSIT8, "exact", carry=3).acc_text == "exact3=posit8"
+    assert str(SumSpec(POSIT8, "exact", carry=3)) == "accumulate posit8+exact=posit8.rn carry=3"
     assert (SumSpec(POSIT8, POSIT16).quire, SumSpec(INT8, "exact").quire.width) == (None, 1 + 31 + 7)
 
 
@@ -932,7 +937,7 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
         (lambda: SumSpec(E5M2, "exact", carry="3").quire, TypeError, "carry of a quire is an int, not str"),
         (lambda: MacSpec(E5M2, E5M2, "exakt"), TypeError, "an accumulator is a format or 'exact', not 'exakt'"),
         (
-            lambda: SumSpec(POSIT8, POSIT64, EXACT),
+            lambda: SumSpec(POSIT8, POSIT64, rounding=EXACT),
             ValueError,
             "rounding exact is refused: posit64 cannot hold every sum of posit8 and posit64",
         ),
@@ -953,23 +958,23 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
         ),
         (lambda: MacSpec.parse("e5m2*e5m2+e6m5.sr10@noise"), ValueError, "unknown source 'noise'; the sources are"),
         (
-            lambda: MacSpec(E5M2, E5M2, E6M5, stochastic(10), random="lfsr16"),
+            lambda: MacSpec(E5M2, E5M2, E6M5, rounding=stochastic(10), random="lfsr16"),
             TypeError,
             "a source is an Lfsr or a Plateau, not str",
         ),
         (
             lambda: MacSpec.parse(E5M2),
             TypeError,
-            "a multiply-accumulate is a MacSpec or a text such as 'e5m2*e5m2+e6m5.rn', not Float",
+            "a unit is described by a text such as 'mac e5m2*e5m2+e6m5.rn', not Float",
         ),
         (lambda: SumSpec(E5M2, None), TypeError, "an accumulator is a format or 'exact', not None"),
         (
-            lambda: MacSpec(INT8, INT8, "exact", EXACT, o=INT32),
+            lambda: MacSpec(INT8, INT8, "exact", rounding=EXACT, o=INT32),
             ValueError,
             "rounding exact is refused: int32 cannot hold every exact sum",
         ),
         (
-            lambda: SumSpec(INT8, INT8, EXACT),
+            lambda: SumSpec(INT8, INT8, rounding=EXACT),
             ValueError,
             "rounding exact is refused: int8 cannot hold every sum of int8 and int8, for it ends at 127 and the "
             "results at 254",
@@ -984,8 +989,12 @@ def test_exact_mac_specs_parse_and_str_are_inverse():
             ValueError,
             "the product is exact, so its rounding rz does nothing; name a product format or leave the rounding out",
         ),
-        (lambda: MacSpec.parse("posit8*posit8+exact"), ValueError, "'posit8*posit8+exact' is no multiply-accumulate"),
-        (lambda: MacSpec.parse("posit8*posit8+exact65=posit8.rn").quire, ValueError, "a carry guard of 65 bits is out"),
+        (lambda: MacSpec.parse("posit8*posit8"), ValueError, "expected '=' or '+' here"),
+        (
+            lambda: MacSpec.parse("posit8*posit8+exact=posit8.rn carry=65"),
+            ValueError,
+            "a carry guard of 65 bits is out",
+        ),
         (
             lambda: DotSpec(0, E5M2, E5M2, E5M2),
             ValueError,

@@ -12,7 +12,7 @@ from halfulp.golden import exact
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import E5M2, Float
 from halfulp.hdl.formats.source import lanes
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import MacSpec, Tiling
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
@@ -39,7 +39,7 @@ ROUNDED = [
 EXACT_SUMS = [
     "e5m2*e5m2+exact=e6m5.rn",
     "posit8*posit8+exact=posit8.rz",
-    "e4m3*fxp4.4=fxp3.5.sr4+exact7=e5m2.sr3.sat",
+    "e4m3*fxp4.4=fxp3.5.sr4+exact=e5m2.sr3.sat carry=7",
     "posit8*int8=e5m2.sr2+exact=posit16.sr6@lfsr8",
 ]
 SEED = 5
@@ -162,8 +162,8 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
 @pytest.mark.parametrize(
     ("make", "error", "sentence"),
     [
-        (lambda: golden.gemm(A, B, "e5m2"), ValueError, "'e5m2' is no multiply-accumulate; one is written like"),
-        (lambda: golden.gemm(A, B, E5M2), TypeError, "a multiply-accumulate is a MacSpec or a text such as"),
+        (lambda: golden.gemm(A, B, "e5m2"), ValueError, "expected '*' here"),
+        (lambda: golden.gemm(A, B, E5M2), TypeError, "a unit is described by a text such as"),
         (lambda: golden.gemm(A.tolist(), B, SR), TypeError, "a is a tensor of codes, not list"),
         (lambda: golden.gemm(A, B * 1.0, SR), TypeError, "b is a tensor of integer codes, not of torch.float32"),
         (lambda: golden.gemm(A, B * 25, SR), ValueError, "b holds 275, but codes of 8 bits are 0 to 255"),
@@ -370,3 +370,13 @@ def test_gemm_matches_systolic_array():
         different = golden.gemm(a.expand(len(own), *a.shape), b, text, seed=wrong) != found
         assert not (different & ~own).any(), text
         assert different.sum() > len(own) / 2, text
+
+
+def test_gemm_starts_sources_from_the_state_in_the_text():
+    five = golden.gemm(A, B, f"{SR}@lfsr16:5")
+    assert torch.equal(five, golden.gemm(A, B, f"{SR}@lfsr16", seed=5))
+    assert not torch.equal(five, golden.gemm(A, B, f"{SR}@lfsr16"))
+    tiling = Tiling(2, 2)
+    assert torch.equal(
+        golden.gemm(A, B, f"{SR}@lfsr16:5", tiling=tiling), golden.gemm(A, B, f"{SR}@lfsr16", tiling=tiling, seed=5)
+    )

@@ -42,7 +42,7 @@ LISTED = [
     "fxp4.4*fxp4.4+fxp8.4.sr3@plateau3",
     "posit8*posit8+posit16.rn",
     "posit8*posit8+exact=posit8.rn",
-    "e5m2*e5m2+exact1=e6m5.rz",
+    "e5m2*e5m2+exact=e6m5.rz carry=1",
 ]
 FORMATS = {
     "float": ["e5m2", "e4m3fn", "e4m3fnuz", "e3m2fn", "bf16", "fp16-ftz", "tf32", "e6m5", "fp32", "e5m10fn", "e4m0"],
@@ -404,7 +404,7 @@ def test_overfull_quire_is_infinite():
     largest = torch.full((1, 40), 0x7B)
     for signs in (torch.zeros(40), torch.ones(40), torch.arange(40) >= 20):
         b = (largest | (signs.to(torch.int64) << 7)).mT
-        spec = MacSpec.parse("e5m2*e5m2+exact1=e6m5.rn")
+        spec = MacSpec.parse("e5m2*e5m2+exact=e6m5.rn carry=1")
         found = kernels.gemm(spec, largest, b, None, (1, 1), Words())
         assert found is not None
         assert int(found) == (0xFE0 if signs.all() else 0x7E0)

@@ -372,15 +372,16 @@ def test_fma_matches_exact_near_cancellation_in_all_families(fmt):
 
 def parameters_of(spec):
     """What golden functions take of a description; the words of its source are given."""
-    return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec) if field.name != "random"}
+    return spec.parameters
 
 
 @pytest.mark.parametrize("product", ["int4-wrap.rz", "posit6e1.rn", "e2m1fn.ro", "fxp3.2-wrap.sr4", "e4m3.rn"])
-@pytest.mark.parametrize("acc", ["fxp8.8-wrap", "posit16", "e5m10", "exact=posit8", "exact2=fxp4.4-wrap"])
+@pytest.mark.parametrize("acc", ["fxp8.8-wrap", "posit16", "e5m10", "exact=posit8", "exact=fxp4.4-wrap carry=2"])
 @pytest.mark.parametrize("saturate", [False, True], ids=["", "sat"])
 def test_mac_across_families_with_rounded_product_matches_exact(product, acc, saturate):
     rng = random.Random(f"{product}{acc}")
-    spec = MacSpec.parse(f"posit8*fxp4.4={product}+{acc}.rn" + (".sat" if saturate else ""))
+    fmt, _, carry = acc.partition(" ")
+    spec = MacSpec.parse(f"posit8*fxp4.4={product}+{fmt}.rn{'.sat' if saturate else ''} {carry}")
     count = 120
     columns = [aimed(rng, fmt, count, 2) for fmt in (spec.a, spec.b, spec.o)]
     parameters = parameters_of(spec)
@@ -532,15 +533,15 @@ def steps(rng, *formats):
 
 SEQUENCES = [
     "posit8*posit8+exact=posit8.rn",
-    "posit8*posit8+exact1=posit8.rz",
-    "posit16*posit8e0+exact3=posit16.sr5",
+    "posit8*posit8+exact=posit8.rz carry=1",
+    "posit16*posit8e0+exact=posit16.sr5 carry=3",
     "posit64*posit64+exact=posit64.rn",
-    "e5m2*e5m2+exact1=e5m2.rn",
-    "e5m2*e4m3fn+exact31=e5m2.rd.sat",
+    "e5m2*e5m2+exact=e5m2.rn carry=1",
+    "e5m2*e4m3fn+exact=e5m2.rd.sat carry=31",
     "e4m3*e4m3+exact=fxp8.8-wrap.ro",
-    "fxp4.4*fxp4.4+exact2=fxp4.4-wrap.sr3",
-    "fxp1.7-wrap*ufxp0.8+exact1=int4.ra.sat",
-    "int64*uint64-wrap+exact64=int64.ru",
+    "fxp4.4*fxp4.4+exact=fxp4.4-wrap.sr3 carry=2",
+    "fxp1.7-wrap*ufxp0.8+exact=int4.ra.sat carry=1",
+    "int64*uint64-wrap+exact=int64.ru carry=64",
     "fp64*fp64+exact=fp64.rn",
     "posit8*fxp4.4+exact=e8m23.ru",
 ]
@@ -579,7 +580,7 @@ def test_quire_sequence_matches_fractions(text):
     ],
 )
 def test_exact_accumulator_sequence_matches_fractions(a, o, rounding, carry):
-    spec = SumSpec(parse(a), "exact", Rounding.parse(rounding), parse(o), carry)
+    spec = SumSpec(parse(a), "exact", parse(o), carry, rounding=Rounding.parse(rounding))
     rng = random.Random(a + o)
     xs, starts, loads, clears = steps(rng, spec.a, spec.o)
     words = random_words(rng, spec.rounding, STEPS)

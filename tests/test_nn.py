@@ -730,7 +730,7 @@ def test_policy_files_read_rules(tmp_path):
     for text, sentence in (
         ("layers = 3", 'mixed.toml: layers are tables, such as [layers."fc*"]'),
         ("max = 3", "mixed.toml: a policy has no 'max'; its parts are mac, forward, input_gradient,"),
-        ("mac = 3", "mixed.toml: forward: a multiply-accumulate is a MacSpec or a text such as"),
+        ("mac = 3", "mixed.toml: forward: a unit is described by a text such as"),
         ("mac =", "mixed.toml: Invalid value"),
     ):
         path.write_text(text)
@@ -819,7 +819,7 @@ def differentiated_twice():
         (lambda: nn.Cast.parse("e1m2.rn"), ValueError, "'e1m2.rn' is no cast such as rn, e5m2.rn or e5m2.sr3.sat: "),
         (lambda: nn.Cast.parse(3), TypeError, "a cast is a Cast or a text such as 'e5m2.rn', not int"),
         (lambda: nn.Cast("e5m2"), TypeError, "the format of a cast is a Format or None, not str"),
-        (lambda: nn.Policy.parse("e5m2"), ValueError, "forward: 'e5m2' is no multiply-accumulate"),
+        (lambda: nn.Policy.parse("e5m2"), ValueError, "forward: expected '*' here"),
         (lambda: nn.Policy.parse(f"{E5M2}, {E5M2}"), ValueError, "policy 'e5m2*e5m2+e6m5.rn, e5m2*e5m2+e6m5.rn' says"),
         (lambda: nn.Policy.parse(f"{E5M2}, mode=3"), ValueError, "a policy has no 'mode'; its parts are mac,"),
         (

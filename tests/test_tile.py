@@ -179,7 +179,7 @@ def test_tile_accepts_other_clocks_and_devices(monkeypatch):
         ("--rows 0", "a tiling has rows of 1 or more, not 0"),
         ("--pipeline -1", "pipeline -1 is out of range; a unit has 0 to"),
         ("--clock 900", "a clock of 900 MHz is out of range; the device has 1 to 775"),
-        ("--mac e5m2", "'e5m2' is no multiply-accumulate"),
+        ("--mac e5m2", "expected '*' here"),
         ("--target ecp5-85k", "ecp5-85k is no device of AMD's, and Vivado knows no others"),
         ("--target vu0", "unknown target 'vu0'; the targets are"),
         (

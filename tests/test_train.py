@@ -429,7 +429,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
     ("more", "sentence"),
     [
         ([], "say what to compute in with one of --mac and --policy; --mac fp32 is torch's own"),
-        (["--mac", "e5m2"], "forward: 'e5m2' is no multiply-accumulate"),
+        (["--mac", "e5m2"], "forward: expected '*' here"),
         (["--mac", SR, "--policy", "none.toml"], "say what to compute in with one of --mac and --policy"),
         (["--policy", "none.toml"], "none.toml cannot be read: No such file or directory"),
         (["--mac", SR, "--resume", "--restart"], "--resume goes on and --restart starts over; give one of them"),

@@ -11,7 +11,7 @@ from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import MacSpec, Quire, SumSpec
+from halfulp.hdl.specs import AccumulatorSpec, Quire
 
 from .base import Unit, check_adder, check_saturate
 
@@ -37,7 +37,7 @@ class Accumulating(Unit):
         self,
         *,
         kind: str,
-        spec: MacSpec | SumSpec,
+        spec: AccumulatorSpec,
         operands: dict[str, Format],
         controls: Sequence[str] = (),
         rounding: Rounding,

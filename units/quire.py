@@ -6,7 +6,7 @@ from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply, negate_if, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling
@@ -77,7 +77,7 @@ class Quire(Accumulating):
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
-    spec: MacSpec
+    spec: QuireSpec
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Quire(Accumulating):
         pipeline: int = 0,
         dsp: bool = False,
     ) -> None:
-        spec = MacSpec(parse(a), parse(b), "exact", Rounding.parse(rounding), o=parse(o), carry=carry)
+        spec = QuireSpec(parse(a), parse(b), parse(o), carry, rounding=Rounding.parse(rounding))
         super().__init__(
             kind=f"quire_{spec.a}_{spec.b}_{spec.o}_{spec.carry}",
             spec=spec,

@@ -1,16 +1,33 @@
 """Descriptions of computations: plain, immutable data."""
 
+from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
 from .dot import DotSpec
-from .mac import MacSpec, SumSpec
+from .grammar import TextError
+from .mac import AccumulatorSpec, MacSpec, QuireSpec, SumSpec
+from .piecewise import PwlSpec
 from .quire import Quire
 from .ranges import ValueRange
+from .rounder import RounderSpec
 from .tiling import Tiling
+from .unit import UNITS, UnitSpec
 
 __all__ = [
+    "UNITS",
+    "AccumulatorSpec",
+    "AddSpec",
+    "CompareSpec",
+    "ConvertSpec",
     "DotSpec",
+    "FmaSpec",
     "MacSpec",
+    "MulSpec",
+    "PwlSpec",
     "Quire",
+    "QuireSpec",
+    "RounderSpec",
     "SumSpec",
+    "TextError",
     "Tiling",
+    "UnitSpec",
     "ValueRange",
 ]

@@ -1,56 +1,77 @@
 """Description of one dot product."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from halfulp.hdl.formats.base import Format, check_int
-from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 
 from .quire import Quire
 from .ranges import ValueRange
+from .unit import UnitSpec
 
 ORDERS = ("exact", "sequential")
 MAX_K = 256
 
 
 @dataclass(frozen=True)
-class DotSpec:
+class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b1 + ..."):
     """A dot product of k pairs: c + a0 * b0 + a1 * b1 + ...
 
     Parameters
     ----------
     k : int
         Pairs, 1 to 256.
-    a, b, o : Format
-        Formats of operands and result.
+    a, b : Format
+        Formats of the operands.
+    o : Format
+        Format of the result; default: that of the start value, or of ``a`` without one.
     c : Format, optional
         Format of the start value; None starts from +0.
     order : str
         ``exact``: the sum is rounded once; ``sequential``: after every product, in ascending order.
-    rounding : Rounding
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
-        sum.
+        As `UnitSpec` does.
     """
 
     k: int
     a: Format
     b: Format
-    o: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     c: Format | None = None
     order: str = "exact"
-    rounding: Rounding = RN
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise TypeError or ValueError if the number of pairs or the order is wrong."""
         check_int("k", self.k, "dot product")
         if not 1 <= self.k <= MAX_K:
             raise ValueError(f"a dot product of k = {self.k} pairs is out of range; it has 1 to {MAX_K}")
         if self.order not in ORDERS:
             raise ValueError(f"unknown order {self.order!r}; a dot product has one of {', '.join(ORDERS)}")
-        if self.rounding == EXACT:
-            self.sums.check_fits(self.o, f"sum of {self.k} products of {self.a} and {self.b}")
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out."""
+        return {"k": 4, "b": a}
+
+    @property
+    def default_result(self) -> Format:
+        """Format of the result where none is given."""
+        return self.c or self.a
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Sums before they are rounded."""
+        return self.sums, f"sum of {self.k} products of {self.a} and {self.b}"
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Random words of an operation and their bits; one for each rounding in sequential order."""
+        if self.order == "exact" or not self.rounding.bits:
+            return super().words
+        return {f"random{index}": self.rounding.bits for index in range(self.k)}
 
     @property
     def terms(self) -> ValueRange:
@@ -64,7 +85,7 @@ class DotSpec:
         return products if self.c is None else products + ValueRange.of(self.c)
 
     def sums_of(self, index: int) -> ValueRange:
-        """What is rounded after the product of an index, in sequential order."""
+        """Sums that are rounded after the product of an index, in sequential order."""
         if index:
             return self.terms + ValueRange.of(self.o)
         return self.terms if self.c is None else self.terms + ValueRange.of(self.c)

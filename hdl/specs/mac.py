@@ -1,37 +1,39 @@
-"""Description of one multiply-accumulate, from which unit, golden model, bench and report are made."""
+"""Descriptions of units with an accumulator."""
 
-import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.rounding import EXACT, PATTERN, RN, Rounding
-from halfulp.hdl.formats.source import Source, check_source, parse_source
+from halfulp.hdl.formats.rounding import EXACT, Rounding
 
 from .quire import CARRY_BITS, Quire, check_carry
 from .ranges import ValueRange
-
-_TEXT = re.compile(
-    rf"(?P<a>[^*]+)\*(?P<b>[^=+]+)(?:=(?P<product>[^+]+)\.(?P<product_rounding>{PATTERN}))?"
-    rf"\+(?:exact(?P<carry>[0-9]*)=)?(?P<acc>.+?)\.(?P<rounding>{PATTERN})(?P<saturate>\.sat)?"
-    r"(?:@(?P<random>.+))?"
-)
+from .unit import UnitSpec
 
 EXACT_SUM = "exact"
 """Accumulator that rounds nothing: a quire."""
 
 
-class _Sum:
-    """What descriptions of sums have in common: an accumulator, in a format or exact."""
+class AccumulatorSpec(UnitSpec):
+    """Description of an accumulator, in a format or exact."""
 
-    acc: Format | Literal["exact"]
+    acc: Any
     a: Format
     o: Format
     carry: int
-    rounding: Rounding
 
-    def _set_result(self) -> None:
+    @classmethod
+    def read_part(cls, part: str, text: str) -> Any:
+        """Value of a part of the formula; an accumulator may be exact."""
+        return EXACT_SUM if (part, text) == ("acc", EXACT_SUM) else parse(text)
+
+    def writes(self, part: str, explicit: bool) -> bool:
+        """Whether a part that may be left out stands in the text: the result of an exact accumulator does."""
+        return self.quire is not None if part == "o" else super().writes(part, explicit)
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if the accumulator cannot be."""
         check_carry(self.carry)
         if isinstance(self.acc, Format):
             if self.o not in (None, self.acc):
@@ -41,21 +43,28 @@ class _Sum:
                 )
             if self.carry != CARRY_BITS:
                 raise ValueError(f"an accumulator in {self.acc} has no carry guard; only the accumulator exact has one")
-            object.__setattr__(self, "o", self.acc)
         elif self.acc != EXACT_SUM:
             raise TypeError(f"an accumulator is a format or 'exact', not {self.acc!r}")
-        elif self.o is None:
-            object.__setattr__(self, "o", self.a)
+
+    @property
+    def default_result(self) -> Format:
+        """Format of the accumulator, or of ``a`` where the sum is exact."""
+        return self.acc if isinstance(self.acc, Format) else self.a
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Sums before they are rounded."""
+        return self.sums, "exact sum" if self.quire else f"sum of {self.term_name} and {self.acc}"
 
     @property
     def terms(self) -> ValueRange:
-        """What is added in a step."""
-        raise NotImplementedError
+        """Numbers that a step adds."""
+        return ValueRange.of(self.a)
 
     @property
-    def words(self) -> dict[str, int]:
-        """Random words that a step takes, in the order in which sources are dealt to them, and their bits."""
-        return {"random": self.rounding.bits} if self.rounding.bits else {}
+    def term_name(self) -> str:
+        """One of the terms in words."""
+        return str(self.a)
 
     @property
     def quire(self) -> Quire | None:
@@ -64,7 +73,7 @@ class _Sum:
 
     @property
     def sums(self) -> ValueRange:
-        """What is rounded to the result format."""
+        """Numbers that are rounded to the result format."""
         quire = self.quire
         return self.terms + ValueRange.of(self.o) if quire is None else quire.sums
 
@@ -74,43 +83,38 @@ class _Sum:
         carry = "" if self.carry == CARRY_BITS else str(self.carry)
         return f"exact{carry}={self.o}" if self.quire else str(self.acc)
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keywords of the golden function."""
+        unused = () if self.quire else ("o", "carry")
+        return {name: value for name, value in super().parameters.items() if name not in unused}
+
 
 @dataclass(frozen=True)
-class SumSpec(_Sum):
+class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator <- accumulator + a"):
     """One step of an accumulator without a multiplier: acc <- acc + a.
 
     Parameters
     ----------
     a : Format
         Operand format.
-    acc, rounding, o, carry
+    acc, o, carry
         As `MacSpec` has them.
-
-    Raises
-    ------
-    ValueError
-        If ``rounding`` is ``exact`` and the result format cannot hold every sum.
     """
 
     a: Format
     acc: Format | Literal["exact"]
-    rounding: Rounding = RN
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
 
-    def __post_init__(self) -> None:
-        self._set_result()
-        if self.rounding == EXACT:
-            self.sums.check_fits(self.o, f"sum of {self.a} and {self.acc}" if self.quire is None else "exact sum")
-
-    @property
-    def terms(self) -> ValueRange:
-        """What is added in a step."""
-        return ValueRange.of(self.a)
+    @classmethod
+    def filled(cls, a: Format, **given: Any) -> Self:
+        """Description with the defaults of the short form for fields that are not given."""
+        return super().filled(a, **(given if "acc" in given else given | {"acc": a.default_sum()}))
 
 
 @dataclass(frozen=True)
-class MacSpec(_Sum):
+class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumulator <- accumulator + a * b"):
     """One multiply-accumulate step: acc <- acc + a * b.
 
     Parameters
@@ -119,51 +123,42 @@ class MacSpec(_Sum):
         Operand formats.
     acc : Format or "exact"
         Accumulator format; or ``exact``, a `Quire` that holds the sum of the terms and is rounded to ``o`` when read.
-    rounding : Rounding
-        Rounding to the accumulator format, or from the quire to ``o``.
     product : Format, optional
         Format that the product is rounded to before it is added; None keeps it exact, so that a step rounds once.
     product_rounding : Rounding
         Rounding of the product; ``exact`` where ``product`` is None or holds every product.
-    saturate : bool
-        Overflow gives the largest finite number, in product and accumulator.
     o : Format
-        Result format: that of the accumulator, or the format of ``a`` unless told otherwise where the sum is exact.
-        Start values are in this format.
+        Result format, and that of start values; default: that of the accumulator, or of ``a`` where the sum is exact.
     carry : int
         Carry guard of the quire, in bits.
-    random : Lfsr or Plateau, optional
-        Source of the words of stochastic rounding; without one they are given from outside. Where product and sum are
-        both stochastic, each has a source of this kind.
 
     Raises
     ------
     TypeError, ValueError
-        If a rounding is ``exact`` and its format cannot hold every result, the product is exact and has a rounding, or
-        ``random`` is no source that can give the words.
+        As `UnitSpec` does, or if ``product_rounding`` is ``exact`` and ``product`` cannot hold every product, or the
+        product is exact and has a rounding.
 
     Notes
     -----
-    ``str()`` gives a short name such as ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or
-    ``posit8*posit8+exact=posit8.rn``, and `MacSpec.parse` reads it back.
+    Where product and sum are both stochastic, each has a source of the kind ``random``. ``str()`` leaves out the name
+    of the unit: ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or
+    ``posit8*posit8+exact=posit8.rn``.
     """
 
     a: Format
     b: Format
     acc: Format | Literal["exact"]
-    rounding: Rounding = RN
     product: Format | None = None
     product_rounding: Rounding = EXACT
-    saturate: bool = False
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
-    random: Source | None = None
 
-    def __post_init__(self) -> None:
-        self._set_result()
-        if self.random is not None:
-            check_source(self.random, self.words.values())
-        product = ValueRange.of(self.a) * ValueRange.of(self.b)
+    def __str__(self) -> str:
+        return self.text.removeprefix(f"{self.form.unit} ")
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if accumulator or product cannot be."""
+        super().check()
         if self.product is None:
             if self.product_rounding != EXACT:
                 raise ValueError(
@@ -171,50 +166,66 @@ class MacSpec(_Sum):
                     "name a product format or leave the rounding out"
                 )
         elif self.product_rounding == EXACT:
-            product.check_fits(self.product, f"product of {self.a} and {self.b}")
-        if self.rounding == EXACT:
-            what = "exact sum" if self.quire else f"sum of a product and {self.acc}"
-            self.sums.check_fits(self.o, what)
+            self._products.check_fits(self.product, f"product of {self.a} and {self.b}")
 
-    def __str__(self) -> str:
-        product = "" if self.product is None else f"={self.product}.{self.product_rounding}"
-        saturate = ".sat" if self.saturate else ""
-        source = "" if self.random is None else f"@{self.random}"
-        return f"{self.a}*{self.b}{product}+{self.acc_text}.{self.rounding}{saturate}{source}"
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out."""
+        return {"b": a}
+
+    @classmethod
+    def filled(cls, a: Format, **given: Any) -> Self:
+        """Description with the defaults of the short form for fields that are not given."""
+        return super().filled(a, **(given if "acc" in given else given | {"acc": a.default_accumulator()}))
 
     @property
     def words(self) -> dict[str, int]:
-        """Random words that a step takes, in the order in which sources are dealt to them, and their bits."""
+        """Random words of a step, in the order in which sources are dealt to them, and their bits."""
         bits = self.product_rounding.bits
         return super().words | ({"random_product": bits} if bits else {})
 
     @property
+    def _products(self) -> ValueRange:
+        return ValueRange.of(self.a) * ValueRange.of(self.b)
+
+    @property
     def terms(self) -> ValueRange:
-        """What is added in a step: products, rounded if they are."""
-        return ValueRange.of(self.a) * ValueRange.of(self.b) if self.product is None else ValueRange.of(self.product)
+        """Numbers that a step adds: products, rounded if they are."""
+        return self._products if self.product is None else ValueRange.of(self.product)
+
+    @property
+    def term_name(self) -> str:
+        """One of the terms in words."""
+        return "a product"
+
+
+@dataclass(frozen=True)
+class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of products"):
+    """One step of an exact accumulator: q <- q + a * b or q - a * b.
+
+    Parameters
+    ----------
+    a, b : Format
+        Operand formats.
+    o : Format
+        Result format, and that of start values; default: that of ``a``.
+    carry : int
+        Carry guard, in bits.
+    """
+
+    a: Format
+    b: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+    carry: int = CARRY_BITS
+
+    acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # no field: it is always exact
 
     @classmethod
-    def parse(cls, text: "str | MacSpec") -> "MacSpec":
-        """Description that ``str()`` wrote; a description is taken as it is."""
-        if isinstance(text, cls):
-            return text
-        if not isinstance(text, str):
-            raise TypeError(
-                f"a multiply-accumulate is a MacSpec or a text such as 'e5m2*e5m2+e6m5.rn', not {type(text).__name__}"
-            )
-        match = _TEXT.fullmatch(text)
-        if match is None:
-            raise ValueError(f"{text!r} is no multiply-accumulate; one is written like e5m2*e5m2+e6m5.rn")
-        exact = match["carry"] is not None
-        return cls(
-            a=parse(match["a"]),
-            b=parse(match["b"]),
-            acc="exact" if exact else parse(match["acc"]),
-            rounding=Rounding.parse(match["rounding"]),
-            product=None if match["product"] is None else parse(match["product"]),
-            product_rounding=Rounding.parse(match["product_rounding"] or EXACT),
-            saturate=match["saturate"] is not None,
-            o=parse(match["acc"]),
-            carry=int(match["carry"] or CARRY_BITS),
-            random=None if match["random"] is None else parse_source(match["random"]),
-        )
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out."""
+        return {"b": a}
+
+    @property
+    def terms(self) -> ValueRange:
+        """Products."""
+        return ValueRange.of(self.a) * ValueRange.of(self.b)

@@ -1,0 +1,127 @@
+"""Descriptions of units with one rounded result."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.catalogue import parse
+
+from .ranges import ValueRange
+from .unit import UnitSpec
+
+
+@dataclass(frozen=True)
+class BinarySpec(UnitSpec):
+    """A function of two numbers.
+
+    Parameters
+    ----------
+    a, b : Format
+        Formats of the operands.
+    o : Format
+        Format of the result; default: that of ``a``.
+    """
+
+    a: Format
+    b: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out."""
+        return {"b": a}
+
+    @property
+    def _ranges(self) -> tuple[ValueRange, ValueRange]:
+        return ValueRange.of(self.a), ValueRange.of(self.b)
+
+
+@dataclass(frozen=True)
+class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
+    """Product of two numbers; fields as of `BinarySpec`."""
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Exact products."""
+        a, b = self._ranges
+        return a * b, f"product of {self.a} and {self.b}"
+
+
+@dataclass(frozen=True)
+class AddSpec(BinarySpec, form="add a+b[=o]", summary="a + b, a - b"):
+    """Sum or difference of two numbers; fields as of `BinarySpec`."""
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Exact sums and differences."""
+        a, b = self._ranges
+        return a.plus_or_minus(b), f"sum of {self.a} and {self.b}"
+
+
+@dataclass(frozen=True)
+class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once"):
+    """Fused multiply-add.
+
+    Parameters
+    ----------
+    a, b, c : Format
+        Formats of the operands.
+    o : Format
+        Format of the result; default: that of ``c``.
+    """
+
+    a: Format
+    b: Format
+    c: Format
+    o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out."""
+        return {"b": a, "c": a}
+
+    @property
+    def default_result(self) -> Format:
+        """Format of the addend."""
+        return self.c
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Exact sums."""
+        product = ValueRange.of(self.a) * ValueRange.of(self.b)
+        return product + ValueRange.of(self.c), f"sum of {self.c} and a product of {self.a} and {self.b}"
+
+
+@dataclass(frozen=True)
+class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any format"):
+    """A number in another format.
+
+    Parameters
+    ----------
+    a, o : Format
+        Formats of operand and result.
+    """
+
+    a: Format
+    o: Format
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out."""
+        return {"o": parse("e4m3fn")}
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Numbers of the operand's format."""
+        return ValueRange.of(self.a), f"number of {self.a}"
+
+
+@dataclass(frozen=True)
+class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, minimum, maximum"):
+    """Order of two numbers, with their minimum and maximum in the format ``o``; fields as of `BinarySpec`."""
+
+    @property
+    def results(self) -> tuple[ValueRange, str]:
+        """Numbers of both formats."""
+        a, b = self._ranges
+        return a | b, f"number of {self.a} and {self.b}"

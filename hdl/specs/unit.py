@@ -1,0 +1,169 @@
+"""Descriptions of units: all that decides result bits, as plain, immutable data with a text."""
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.catalogue import parse
+from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
+from halfulp.hdl.formats.source import Source, check_source
+
+from .grammar import Form, read
+from .ranges import ValueRange
+
+UNITS: dict[str, type["UnitSpec"]] = {}
+"""Class of the description of each unit, by the unit's name: a row for each class that is given a form."""
+
+_NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing")
+"""Fields that the golden function of a unit does not take: it has the words of a source, and the shape of tensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSpec:
+    """Description of a unit.
+
+    Parameters
+    ----------
+    rounding : Rounding
+        Rounding of the result.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite.
+    random : Lfsr or Plateau, optional
+        Source of the words of stochastic rounding in the unit; without one they are an input.
+    seed : int
+        State of that source after reset.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a field is of the wrong kind or out of range, ``rounding`` is ``exact`` and ``o`` cannot hold every result,
+        or ``random`` cannot give the words.
+
+    Notes
+    -----
+    ``str()`` gives the text, and `UnitSpec.parse` reads it back.
+    """
+
+    form: ClassVar[Form]
+    SUMMARY: ClassVar[str] = ""
+
+    rounding: Rounding = RN
+    saturate: bool = False
+    random: Source | None = None
+    seed: int = 1
+
+    def __init_subclass__(cls, form: str | None = None, summary: str = "", **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if form is not None:
+            cls.form, cls.SUMMARY = Form(form), summary
+            UNITS[cls.form.unit] = cls
+
+    def __post_init__(self) -> None:
+        for name, fmt in self.operands.items():
+            if not isinstance(fmt, Format):
+                raise TypeError(f"{name} is a Format, not {type(fmt).__name__}")
+        self.check()
+        if getattr(self, "o", None) is None:
+            object.__setattr__(self, "o", self.default_result)
+        if not isinstance(self.saturate, bool):
+            raise TypeError(f"saturate is a bool, not {type(self.saturate).__name__}")
+        if self.random is not None:
+            check_source(self.random, self.words.values()).check_seed(self.seed)
+        elif self.seed != 1:
+            raise ValueError(f"seed {self.seed} does nothing where random words are an input; name a source: @lfsr16")
+        if self.rounding == EXACT and self.results is not None:
+            values, what = self.results
+            values.check_fits(self.result, what)
+
+    def __str__(self) -> str:
+        return self.text
+
+    # The text --------------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """Name of the unit and all that decides its bits."""
+        return self.form.write(self)
+
+    @property
+    def name(self) -> str:
+        """The text with all formats and in the characters of a Verilog name."""
+        return re.sub(r"\W", "_", self.form.write(self, explicit=True))
+
+    @classmethod
+    def parse(cls, text: "str | UnitSpec") -> Self:
+        """Description that a text gives; a description is taken as it is.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the text is none, or that of another unit than the class describes.
+        """
+        spec = text if isinstance(text, UnitSpec) else read(text, UNITS)
+        if not isinstance(spec, cls):
+            raise ValueError(f"{spec.text} describes the unit {spec.form.unit}; expected {cls.form.text}")
+        return spec
+
+    @classmethod
+    def read_part(cls, part: str, text: str) -> Any:
+        """Value of a part of the formula."""
+        return parse(text)
+
+    def writes(self, part: str, explicit: bool) -> bool:
+        """Whether a part that may be left out stands in the text."""
+        value = getattr(self, part)
+        return value is not None and (part != "o" or explicit or value != self.default_result)
+
+    # The short form --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def filled(cls, a: Format, **given: Any) -> Self:
+        """Description with the defaults of the short form for fields that are not given."""
+        return cls(**({"a": a} | cls.defaults(a) | given))
+
+    @classmethod
+    def defaults(cls, a: Format) -> dict[str, Any]:
+        """Fields that the short form may leave out, and their values for an operand format."""
+        return {}
+
+    @classmethod
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        """Whether the unit is for operands of a format, and for a rounding if one is given."""
+        return True
+
+    # The computation -------------------------------------------------------------------------------------------
+
+    @property
+    def operands(self) -> dict[str, Format]:
+        """Formats of the operands by their names."""
+        return {name: fmt for name in ("a", "b", "c") if (fmt := getattr(self, name, None)) is not None}
+
+    @property
+    def result(self) -> Format:
+        """Format of the result."""
+        fmt: Format = self.o  # type: ignore[attr-defined]  # a field of every subclass
+        return fmt
+
+    @property
+    def default_result(self) -> Format:
+        """Format of the result where none is given."""
+        return self.operands["a"]
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if a field of the subclass is wrong."""
+
+    @property
+    def results(self) -> tuple[ValueRange, str] | None:
+        """Exact results before they are rounded, and one of them in words; None if they are not known yet."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> dict[str, int]:
+        """Random words of an operation, in the order in which sources are dealt to them, and their bits."""
+        return {"random": self.rounding.bits} if self.rounding.bits else {}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keywords of the golden function."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _NOT_OF_RESULTS}

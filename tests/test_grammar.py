@@ -1,0 +1,154 @@
+"""Texts of units: reading and writing are inverse, and an error points at its place."""
+
+import itertools
+import re
+
+import pytest
+
+from halfulp.hdl.formats import NAMED, RN, Fixed, Rounding, parse, stochastic
+from halfulp.hdl.formats.source import Lfsr, Plateau
+from halfulp.hdl.specs import UNITS, MacSpec, TextError, UnitSpec
+from halfulp.hdl.specs.grammar import page
+
+ROUNDINGS = [*map(Rounding.parse, ("rn", "ra", "rz", "ru", "rd", "ro")), stochastic(1), stochastic(8), stochastic(32)]
+
+
+def described(unit: str) -> list[UnitSpec]:
+    """Descriptions of a unit in every named format with every rounding, one after the other with other options."""
+    cls = UNITS[unit]
+    found = []
+    others = itertools.cycle(NAMED.values())
+    for number, (fmt, rounding) in enumerate(itertools.product(NAMED.values(), ROUNDINGS)):
+        if not cls.takes(fmt, rounding):
+            continue
+        given = {"rounding": rounding, "saturate": number % 2 == 1}
+        if number % 3 == 0 and rounding.bits:
+            given |= {"random": Lfsr(32), "seed": 1 + number}
+        if number % 3 == 1 and rounding.bits > 1 and unit != "sru":
+            given["random"] = Plateau(min(rounding.bits, 16))
+        found.append(cls.filled(fmt, **given))
+        if number % 2 and unit not in ("mac", "accumulate", "sru"):
+            found.append(cls.filled(fmt, **given, o=next(others)))
+    return found
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_text_of_every_unit_format_and_rounding_reads_back(unit):
+    found = described(unit)
+    assert len(found) >= 3 * len([fmt for fmt in NAMED.values() if UNITS[unit].takes(fmt, None)])
+    for spec in found:
+        for text in (str(spec), spec.text, re.sub(r"([*+=>,@])", r" \1 ", spec.text.partition(" carry")[0])):
+            read = UnitSpec.parse(text)
+            assert read == spec, text
+            assert hash(read) == hash(spec)
+        assert spec.text == UnitSpec.parse(spec.text).text
+        assert re.fullmatch(r"[a-z]\w*", spec.name)
+    different = {str(spec) for spec in found}
+    assert len(different) == len(set(found)) == len({spec.name for spec in set(found)})
+
+
+@pytest.mark.parametrize(
+    ("text", "printed", "name"),
+    [
+        ("mul e4m3fn*e4m3fn=e6m5", "mul e4m3fn*e4m3fn=e6m5.rn", "mul_e4m3fn_e4m3fn_e6m5_rn"),
+        ("mul e5m2*e5m2=e5m2", "mul e5m2*e5m2.rn", "mul_e5m2_e5m2_e5m2_rn"),
+        ("fma e5m2*e5m2+e6m5=e6m5.rz", "fma e5m2*e5m2+e6m5.rz", "fma_e5m2_e5m2_e6m5_e6m5_rz"),
+        (
+            "mac e5m2*e5m2+e6m5.sr10@lfsr16:1",
+            "mac e5m2*e5m2+e6m5.sr10@lfsr16",
+            "mac_e5m2_e5m2_e6m5_sr10_lfsr16",
+        ),
+        ("e5m2 * e5m2 + e6m5", "mac e5m2*e5m2+e6m5.rn", "mac_e5m2_e5m2_e6m5_rn"),
+        ("mac e5m2*e5m2=e5m2+e6m5.rn", "mac e5m2*e5m2=e5m2.rn+e6m5.rn", "mac_e5m2_e5m2_e5m2_rn_e6m5_rn"),
+        ("mac posit8*posit8+exact=posit16", "mac posit8*posit8+exact=posit16.rn", "mac_posit8_posit8_exact_posit16_rn"),
+        ("accumulate e5m2+e6m5", "accumulate e5m2+e6m5.rn", "accumulate_e5m2_e6m5_rn"),
+        ("quire posit8*posit8=posit16 carry=31", "quire posit8*posit8=posit16.rn", "quire_posit8_posit8_posit16_rn"),
+        ("dot8 e5m2*e5m2+e6m5 order=exact", "dot8 e5m2*e5m2+e6m5.rn", "dot8_e5m2_e5m2_e6m5_e6m5_rn"),
+        ("dot8 e5m2*e5m2=e6m5", "dot8 e5m2*e5m2=e6m5.rn", "dot8_e5m2_e5m2_e6m5_rn"),
+        ("convert e6m5>e4m3fn.sr8 .sat", "convert e6m5>e4m3fn.sr8.sat", "convert_e6m5_e4m3fn_sr8_sat"),
+        ("compare e5m2,e6m5", "compare e5m2,e6m5.rn", "compare_e5m2_e6m5_e5m2_rn"),
+        (
+            "sru fxp8.8 > fxp4.4 . sr3 @ plateau3 : 5  lanes = 64",
+            "sru fxp8.8>fxp4.4.sr3@plateau3:5 lanes=64",
+            "sru_fxp8_8_fxp4_4_sr3_plateau3_5_lanes_64",
+        ),
+        (
+            "pwl tanh(fxp4.12)>fxp1.15",
+            "pwl tanh(fxp4.12)>fxp1.15.rn pieces=8",
+            "pwl_tanh_fxp4_12__fxp1_15_rn_pieces_8",
+        ),
+        ("pwl gelu6-1f0c33a9(fxp4.4)", "pwl gelu6-1f0c33a9(fxp4.4).rn", "pwl_gelu6_1f0c33a9_fxp4_4__fxp4_4_rn"),
+    ],
+)
+def test_text_prints_with_its_defaults_left_out(text, printed, name):
+    spec = UnitSpec.parse(text)
+    assert (spec.text, spec.name) == (printed, name)
+    assert UnitSpec.parse(printed) == spec
+
+
+def test_text_of_a_multiply_accumulate_needs_no_name():
+    spec = MacSpec.parse("mac e5m2*e5m2+e6m5.rn")
+    assert str(spec) == "e5m2*e5m2+e6m5.rn"
+    assert MacSpec.parse(str(spec)) == UnitSpec.parse(spec.text) == spec
+    with pytest.raises(ValueError, match="unit mul; expected mac"):
+        MacSpec.parse("mul e5m2*e5m2")
+
+
+def test_state_of_a_source_is_part_of_the_description():
+    one, five = (MacSpec.parse(f"e5m2*e5m2+e6m5.sr10@lfsr16{state}") for state in ("", ":5"))
+    assert (one.seed, five.seed, one == five) == (1, 5, False)
+    assert MacSpec.parse("e5m2*e5m2+e6m5.sr10@lfsr16:0x5") == five
+    with pytest.raises(ValueError, match="name a source"):
+        MacSpec(one.a, one.b, one.acc, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "keyword"),
+    [
+        ("mul e5m2 ^e5m2", "^", r"expected '\*'"),
+        ("mul e5m2*^", "^", "format of b"),
+        ("mul e5m2*^e5n2", "^", "did you mean e5m2"),
+        ("^foo e5m2*e5m2", "^", "unknown unit 'foo'"),
+        ("dot^ e5m2*e5m2", "^", "number behind dot"),
+        ("mac e5m2*e5m2^", "^", r"'=' or '\+'"),
+        ("e5m2*e5m2+e6m5.^rx", "^", "rounding mode 'rx'"),
+        ("e5m2*e5m2+e6m5.rn^.foo", "^", ".sat"),
+        ("e5m2*e5m2+e6m5.sr10@^lfsr99", "^", "lfsr99"),
+        ("e5m2*e5m2+e6m5.sr10@^lfsr8", "^", "wider source"),
+        ("e5m2*e5m2+e6m5.sr10@lfsr16:^x", "^", "state of a source"),
+        ("mul e5m2*e5m2.^exact", "^", "cannot hold every product"),
+        ("sru int16>int8 lanes=^x", "^", "number behind lanes"),
+        ("sru int16>int8 ^lanes", "^", "value behind lanes"),
+        ("sru int16>int8 lanes=3 ^lanes=3", "^", "stands twice"),
+        ("sru int16>int8 ^carry=3", "^", "no word 'carry'"),
+        ("sru int16>^e5m2", "^", "fixed point"),
+        ("sru int16>int8 increment=^maybe", "^", "increment=yes"),
+        ("dot8 e5m2*e5m2 order=^best", "^", "order 'best'"),
+        ("quire posit8*posit8 carry=^65", "^", "carry guard"),
+        ("pwl tanh ^fxp4.4", "^", r"expected '\('"),
+        ("convert e5m2^", "^", "expected '>'"),
+        ("pwl gelu6-1f0c33a9(fxp4.4) pieces=^8", "^", "saved table"),
+    ],
+)
+def test_error_points_at_the_place_in_the_text(text, place, keyword):
+    with pytest.raises(TextError, match=keyword) as caught:
+        UnitSpec.parse(text.replace(place, "", 1))
+    sentence, shown, caret = str(caught.value).split("\n")
+    assert "\n" not in sentence
+    assert shown.strip() == text.replace(place, "", 1)
+    assert caret.index("^") == text.index(place) + 2
+    assert caught.value.position == text.index(place)
+
+
+def test_text_of_another_kind_is_refused():
+    with pytest.raises(TypeError, match="text"):
+        UnitSpec.parse(parse("e5m2"))
+
+
+def test_page_of_the_grammar_has_every_unit_and_word():
+    text = "\n".join(page(UNITS))
+    for cls in UNITS.values():
+        assert f"`{cls.form.text}`" in text
+        assert all(f"`{word}=" in text for word in cls.form.words(cls))
+    assert isinstance(UNITS["sru"].filled(parse("fxp8.8")).result, Fixed)
+    assert UNITS["mul"].filled(parse("e5m2")).rounding == RN
