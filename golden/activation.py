@@ -7,7 +7,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.segments import MAX_POWER, Piece, Segments, Special, last_place
 
@@ -15,7 +15,6 @@ from . import fixed
 from .check import check_call, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .raw import ZERO_EXPONENT, Raw, add, align, int64, mask, multiply
-from .round import places
 from .wide import LIMB, Wide
 
 POWER_BITS = MAX_POWER.bit_length() - 1
@@ -92,14 +91,17 @@ def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
 
 def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
     """Integers in the order of numbers, or of their magnitudes."""
-    if isinstance(fmt, Float):
-        magnitude = codes & (fmt.sign_code - 1)
-        if not fmt.subnormals:
-            magnitude = torch.where(magnitude >> fmt.man == 0, 0, magnitude)
+    if fmt.code_order == "table":
+        ranks = torch.tensor([fmt.rank(code) or 0 for code in range(1 << fmt.width)], device=codes.device)[codes]
+        return ranks.abs() if folded else ranks
+    if fmt.code_order == "sign-magnitude":
+        magnitude = codes & mask(fmt.width - 1)
+        if fmt.flushes:
+            magnitude = torch.where(magnitude < fmt.encode(fmt.smallest), 0, magnitude)
         if folded:
             return magnitude
         return torch.where(codes >> (fmt.width - 1) & 1 != 0, -magnitude, magnitude)
-    if isinstance(fmt, Fixed) and not fmt.signed:
+    if fmt.code_order == "unsigned":
         # Of 64 bits the upper half is negative as int64; all move down by as much as brings the lowest there.
         return codes ^ int64(1 << 63)
     if fmt.width < 64:
@@ -145,10 +147,10 @@ def _parts(value: Fraction) -> tuple[int, int]:
 
 def _looked_at(o: Format, rounding: Rounding) -> int:
     """Bits of a sum, from its first one on, that rounding it to ``o`` looks at one by one."""
-    if isinstance(o, Fixed):
+    if o.spacing == "uniform":
         # What is larger than the range is all the same, but where it wraps: no line has so many bits before the point.
-        return o.width + places(rounding) + (2 * LIMB if o.overflow == "wrap" else 1)
-    return o.precision + places(rounding)
+        return o.width + rounding.places + (2 * LIMB if o.wraps else 1)
+    return o.precision + rounding.places
 
 
 def _unsigned_zero(x: Raw) -> Raw:

@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Fixed, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import places, round_up
+from .round import round_up
 from .wide import Wide
 
 
@@ -30,7 +30,7 @@ def unpack(codes: Tensor, fmt: Fixed) -> Raw:
 
 def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
-    seen_places = places(rounding)
+    seen_places = rounding.places
     # The number in units of the last place that rounding looks at; what is shifted up further is beyond the range.
     most = o.width + seen_places
     up = x.exponent - (x.significand.width - 1) - (o.quantum - seen_places)

@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Float, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64
-from .round import places, round_up
+from .round import round_up
 from .wide import Wide
 
 
@@ -78,7 +78,7 @@ def _normalise_to(x: Raw, o: Float, rounding: Rounding) -> tuple[Tensor, Tensor,
     Returns the exponent above ``o.emin`` (0 for subnormal results), the ``o.precision`` bits kept, the bits below that
     the rounding looks at, and whether anything is left.
     """
-    wanted = o.precision + places(rounding)
+    wanted = o.precision + rounding.places
     significand = x.significand.pad(max(wanted - x.significand.width, 0))
     leading_zeros = x.leading_zeros
     # Places that the number may move up before it is subnormal in o; below zero it has to move down.

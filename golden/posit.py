@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Posit, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import places, round_up
+from .round import round_up
 from .wide import LIMB, Wide, bit_length
 
 
@@ -54,7 +54,7 @@ def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | 
         tuple(e | f for e, f in zip(exponent.limbs, fraction.resized(exponent.width).limbs, strict=True)),
         exponent.width,
     )
-    seen_places, kept_width = places(rounding), o.width - 3
+    seen_places, kept_width = rounding.places, o.width - 3
     tail = tail.pad(max(kept_width + seen_places - tail.width, 0))
     tail, lost = tail.shift_right(regime_width - 2)
     below = tail.width - kept_width

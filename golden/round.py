@@ -8,11 +8,6 @@ from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import ValueRange
 
 
-def places(rounding: Rounding) -> int:
-    """Discarded bits that a rounding looks at one by one; below them a sticky bit is enough."""
-    return {"rn": 1, "ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
-
-
 def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
     """Bits, from the first one of a number of ``results`` on, that rounding it to ``o`` looks at one by one."""
     if o.spacing == "uniform":
@@ -20,8 +15,8 @@ def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
         if not o.wraps:
             # What is larger is the end of the range, whatever it is exactly.
             top = min(top, o.quantum + o.width)
-        return max(top - o.quantum + 1, 0) + places(rounding)
-    return o.precision + places(rounding)
+        return max(top - o.quantum + 1, 0) + rounding.places
+    return o.precision + rounding.places
 
 
 def round_up(
@@ -45,7 +40,7 @@ def round_up(
     last : Tensor of int64
         Last bit kept.
     seen : Tensor of int64
-        The first ``places(rounding)`` bits below it.
+        The first ``rounding.places`` bits below it.
     sticky : Tensor of bool
         Whether anything is left below those.
     random : Tensor of int64, optional
@@ -71,5 +66,6 @@ def round_up(
         case "sr":
             assert random is not None
             return (seen + random) >> rounding.bits
-        case _:
+        case "exact":
             return torch.zeros_like(last)
+    raise ValueError(f"the golden model has no rounding {rounding}")

@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import RD, Fixed, Rounding
 from .product import product
 from .raw import Raw
-from .round import places, round_up
+from .round import round_up
 from .wire import extended, shift_right_sticky, wire
 
 
@@ -240,7 +240,7 @@ def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool
 
 def looks_at(rounding: Rounding, o: Fixed) -> int:
     """Exponent of the last place that rounding to ``o`` looks at one by one."""
-    return o.quantum - places(rounding)
+    return o.quantum - rounding.places
 
 
 def _end(o: Fixed, negative: Value) -> Value:

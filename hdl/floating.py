@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
-from .round import places, round_up
+from .round import round_up
 from .shape import is_special
 from .wire import shift_left, shift_left_sticky, shift_right_sticky, wire
 
@@ -83,7 +83,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
 
     # Missing places below are zeros, and the shift down needs them.
-    seen = places(rounding) if x.up is None else 0
+    seen = rounding.places if x.up is None else 0
     missing = max(o.precision + seen - len(x.significand), 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
     if len(up):

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Const, Module, Value
 
 from .formats import Posit, Rounding
 from .raw import Raw, leading_zeros_of
-from .round import places, round_up
+from .round import round_up
 from .wire import extended, leading_zeros, saturate, shift_left, shift_right_sticky, wire
 
 
@@ -81,7 +81,7 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     beyond = wire(m, places_down >= last, "beyond") if is_beyond else Const(0, 1)
     string = Cat(significand[:-1], scale[: o.es], down, ~down)
     # What is below the places looked at stays there, for nothing moves up.
-    seen = o.width - 1 + places(rounding)
+    seen = o.width - 1 + rounding.places
     below = string[: max(len(string) - seen, 0)].any()
     string = wire(m, Cat(Const(0, max(seen - len(string), 0)), string)[-seen:], "string")
     places_down = saturate(places_down, last.bit_length())

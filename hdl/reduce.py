@@ -11,7 +11,6 @@ from .multiply import multiply
 from .number import Number
 from .product import product
 from .raw import Raw, normalise
-from .round import places
 from .specs.segments import Segments
 from .wire import wire
 
@@ -45,7 +44,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
 
 def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) -> Reduced:
     """``x * factor`` as an integer and a fraction, each saturated where the result is."""
-    limit = table.unseen(places(rounding)).bit_length() - 1
+    limit = table.unseen(rounding.places).bit_length() - 1
     none = Const(0, 0)
     if isinstance(x, FixedRaw):
         factor = as_fixed_raw(m, none, [table.factor], "factor")

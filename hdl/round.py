@@ -6,11 +6,6 @@ from .formats import Rounding
 from .wire import carry_out
 
 
-def places(rounding: Rounding) -> int:
-    """Discarded bits that a rounding looks at one by one; below them a sticky bit is enough."""
-    return {"rn": 1, "ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
-
-
 def round_up(
     rounding: Rounding,
     *,

@@ -271,7 +271,7 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
     def off(m: Module, index: Value, values: Any, name: str) -> Any:
         return as_fixed_raw(m, index, [value + (name == "intercept") * F(1, 64) for value in values], name)
 
-    monkeypatch.setattr(lines, "as_point", off)
+    monkeypatch.setattr(lines, "as_fixed_raw", off)
     with pytest.raises(AssertionError):
         check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import add, align, mask, multiply
-from halfulp.golden.round import looked_at, places, round_up
+from halfulp.golden.round import looked_at, round_up
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse, stochastic
 from halfulp.hdl.specs import ValueRange
 from halfulp.sim import bench
@@ -91,7 +91,7 @@ def test_stages_rounding_matches_golden(index: int) -> None:
 
 def _rounded(where: Truncated, exact: Any, o: Any, rounding: Rounding, word: Any) -> torch.Tensor:
     """Codes, saturated, from what is kept and what is dropped."""
-    negative, one_by_one = exact.sign, places(rounding) > 0
+    negative, one_by_one = exact.sign, rounding.places > 0
     inexact = where.rest > 0
     fixed = isinstance(o, Fixed)
     below = torch.where(negative, -(where.code + inexact.long()), where.code) if fixed else where.code

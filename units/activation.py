@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Module, Mux, Value
 from halfulp.hdl import fixed
 from halfulp.hdl.fit.store import segments_of
 from halfulp.hdl.fixed import NEVER, FixedRaw
-from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lines import (
     Blocks,
@@ -195,7 +195,7 @@ class PiecewiseLinear(Arithmetic):
     @property
     def _in_raw(self) -> bool:
         """Whether the pieces are of raw numbers."""
-        return self.table.reduction is None and not isinstance(self.table.fmt, Fixed)
+        return self.table.reduction is None and self.table.fmt.spacing != "uniform"
 
     def elaborate(self, platform: object) -> Module:
         if self.structure != TABLE:
@@ -318,7 +318,10 @@ class PiecewiseLinear(Arithmetic):
         folded = t.symmetry is not None
         sign, rest = bits[-1], bits[:-1]
         inverted = rest ^ sign.replicate(len(rest))
-        if isinstance(fmt, Posit):
+        if fmt.code_order == "table":
+            ranks = [fmt.rank(code) or 0 for code in range(1 << fmt.width)]
+            key = lookup(bits, [abs(rank) if folded else rank for rank in ranks])
+        elif fmt.code_order == "two's complement":
             key = (inverted + sign)[: len(rest)] if folded else bits.as_signed()
         else:
             key = rest if folded else Cat(inverted, sign).as_signed()
@@ -356,7 +359,7 @@ class PiecewiseLinear(Arithmetic):
         """Value of a line at a raw number."""
         choice, x, flags, random = pipe.stage("selected", choice, x, flags, random)
         slope = as_raw(m, choice.index, choice.slopes, "slope")
-        make: Any = as_fixed_raw if isinstance(self.table.out, Fixed) else as_raw
+        make: Any = as_fixed_raw if self.table.out.spacing == "uniform" else as_raw
         intercept = make(m, choice.index, choice.intercepts, "intercept")
         product = multiply(m, x, slope, dsp=self.dsp)
         product, intercept, flags, random = pipe.stage("product", product, intercept, flags, random)
@@ -419,14 +422,17 @@ def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
 def key_of(number: Fraction, fmt: Format) -> int:
     """Where a number of a format is among its codes in rising order; the codes of both zeros are there or after."""
     code = fmt.encode(number, EXACT)
-    if isinstance(fmt, Posit):
+    if fmt.code_order == "table":
+        rank = fmt.rank(code)
+        assert rank is not None
+        return rank
+    if fmt.code_order == "two's complement":
         return code - (1 << fmt.width) if number < 0 else code
-    assert isinstance(fmt, Float)
     if number > 0:
         return code
     # Codes below zero are inverted. Where subnormal numbers read as zero, that begins with the largest of them.
-    flushed = (1 << fmt.man) - 1 if number == 0 and not fmt.subnormals else 0
-    return ~(code & (fmt.sign_code - 1) | flushed)
+    flushed = fmt.encode(fmt.smallest) - 1 if number == 0 and fmt.flushes else 0
+    return ~(code & ((1 << (fmt.width - 1)) - 1) | flushed)
 
 
 def check_structure(structure: str, table: Segments, rounding: Rounding) -> str:
@@ -455,7 +461,7 @@ def address_bits(table: Segments) -> int:
         width, unit = table.fmt.width, table.fmt.smallest
     if table.reduction is not None:
         starts = [-int(-piece.start // unit) for piece in table.pieces[1:]]
-    elif isinstance(table.fmt, Fixed):
+    elif table.fmt.spacing == "uniform":
         starts = [int(number / unit) for number in table.reached]
     else:
         starts = [key_of(number, table.fmt) for number in table.reached]

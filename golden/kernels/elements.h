@@ -70,12 +70,7 @@ void encode_floats(const Elements& call) {
             const F scaled = value * down;
             U word = (U)scaled | ((U)(scaled * up != value) & 1);
             const U minus = W::below_zero(word);
-            if (R::mode == SR)
-                word += random << (drop > R::bits ? drop - R::bits : 0);
-            else if (R::mode == RO)
-                word |= (word & low) + low;
-            else
-                word += increment<64>(R::mode, word, all<U>(low), word >> drop & 1);
+            word += increment<64, R::mode>(word, all<U>(low), word >> drop & 1, random << (drop > R::bits ? drop - R::bits : 0));
             const U magnitude = (word & W::magnitude) >> drop;
             U code = magnitude | (minus & O::sign_code);
             if (!SIGNED_ZERO) code = W::select((I)magnitude == 0, U{}, code);

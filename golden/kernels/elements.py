@@ -8,6 +8,7 @@ from torch import Tensor
 from halfulp.hdl.formats import EXACT, FP32, FP64, Float, Format, Rounding
 
 from . import build
+from .float_plan import LANE_MODES
 from .launch import I64, POINTER
 from .text import boolean, format_text, includes, rounding_text
 
@@ -95,6 +96,7 @@ def _in_lanes(o: Float, rounding: Rounding) -> bool:
         o.man >= 1
         and o.subnormals
         and rounding != EXACT
+        and rounding.mode in LANE_MODES
         and -1020 <= -1022 - o.emin <= 0
         and 52 - o.man >= max(rounding.bits + 1, 2)
     )

@@ -26,7 +26,7 @@ struct FixedRounder {
             case SR:
                 // Random bits below the last place that there is meet zeros, and no carry comes out of them.
                 return (x + (I)(drop < N ? random >> (drop < N ? N - drop : 0) : random << (drop < N ? 0 : drop - N))) >> drop;
-            default: return x >> drop;
+            case RD: case EXACT: return x >> drop;
         }
     }
 };

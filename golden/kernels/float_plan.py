@@ -53,6 +53,10 @@ class Refused(Exception):
     """A lane is not proved exact for a description."""
 
 
+LANE_MODES = frozenset({"rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact"})
+"""Rounding modes that lanes decide; a description with another one has the kernel of single numbers."""
+
+
 def need(condition: bool) -> None:
     """Refuse unless so."""
     if not condition:
@@ -82,7 +86,8 @@ class Rounder:
 
 
 def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    """The rounder of a format, refused where the lane is too narrow."""
+    """The rounder of a format, refused where the lane is too narrow or does not decide the rounding."""
+    need(rounding.mode in LANE_MODES)
     if isinstance(fmt, Float):
         return _float_rounder(fmt, rounding, saturate, lane)
     if isinstance(fmt, Posit):

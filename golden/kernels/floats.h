@@ -30,17 +30,20 @@ struct Word {
     static U select(I condition, U x, U y) { return (U)(condition ? (I)x : (I)y); }
 };
 
-template <int BITS>
-inline typename Word<BITS>::U increment(int mode, typename Word<BITS>::U word, typename Word<BITS>::U low,
-                                        typename Word<BITS>::U last) {
-    // What is added before the places `low` are cut off; `last` is the last place kept, as 0 or 1.
+// Rounding decision of all lanes: the number added to a word before its places `low` are cut off. `last` is the last place
+// kept, as 0 or 1; `random` is a random word, its first bit at the first of these places.
+template <int BITS, int MODE>
+inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Word<BITS>::U low,
+                                        typename Word<BITS>::U last, typename Word<BITS>::U random) {
     using W = Word<BITS>;
-    switch (mode) {
+    switch (MODE) {
         case RN: return (low >> 1) + last;
         case RA: return (low >> 1) + 1;
         case RU: return low & ~W::below_zero(word);
         case RD: return low & W::below_zero(word);
-        default: return typename W::U{};
+        case RO: return low & (last - 1);
+        case SR: return random;
+        case RZ: case EXACT: return typename W::U{};
     }
 }
 
@@ -58,12 +61,7 @@ struct FloatRounder {
     template <bool CHECKED>
     static U round(U word, U random) {
         if (drop > 0) {
-            if (MODE == SR)
-                word += random << (drop > N ? drop - N : 0);
-            else if (MODE == RO)
-                word |= (word & low) + low;
-            else
-                word += increment<BITS>(MODE, word, all<U>(T(low)), word >> drop & 1);
+            word += increment<BITS, MODE>(word, all<U>(T(low)), word >> drop & 1, random << (drop > N ? drop - N : 0));
             word &= ~low;
         }
         if (FLUSH) word = W::select((I)(word & W::magnitude) < (I)all<U>(T(FLUSH)), word & W::sign, word);
@@ -114,13 +112,7 @@ struct PositRounder {
         I drop = longer + V(least);
         drop = drop > V(tail) ? all<I>(V(tail)) : drop;
         const U low = (all<U>(T(1)) << (U)drop) - 1;
-        if (MODE == SR)
-            x += random << (U)(drop - V(N));
-        else if (MODE == RO)
-            // Up from an even string is what setting the last place does, be it in the regime.
-            x += low & ((x >> (U)drop & 1) - 1);
-        else
-            x += increment<BITS>(MODE, word, low, x >> (U)drop & 1);
+        x += increment<BITS, MODE>(word, low, x >> (U)drop & 1, MODE == SR ? random << (U)(drop - V(N)) : random);
         x = (x & ~low) | (word & W::sign);
         x = W::select((I)magnitude == 0, U{}, x);
         return W::select((I)magnitude >= (I)all<U>(T(W::infinity)), all<U>(T(W::nan)), x);
@@ -295,7 +287,7 @@ struct FloatSteps : S {
         if (field) significand |= u64(1) << L::mantissa;
         const int exponent = (field ? field : 1) - L::bias - L::mantissa - S::O_SCALE;
         const Raw x{significand, exponent, word != magnitude, magnitude > W::infinity, magnitude == W::infinity, false};
-        return S::O::template pack<Rounding<RZ, 0>, true>(x, 0);
+        return S::O::template pack<Rounding<RZ, 0, 0>, true>(x, 0);
     }
 
     // False where a lane has no word of a number.

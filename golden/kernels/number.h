@@ -32,11 +32,11 @@ inline int length_of(u128 value) {
 // The numbers cut to this many bits: far more than any rounding looks at, and room above for a carry and a regime.
 constexpr int WINDOW = 120;
 
-// A rounding: whether a truncated number goes up. `seen` holds the first BITS discarded bits.
-template <int MODE, int BITS>
+// A rounding: whether a truncated number goes up. `seen` holds the first PLACES discarded bits.
+template <int MODE, int BITS, int PLACES>
 struct Rounding {
     static constexpr int mode = MODE, bits = BITS;
-    static constexpr int places = MODE == SR ? BITS : MODE == RN || MODE == RA ? 1 : 0;
+    static constexpr int places = PLACES;
 
     static u64 up(bool negative, u64 last, u64 seen, bool sticky, u64 random, bool floor = false) {
         switch (MODE) {
@@ -47,7 +47,7 @@ struct Rounding {
             case RD: return floor ? 0 : sticky & negative;
             case RO: return sticky & (last ^ 1);
             case SR: return (seen + random) >> BITS;
-            default: return 0;
+            case EXACT: return 0;
         }
     }
 

@@ -51,7 +51,7 @@ def includes(*formats: Format | None) -> str:
 
 def rounding_text(rounding: Rounding) -> str:
     """Type of a rounding."""
-    return f"Rounding<{rounding.mode.upper()}, {rounding.bits}>"
+    return f"Rounding<{rounding.mode.upper()}, {rounding.bits}, {rounding.places}>"
 
 
 def words_text(spec: MacSpec, source: str | None, name: str) -> str:

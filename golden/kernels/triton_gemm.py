@@ -24,6 +24,7 @@ def takes(spec: MacSpec) -> bool:
     floats = all(isinstance(fmt, Float) for fmt in (spec.a, spec.b, spec.o))
     return (
         floats
+        and spec.rounding.mode in MODES
         and spec.quire is None
         and spec.product is None
         and spec.random is None

@@ -70,6 +70,11 @@ class Rounding:
         """Whether a (positive, negative) overflow gives the largest finite magnitude rather than infinity."""
         return self.mode in ("rz", "ro", "rd"), self.mode in ("rz", "ro", "ru")
 
+    @property
+    def places(self) -> int:
+        """Number of discarded bits that the mode looks at one by one; below them a sticky bit is enough."""
+        return {"rn": 1, "ra": 1, "sr": self.bits}.get(self.mode, 0)
+
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
         """Round a magnitude, given in units of the last place, to an integer.
 
