@@ -1,7 +1,9 @@
 """The numbers of a format in rising order, and where rounding passes from one to the next."""
 
+import itertools
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -73,11 +75,18 @@ def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
         If the format is wider than 16 bits, or the rounding needs random words or may lose nothing.
     """
     if rounding.mode in ("sr", "exact"):
-        raise ValueError(f"a table is not fitted for the rounding {rounding}; there are rn, ra, rz, ru, rd and ro")
+        raise ValueError(f"a table is not fitted for the rounding {rounding}; name one without random words")
     check_width(fmt)
     if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
         return _wrapped(fmt, rounding)
     return _rounding_table(fmt, rounding)
+
+
+def _threshold(rounding: Rounding, odd: bool, negative: bool) -> tuple[int, bool]:
+    """Halves of a unit in the last place from which on a magnitude goes up from an odd or even one: 0, 1 or 2; and if
+    it does so at that place itself, which of 2 halves is the next magnitude."""
+    quarter, tie, rest = (rounding.round(odd + Fraction(quarters, 4), negative) > odd for quarters in (1, 2, 3))
+    return (0, False) if quarter else (1, tie) if rest else (2, True)
 
 
 def _rounding_table(fmt: Format, rounding: Rounding) -> RoundingTable:
@@ -90,15 +99,14 @@ def _rounding_table(fmt: Format, rounding: Rounding) -> RoundingTable:
     # The neighbour nearer to zero is odd.
     inner_odd = np.where(low >= 0, odd[:-1], odd[1:])
     positive = low >= 0
-    thresholds, up = {
-        "rn": (middle, inner_odd == positive),
-        "ra": (middle, positive),
-        "rz": (np.where(positive, high, low), positive),
-        "ru": (low, np.zeros(len(low), bool)),
-        "rd": (high, np.ones(len(low), bool)),
-        "ro": (np.where(inner_odd == positive, high, low), inner_odd == positive),
-    }[rounding.mode]
-    thresholds, up = thresholds.copy(), up.copy()
+    thresholds, up = np.empty(len(low)), np.empty(len(low), bool)
+    for is_odd, negative in itertools.product((False, True), repeat=2):
+        at = (inner_odd == is_odd) & (positive != negative)
+        place, closed = _threshold(rounding, is_odd, negative)
+        # Places are counted from the neighbour nearer to zero, whose side the threshold is on where it is not closed.
+        inner, outer = (high, low) if negative else (low, high)
+        thresholds[at] = np.choose(place, [inner, middle, outer])[at]
+        up[at] = closed != negative
     if isinstance(fmt, Posit):
         _never_zero(numbers, thresholds, up)
     elif isinstance(fmt, Float) and not fmt.subnormals:
@@ -151,28 +159,25 @@ def _flushed(fmt: Float, rounding: Rounding, numbers: Numbers, thresholds: Numbe
     zero = int(np.searchsorted(numbers, 0.0))
     smallest, place = float(fmt.smallest), math.ldexp(1.0, fmt.emin - fmt.man - 1)
     # The number below the smallest normal one, were there subnormals of full precision, is odd.
-    below = {"rn": (place / 2, True), "ra": (place / 2, True), "rz": (0.0, True), "ro": (0.0, True)}
-    outward = (place, False)
-    inner, closed = below.get(rounding.mode, outward if rounding.mode == "ru" else (0.0, True))
-    thresholds[zero], up[zero] = smallest - inner, closed
-    inner, closed = below.get(rounding.mode, outward if rounding.mode == "rd" else (0.0, True))
-    thresholds[zero - 1], up[zero - 1] = -(smallest - inner), not closed
+    for negative, at, sign in ((False, zero, 1), (True, zero - 1, -1)):
+        steps, closed = _threshold(rounding, True, negative)
+        thresholds[at], up[at] = sign * (smallest - place * (2 - steps) / 2), closed != negative
 
 
 def _with_ends(fmt: Float, rounding: Rounding, rounding_table: RoundingTable, odd: Flags) -> RoundingTable:
     """A float's ladder with the ends that stand for results out of range, where these are no finite number."""
     numbers, thresholds, up = rounding_table.values, rounding_table.thresholds, rounding_table.up
     half = math.ldexp(1.0, fmt.emax - fmt.man - 1)
-    nearest = rounding.mode in ("rn", "ra")
-    leaves = bool(odd[-1]) or rounding.mode == "ra"
     to_largest = (True, True) if fmt.specials == "finite" else rounding.overflows_to_largest
     if not to_largest[False]:
-        place, closed = (numbers[-1] + half, leaves) if nearest else (numbers[-1], False)
+        steps, closed = _threshold(rounding, bool(odd[-1]), False)
+        place = numbers[-1] + steps * half
         numbers, thresholds, up = np.append(numbers, math.inf), np.append(thresholds, place), np.append(up, closed)
     if not to_largest[True]:
-        place, closed = (numbers[0] - half, not leaves) if nearest else (numbers[0], True)
+        steps, closed = _threshold(rounding, bool(odd[0]), True)
+        place = numbers[0] - steps * half
         numbers = np.insert(numbers, 0, -math.inf)
-        thresholds, up = np.insert(thresholds, 0, place), np.insert(up, 0, closed)
+        thresholds, up = np.insert(thresholds, 0, place), np.insert(up, 0, not closed)
     return RoundingTable(numbers, thresholds, up)
 
 
