@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfulp.hdl.formats import Format
-from halfulp.tools.paths import build_root, machine_errors, saved_on_failure
+from halfulp.tools.paths import machine_errors, saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -181,7 +181,7 @@ def run(
         tests["chain"] = (steps, reference(unit, steps, chained=True))
     tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
     result = Result(unit.name, describe(unit), chosen.vectors.what)
-    results = build_root() / "results" / unit.name
+    results = work_root() / "results" / unit.name
     total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())
     progress.total("checking", total)
     with saved_on_failure(unit.name) as folder:

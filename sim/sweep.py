@@ -1,6 +1,5 @@
 """Every input of a unit through the compiled loop, on all processors, resumable."""
 
-import json
 import queue
 import threading
 import time
@@ -11,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.tools.digests import digest
-from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.cache import Entry
+from halfulp.tools.paths import work_root
 from halfulp.tools.processes import processors
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
@@ -183,8 +182,8 @@ def sweep(
     progress.phase("building")
     made = design(unit)
     library = models(made, ("loop",))["loop"]
-    path = _state_path(made, work)
-    state = State(work.chunks) if restart else _load(path, work.chunks)
+    entry = _entry(made, work)
+    state = State(work.chunks) if restart else _load(entry, work.chunks)
     resumed = state.count()
     began, before = time.monotonic(), state.seconds
     progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
@@ -193,7 +192,7 @@ def sweep(
 
     def save() -> None:
         state.seconds = before + time.monotonic() - began
-        write_whole(path, json.dumps(asdict(state)), "the state of the sweep")
+        entry.store(asdict(state))
 
     try:
         _work(work, state, library, threads or processors(), save, progress)
@@ -203,8 +202,8 @@ def sweep(
         raise Interrupted(f"{done:.0%} is done and saved; the same command goes on from there") from None
     save()
     if state.count() == state.chunks:
-        path.unlink(missing_ok=True)
-    return _result(work, state, resumed, path)
+        entry.drop()
+    return _result(work, state, resumed, entry)
 
 
 def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[], None], progress: Progress) -> None:
@@ -257,21 +256,18 @@ def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[
         raise errors[0]
 
 
-def _state_path(made: Design, work: Job) -> Path:
-    key = digest(made.key, work.unit.parameters, work.seed, work.count, CHUNK_BITS)
-    return build_root() / "sweeps" / f"{work.unit.name}-{key}.json"
+def _entry(made: Design, work: Job) -> Entry:
+    parts = (made.key, work.unit.parameters, work.seed, work.count, CHUNK_BITS)
+    return Entry.of("sweeps", parts, work.unit.name)
 
 
-def _load(path: Path, chunks: int) -> State:
-    try:
-        state = State(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return State(chunks)
+def _load(entry: Entry, chunks: int) -> State:
+    state = State(**(entry.value() or {"chunks": chunks}))
     # A sweep that found mismatches starts over: its vectors are worth seeing again.
     return state if state.chunks == chunks and not state.failed else State(chunks)
 
 
-def _result(work: Job, state: State, resumed: int, path: Path) -> Result:
+def _result(work: Job, state: State, resumed: int, entry: Entry) -> Result:
     words = ", random words sampled" if work.space.random else ""
     what = f"every one of the 2^{work.space.bits} inputs{words}" if work.everything else "sampled, directed and random"
     result = Result(work.unit.name, describe(work.unit), what)
@@ -282,7 +278,7 @@ def _result(work: Job, state: State, resumed: int, path: Path) -> Result:
         result.notes.append(f"resumed at {min(resumed << CHUNK_BITS, work.count):,}")
     if state.count() < state.chunks:
         result.notes.append("stopped early: there are mismatches enough")
-        path.unlink(missing_ok=True)
+        entry.drop()
     result.seconds = state.seconds
-    write_junit(result, build_root() / "results" / work.unit.name / "sweep.xml")
+    write_junit(result, work_root() / "results" / work.unit.name / "sweep.xml")
     return result

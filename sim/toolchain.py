@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from halfulp.tools.digests import digest, version
+from halfulp.tools.cache import cached
+from halfulp.tools.digests import version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root, building
 from halfulp.tools.processes import Command, run_all
 
 COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
@@ -97,24 +97,21 @@ def precompiled(flags: Sequence[str]) -> Path:
 
     To be the first file that is included. A compiler that has no use for the form it is kept in reads the headers.
     """
-    folder = build_root() / "headers" / digest(tools(), COMPILE, flags, PREFIX)
-    if folder.is_dir():
-        return folder
-    with building(folder, "Verilator's compiled headers") as scratch:
-        header = scratch / "prefix.h"
+
+    def make(folder: Path) -> None:
+        header = folder / "prefix.h"
         header.write_text(PREFIX)
         argv = [*compiler(), *COMPILE, *flags, *include_flags(), "-x", "c++-header", str(header)]
-        run_all([Command("the C++ compiler", [*argv, "-o", f"{header}.gch"], scratch / "prefix.log")])
-    return folder
+        run_all([Command("the C++ compiler", [*argv, "-o", f"{header}.gch"], folder / "prefix.log")])
+
+    return cached("headers", (tools(), COMPILE, flags, PREFIX), make)
 
 
 def runtime() -> Path:
-    """Folder of the compiled runtime objects, which are built when first asked for."""
-    folder = build_root() / "runtime" / digest(tools(), COMPILE, RUNTIME)
-    if folder.is_dir():
-        return folder
+    """Folder of the compiled runtime objects."""
     include = verilator_root() / "include"
-    with building(folder, "the compiled Verilator runtime") as scratch:
+
+    def make(folder: Path) -> None:
         # The slowest first, so that two processors end together.
         names = sorted(RUNTIME, key=lambda name: -(include / f"{name}.cpp").stat().st_size)
         run_all(
@@ -122,10 +119,11 @@ def runtime() -> Path:
                 Command(
                     "the C++ compiler",
                     [*compiler(), *COMPILE, "-O1", "-DVM_TRACE=1", *include_flags()]
-                    + ["-c", str(include / f"{name}.cpp"), "-o", str(scratch / f"{name}.o")],
-                    scratch / f"{name}.log",
+                    + ["-c", str(include / f"{name}.cpp"), "-o", str(folder / f"{name}.o")],
+                    folder / f"{name}.log",
                 )
                 for name in names
             ]
         )
-    return folder
+
+    return cached("runtime", (tools(), COMPILE, RUNTIME), make)

@@ -3,8 +3,11 @@
 import os
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
+
+from halfulp.tools.paths import build_root
 
 # A worker has one processor. torch would take all of them, and its threads would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,3 +26,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         seen[function] += 1
     items.sort(key=lambda item: item.path.name != "test_regressions.py")
+
+
+@pytest.fixture
+def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A build folder of the test's own, with the compiled parts of all others."""
+    folder = tmp_path / "build"
+    (folder / "cache").mkdir(parents=True)
+    for kind in ("headers", "runtime", "verilog", "bench", "models"):
+        shared = build_root() / "cache" / kind
+        shared.mkdir(parents=True, exist_ok=True)
+        (folder / "cache" / kind).symlink_to(shared)
+    monkeypatch.setenv("HALFULP_BUILD", str(folder))
+    return folder

@@ -1,5 +1,6 @@
 """Line segments: hardware, golden model and oracle agree on every input, and tables mean what they say."""
 
+import json
 import os
 from dataclasses import replace
 from fractions import Fraction
@@ -408,8 +409,8 @@ def test_swap_activations_replaces_modules() -> None:
 def test_segments_of_fits_once_and_caches(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     table = segments_of("relu", fmt="fxp3.3", pieces=1)
-    (kept,) = (tmp_path / "segments" / "fits").glob("relu-*.segments")
-    assert Segments.read(kept.read_text()) == table
+    (kept,) = tmp_path.glob("cache/fits/relu-*/value.json")
+    assert Segments.read(json.loads(kept.read_text())) == table
     assert PiecewiseLinear(fn="relu", fmt="fxp3.3", pieces=1).table == table
     with pytest.raises(ValueError, match="unknown function 'tanhh'"):
         segments_of("tanhh", fmt="fxp3.3")

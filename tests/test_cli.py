@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root, building, machine_errors, write_whole
+from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
 from halfulp.tools.processes import Command, run_all, uninterrupted
 
 PROGRAM = [sys.executable, "-m", "halfulp"]
@@ -274,10 +274,11 @@ def test_emit_keeps_old_file_on_full_disk(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
 
 
-def test_sim_reports_unusable_build_folder(tmp_path: Path) -> None:
+def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
+    """Results that a command is asked for are not written to a temporary folder."""
     (tmp_path / "build").write_text("a file")
-    said = refused(halfulp("sim", "mul", "e2m1fn", env=environment(HALFULP_BUILD=str(tmp_path / "build"))), 3)
-    assert "could not be written" in said
+    env = environment(HALFULP_BUILD=str(tmp_path / "build"))
+    assert "could not be written" in refused(halfulp("train", "lenet5", "--limit", "10", env=env), 3)
 
 
 def test_machine_errors_are_one_sentence(tmp_path: Path) -> None:
@@ -318,18 +319,16 @@ def test_run_all_limits_jobs_and_reports_ends(tmp_path: Path) -> None:
     assert ended == ["0.log", "1.log", "2.log"]
 
 
-def test_building_leaves_whole_folder_or_none(tmp_path: Path) -> None:
+def test_replacing_folder_is_whole_or_absent(tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    with pytest.raises(ZeroDivisionError), building(folder, "it") as scratch:
+    with pytest.raises(ZeroDivisionError), replacing_folder(folder) as scratch:
         (scratch / "half").write_text(str(1 / 0))
     assert list(tmp_path.iterdir()) == []
-    # Two at once: the first to end stays.
-    with building(folder, "it") as slow:
-        with building(folder, "it") as fast:
-            (fast / "file").write_text("fast")
-        (slow / "file").write_text("slow")
-    assert (folder / "file").read_text() == "fast"
-    assert list(tmp_path.iterdir()) == [folder]
+    for text in ("first", "second"):
+        with replacing_folder(folder) as scratch:
+            (scratch / "file").write_text(text)
+        assert (folder / "file").read_text() == text
+        assert list(tmp_path.iterdir()) == [folder]
     write_whole(folder / "file", "new")
     assert [entry.name for entry in folder.iterdir()] == ["file"]
 
@@ -347,11 +346,11 @@ def leftovers(build: Path) -> list[str]:
 @contextlib.contextmanager
 def running(*words: str, build: Path) -> Iterator["subprocess.Popen[str]"]:
     """The program at work in a build folder of its own, but for Verilator's headers, which are slow to compile."""
-    common = build_root() / "headers"
+    common = build_root() / "cache" / "headers"
     common.mkdir(parents=True, exist_ok=True)
-    build.mkdir(exist_ok=True)
-    if not (build / "headers").exists():
-        (build / "headers").symlink_to(common)
+    (build / "cache").mkdir(parents=True, exist_ok=True)
+    if not (build / "cache" / "headers").exists():
+        (build / "cache" / "headers").symlink_to(common)
     process = subprocess.Popen(
         [*PROGRAM, *words],
         stdout=subprocess.PIPE,
@@ -393,7 +392,7 @@ def processes_in(folder: Path) -> list[str]:
 def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
     build = tmp_path / "build"
     with running("sim", "mul", "e2m1fn", build=build) as process:
-        out, err = interrupt(process, lambda: any((build / "runtime").glob(".*/*.log")), how)
+        out, err = interrupt(process, lambda: any((build / "cache" / "runtime").glob(".*/*.log")), how)
         assert (process.returncode, out, err) == (130, "", "halfulp: stopped\n")
     assert processes_in(build) == []
     assert leftovers(build) == []
@@ -438,14 +437,14 @@ def test_sweep_saves_state_on_ctrl_c(tmp_path: Path) -> None:
 
 def save_times(build: Path) -> set[int]:
     """When the states of sweeps were written."""
-    return {path.stat().st_mtime_ns for path in (build / "sweeps").glob("[!.]*.json")}
+    return {path.stat().st_mtime_ns for path in (build / "cache" / "sweeps").glob("[!.]*/value.json")}
 
 
 def shared_runtime(tmp_path: Path) -> Path:
     """A build folder of one's own that has the compiled runtime already."""
     halfulp("sim", "mul", "e2m1fn", "--vectors", "16")
-    (tmp_path / "build").mkdir()
-    (tmp_path / "build" / "runtime").symlink_to(build_root() / "runtime")
+    (tmp_path / "build" / "cache").mkdir(parents=True)
+    (tmp_path / "build" / "cache" / "runtime").symlink_to(build_root() / "cache" / "runtime")
     return tmp_path / "build"
 
 
@@ -462,4 +461,4 @@ def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
             assert process.returncode == 0, out + err
             assert out.endswith("PASS\n")
     assert leftovers(build) == []
-    assert len(list((build / "runtime").iterdir())) == 1
+    assert len(list((build / "cache" / "runtime").iterdir())) == 1

@@ -83,7 +83,7 @@ def killed(place):
     process = subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120
-        while not list((place / "build").glob("synth/mac_*.json")):
+        while not list((place / "build").glob("cache/synth/mac_*")):
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.005)

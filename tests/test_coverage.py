@@ -36,13 +36,6 @@ UNITS = ("mul", "add", "fma", "mac", "convert", "sru", "dot", "quire")
 MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr1", "sr4")
 
 
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place for this test's proofs alone."""
-    monkeypatch.setattr(proofs, "build_root", lambda: tmp_path)
-    return tmp_path
-
-
 def made(name: str, fmt: str, **options: Any) -> Any:
     """A unit that is only looked at."""
     unit = build(name, fmt, **options)
@@ -168,7 +161,7 @@ def test_proofs_of_long_sums_exclude_other_zero_sign() -> None:
     assert coverage.counts["range"][labels.index("+zero, exact")] > 0
 
 
-def test_proof_is_refuted_by_the_vector_it_denies(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_is_refuted_by_the_vector_it_denies(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("fma", "e2m1")
     right = reach._values
 
@@ -194,7 +187,7 @@ def _without_the_last(by_exponent: Callable[[Any], dict[Any, Any]], raw: Any) ->
     return {key: found[key] for key in list(found)[:-2]}
 
 
-def test_proofs_are_cached(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proofs_are_cached(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("mul", "e2m2")
     first = covered(unit, everything(unit)).report()
     assert first.count(EXCLUDED) > 0
@@ -297,7 +290,7 @@ def test_counts_add_up() -> None:
 # Closure -------------------------------------------------------------------------------------------------------
 
 
-def test_removed_vector_class_leaves_bins_open(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_vector_class_leaves_bins_open(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("fma", "e4m3fn")
     run = functools.partial(bench.plan, unit, seed=0, limit=1 << 16)
 
@@ -318,7 +311,7 @@ def test_removed_vector_class_leaves_bins_open(own: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_coverage_command_closes_default_run(own: Path, tmp_path: Path) -> None:
+def test_coverage_command_closes_default_run(own_build: Path, tmp_path: Path) -> None:
     answer = CliRunner().invoke(command, ["mac", "e2m1", "--acc", "e3m1", "--code", "-o", str(tmp_path)])
     assert answer.exit_code == 0, answer.output
     assert "mac_e2m1_e2m1_e3m1_rn: CLOSED" in answer.output

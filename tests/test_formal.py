@@ -80,7 +80,7 @@ def skewed(patch: pytest.MonkeyPatch) -> None:
 
 def restless(patch: pytest.MonkeyPatch) -> None:
     def start(unit: Unit, m: Module) -> Pipeline:
-        return Pipeline(m, cuts=unit.pipeline, boundaries=unit.BOUNDARIES, enable=Const(1, 1))
+        return Pipeline(m, stages=unit.pipeline, boundaries=unit.BOUNDARIES, enable=Const(1, 1))
 
     patch.setattr(Unit, "start_pipeline", start)
 
@@ -281,7 +281,7 @@ def test_formal_command_prints_and_writes_table(tmp_path: Path, monkeypatch: pyt
 
 def test_verdicts_are_stored_whole(tmp_path: Path) -> None:
     found("valid", "mul e2m1")
-    (path,) = (tmp_path / "build" / "formal").glob("valid*.json")
+    (path,) = tmp_path.glob("build/cache/formal/valid*/value.json")
     assert Verdict(**json.loads(path.read_text())).status == PROVED
 
 

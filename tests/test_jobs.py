@@ -119,7 +119,7 @@ def wait(until):
 
 def whole(build):
     """Results that are there, each of which is one."""
-    return {json.loads(path.read_text()) for path in (build / "synth").glob("[!.]*")}
+    return {json.loads(path.read_text()) for path in build.glob("cache/synth/[!.]*/value.json")}
 
 
 @contextlib.contextmanager
@@ -399,8 +399,10 @@ def test_job_pool_rejects_address_that_is_no_text():
 
 
 def test_scratch_removes_folders_of_dead_processes_only(build):
-    (build / "runs" / "it-left").mkdir(parents=True)
-    (build / "runs" / "others-left").mkdir()
+    left, others = (build / "runs" / name for name in ("it-left", "others-left"))
+    for folder in (left, others):
+        folder.mkdir(parents=True)
+        folder.with_suffix(".lock").touch()
     with scratch("it") as first, scratch("it") as second:
-        assert {path.name for path in (build / "runs").iterdir()} == {first.name, second.name, "others-left"}
-    assert [path.name for path in (build / "runs").iterdir()] == ["others-left"]
+        assert {path for path in (build / "runs").iterdir() if path.is_dir()} == {first, second, others}
+    assert set((build / "runs").iterdir()) == {others, others.with_suffix(".lock")}

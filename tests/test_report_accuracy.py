@@ -157,9 +157,9 @@ def test_trained_layer_errors_match_scalar_model(layer, tmp_path, monkeypatch):
     assert error == Error("trained", 8, pytest.approx(rms / size), error.ulp, 0)
     assert error.ulp == pytest.approx(rms / float(dots_module.last_place(mac.o, Fraction(size))))
     # Remembered for this layer alone.
-    kept = list((tmp_path / "build" / "dots").iterdir())
+    kept = list((tmp_path / "build" / "cache" / "dots").iterdir())
     assert errors([mac], dots) == [[error]]
-    assert list((tmp_path / "build" / "dots").iterdir()) == kept
+    assert list((tmp_path / "build" / "cache" / "dots").iterdir()) == kept
     torch.save({"activations": torch.ones(4, 5), "weights": torch.ones(3, 5)}, layer)
     other = Dots(lengths=(8,), distributions=("trained",), count=6, trained=Layer.of(layer))
     assert errors([mac], other)[0][0].relative == 0

@@ -40,10 +40,9 @@ class Counter(Progress):
 
 
 @pytest.fixture(autouse=True)
-def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def states(own_build: Path) -> Path:
     """States and results of a test's own, beside the models that all share."""
-    monkeypatch.setattr(sweeping, "build_root", lambda: tmp_path)
-    return tmp_path / "sweeps"
+    return own_build / "cache" / "sweeps"
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def test_sweep_ignores_truncated_state(states: Path, small_chunks: None) -> None
     unit = build("mul", "e5m2", rounding="ru")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
-    (path,) = states.glob(f"{unit.name}-*.json")
+    (path,) = states.glob(f"{unit.name}-*/value.json")
     path.write_text(path.read_text()[:10])
     full = Counter()
     assert sweep(unit, progress=full).passed
@@ -171,7 +170,7 @@ def test_sweep_state_is_plain_json(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="rd")
     with pytest.raises(Interrupted):
         sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
-    (path,) = states.glob(f"{unit.name}-*.json")
+    (path,) = states.glob(f"{unit.name}-*/value.json")
     known = json.loads(path.read_text())
     assert known["chunks"] == 64
     assert known["failed"] == 0

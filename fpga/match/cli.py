@@ -106,7 +106,7 @@ def tile(
     """
     from halfulp.boards.catalogue import board_of
     from halfulp.hdl.specs import MacSpec
-    from halfulp.tools.paths import building, machine_errors
+    from halfulp.tools.paths import machine_errors, replacing_folder
     from halfulp.tools.progress import Bar
 
     folder = Path(output).resolve()
@@ -130,7 +130,7 @@ def tile(
         with Bar("tile") as bar:
             cells = design.cells(bar)
         design.check(cells)
-    with building(folder, str(folder)) as scratch:
+    with replacing_folder(folder) as scratch:
         for path, content in design.files().items():
             (scratch / path).parent.mkdir(exist_ok=True)
             (scratch / path).write_text(content)

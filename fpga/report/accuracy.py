@@ -1,6 +1,5 @@
 """Accuracy of networks beside the published one (Ben Ali et al., DATE 2025, Table II), and of dot products."""
 
-import io
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from halfulp.hdl.specs import MacSpec
-from halfulp.tools.digests import digest, sources, version
-from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.cache import cached
+from halfulp.tools.digests import code, digest, version
+from halfulp.tools.paths import work_root, write_whole
 from halfulp.tools.plots import Curve, plot_curves, write
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -157,19 +157,22 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
     data = KNOWN["lenet5"].load(None)
     text = "fp32" if path is None else ", ".join(text for _, text in plan.policies)
     name = f"the first fully connected layer of a LeNet5 (400 inputs), trained in {text}"
-    key = digest(plan.key(data), sources(("hdl", "golden", "sim")), version("torch"), "" if path is None else path)
-    place = build_root() / "dots" / f"layer-{key}.pt"
-    if path is not None or not place.is_file():
-        run = Run(plan, data, build_root() / "train" / f"layer-{key}")
+    parts = (
+        plan.key(data),
+        code("halfulp.golden.train.loop"),
+        version("torch"),
+        "" if path is None else digest(path.read_bytes()),
+    )
+
+    def make(folder: Path) -> None:
+        run = Run(plan, data, work_root() / "train" / f"layer-{digest(*parts)}")
         if path is None:
             run.train(progress)
         else:
             run.model.load_state_dict(state["model"])
-        tensors = _operands(run.model, data.test[0])
-        held = io.BytesIO()
-        torch.save(tensors, held)
-        write_whole(place, held.getvalue())
-    return Layer.of(place), name
+        torch.save(_operands(run.model, data.test[0]), folder / "layer.pt")
+
+    return Layer.of(cached("layers", parts, make) / "layer.pt"), name
 
 
 def _operands(model: Any, inputs: Any) -> dict[str, Any]:

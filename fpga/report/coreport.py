@@ -10,7 +10,7 @@ from halfulp.boards.targets import TARGETS, Target
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.mac import EXACT_SUM
 from halfulp.sim.request import Request
-from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 
@@ -184,7 +184,7 @@ def _hash(content: object) -> str:
 
 def key_of(study: Study) -> str:
     """Differs whenever a figure of the study may: for another description, another tool or other sources."""
-    return digest(study, sources(("hdl", "units", "golden", "sim", "fpga")), _tools(study))
+    return digest(study, code("halfulp.units.catalogue", __name__), _tools(study))
 
 
 def _tools(study: Study) -> dict[str, str]:

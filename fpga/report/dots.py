@@ -1,6 +1,5 @@
 """Error of dot products in the arithmetic of a multiply-accumulate, against exact sums; remembered by content."""
 
-import json
 import math
 import pickle
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from halfulp.hdl.formats import FP64, Format
 from halfulp.hdl.specs import MacSpec, ValueRange
-from halfulp.tools.digests import digest, sources, version
-from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.cache import cached_value
+from halfulp.tools.digests import code, version
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -65,25 +64,26 @@ def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> 
     """
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
-    own = digest(sources(("hdl", "golden")), Path(__file__).read_text(), version("torch"))
+    own = code("halfulp.golden"), code(__name__, imports=False), version("torch")
     found = []
     for mac in macs:
         row = []
         for distribution, length in cases:
-            row.append(_remembered(mac, dots, distribution, length, own))
+            row.append(_remembered(mac, dots, distribution, length, *own))
             progress.advance(1)
         found.append(row)
     return found
 
 
-def _remembered(mac: MacSpec, dots: Dots, distribution: str, length: int, own: str) -> Error:
+def _remembered(mac: MacSpec, dots: Dots, distribution: str, length: int, *own: str) -> Error:
     source = [dots.trained] if distribution == TRAINED else []
-    key = digest(mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, *source, own)
-    path = build_root() / "dots" / f"{key}.json"
-    if not path.is_file():
+    parts = (mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, *source, *own)
+
+    def make() -> dict[str, Any]:
         with one_thread():
-            write_whole(path, json.dumps(asdict(_measured(mac, dots, distribution, length))))
-    return Error(**json.loads(path.read_text()))
+            return asdict(_measured(mac, dots, distribution, length))
+
+    return Error(**cached_value("dots", parts, make))
 
 
 def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error:

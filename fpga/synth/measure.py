@@ -14,14 +14,13 @@ from halfulp.boards.targets import FAMILIES, Family, Target
 from halfulp.hdl.fit.store import SUFFIX, segments_of
 from halfulp.sim.build import emitter, verilog
 from halfulp.sim.request import Request
-from halfulp.tools.digests import digest, sources, version
+from halfulp.tools.cache import Entry, cached_value
+from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import Job, JobPool
-from halfulp.tools.paths import build_root, machine_errors, scratch, write_whole
+from halfulp.tools.paths import machine_errors, scratch, work_root, write_whole
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
-
-HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,8 @@ class Program:
         Error sentences begin with it and the name of the module.
     job : callable
         What it has to know beside the module, of whether that has DSP blocks; JSON.
-    files : tuple of Path
-        Source files on which the result depends.
+    modules : tuple of str
+        Modules of this folder that make the result.
     versions : callable
         Programs on which it depends, and in which versions they are there where this is called.
     argv : callable
@@ -161,7 +160,7 @@ class Program:
 
     what: str
     job: Callable[[bool], Mapping[str, Any]]
-    files: tuple[Path, ...]
+    modules: tuple[str, ...]
     versions: Callable[[], Mapping[str, str]]
     argv: Callable[[Path], Sequence[str]]
     left: Callable[[Path], Any]
@@ -172,10 +171,11 @@ class Program:
         """The ``job.json`` of a module."""
         return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp)})
 
-    def key(self, module: Module) -> str:
-        """Differs whenever the result may: for other Verilog, another family, another recipe or another tool."""
-        own = [file.read_text() for file in self.files]
-        return digest(module.verilog, self.text(module), self.what, *own, *self.versions().values())
+    def entry(self, module: Module) -> Entry:
+        """Place of the result in the cache: by the Verilog, the job, the code that does it, and the tools."""
+        own = code(*self.modules, imports=False)
+        parts = (module.verilog, self.text(module), self.what, own, *self.versions().values())
+        return Entry.of("synth", parts, module.top)
 
     def job_of(self, module: Module) -> Job:
         """The run on a module whose result is not known."""
@@ -261,21 +261,23 @@ def module_of(request: Request, tied: Mapping[str, int] | None = None, *, regist
 
     Its multipliers may become DSP blocks where its products are meant for them.
     """
-    key = [request, sources(), emitter()]
+    parts = [request, code("halfulp.units.catalogue", "halfulp.units.verilog"), emitter()]
     if request.fn is not None and request.fn.endswith(SUFFIX):
         # What the file says counts, and not what it is called.
-        key.append(segments_of(request.fn).text)
+        parts.append(segments_of(request.fn).text)
     if registered:
-        key.append((HERE / "registered.py").read_text())
-    path = build_root() / "synth" / f"{request.unit}-{digest(*key)}.json"
-    if not path.is_file():
+        parts.append(code("halfulp.fpga.synth.registered", imports=False))
+
+    def make() -> dict[str, str]:
         component = request.build()
         if registered:
             from .registered import Registered
 
             component = Registered(component)
-        write_whole(path, json.dumps({"top": component.name, "verilog": verilog(component)}))
-    return Module(**json.loads(path.read_text()), tied=tied or {}, dsp=bool(request.dsp))
+        return {"top": component.name, "verilog": verilog(component)}
+
+    found = cached_value("modules", parts, make, name=request.unit)
+    return Module(**found, tied=tied or {}, dsp=bool(request.dsp))
 
 
 def measure_modules(
@@ -304,7 +306,7 @@ def measure_modules(
     program = Program(
         "Yosys on",
         target.family.job,
-        files=(HERE / "yosys.py",),
+        modules=("halfulp.fpga.synth.yosys",),
         versions=partial(versions, "pyosys"),
         argv=partial(python, "halfulp.fpga.synth.yosys"),
         left=_left,
@@ -325,32 +327,37 @@ def results(
     if pool is None:
         with JobPool() as pool:
             return results(modules, program, progress, pool)
-    paths: list[Path] = []
-    missing: dict[Job, Path] = {}
+    entries: list[Entry] = []
+    found: dict[Entry, Any] = {}
+    missing: dict[Job, Entry] = {}
 
     def jobs() -> Iterator[Job]:
         for module in modules:
-            path = build_root() / "synth" / f"{module.top}-{program.key(module)}.json"
-            paths.append(path)
-            if path.is_file() or path in missing.values():
-                progress.advance(1)
-                continue
-            job = program.job_of(module)
-            missing[job] = path
-            yield job
+            entry = program.entry(module)
+            entries.append(entry)
+            if entry not in found and entry not in missing.values():
+                result = entry.value()
+                if result is None:
+                    job = program.job_of(module)
+                    missing[job] = entry
+                    yield job
+                    continue
+                found[entry] = result
+            progress.advance(1)
 
     try:
         for job, result in pool.run(jobs(), versions=program.versions):
-            write_whole(missing[job], json.dumps(result))
+            missing[job].store(result)
+            found[missing[job]] = result
             progress.advance(1)
     except ToolError as error:
         if not (program.tail and error.log):
             raise
-        log = build_root() / "logs" / f"{digest(error.log)}.log"
+        log = work_root() / "logs" / f"{digest(error.log)}.log"
         write_whole(log, error.log)
         tail = error.log.splitlines()[-program.tail :]
         raise ToolError("\n".join([f"{error}; the end of {log}:", *(f"  {line}" for line in tail)])) from error
-    return [json.loads(path.read_text()) for path in paths]
+    return [found[entry] for entry in entries]
 
 
 def _left(folder: Path) -> dict[str, Any]:

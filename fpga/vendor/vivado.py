@@ -420,7 +420,7 @@ def implement(
     program = Program(
         "Vivado on",
         lambda dsp: {"part": target.part, "clock_mhz": clock_mhz, "dsp": dsp},
-        files=(Path(__file__).resolve(),),
+        modules=(__name__,),
         versions=versions,
         argv=_prepared,
         left=_left,

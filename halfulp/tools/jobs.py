@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
-from .digests import digest, sources, version
+from .digests import code, modules, version
 from .errors import ToolError
 from .paths import scratch
 from .processes import Command, halt_by, processors, run_all
@@ -258,9 +258,8 @@ def _receive(expected: Mapping[str, str], versions: Versions, call: bytes) -> An
 
 @functools.cache
 def _own() -> str:
-    """Version of this library, with a digest of the sources that jobs run and are made by."""
-    rooms = digest(sources(("hdl", "units", "golden", "sim", "fpga", "tools")))[:8]
-    return f"{version('halfulp')} of sources {rooms}"
+    """Version of this library, with a digest of its code."""
+    return f"{version('halfulp')} of sources {code(*modules())[:8]}"
 
 
 def _check(scheduler: str) -> None:

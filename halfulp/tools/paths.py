@@ -1,14 +1,20 @@
 """Folders of built things, and files and folders that are written whole or not at all."""
 
+import atexit
 import contextlib
 import errno
-import fcntl
+import functools
 import os
 import shutil
+import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+import platformdirs
+from filelock import FileLock, Timeout
 
 from .errors import ToolError
 
@@ -20,9 +26,27 @@ def build_root() -> Path:
     if given := os.environ.get("HALFULP_BUILD"):
         return Path(given).absolute()
     checkout = Path(__file__).resolve().parents[2]
-    if (checkout / "pyproject.toml").is_file():
-        return checkout / "build"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "halfulp"
+    return checkout / "build" if (checkout / "pyproject.toml").is_file() else platformdirs.user_cache_path("halfulp")
+
+
+def work_root() -> Path:
+    """The build folder, or a temporary folder of this process if the build folder cannot be written."""
+    return _writable(build_root())
+
+
+@functools.cache
+def _writable(root: Path) -> Path:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=root).close()
+    except OSError as error:
+        if error.errno not in _FULL:
+            folder = tempfile.mkdtemp(prefix="halfulp-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            sentence = f"{root} cannot be written ({error.strerror}); this run works in a temporary folder"
+            print(f"halfulp: {sentence}", file=sys.stderr)
+            return Path(folder)
+    return root
 
 
 @contextlib.contextmanager
@@ -49,6 +73,9 @@ def machine_errors(doing: str) -> Iterator[None]:
     """Turn the operating system's refusals into one sentence."""
     try:
         yield
+    except Timeout:
+        # It is an OSError too.
+        raise
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         if error.errno in _FULL:
@@ -57,77 +84,84 @@ def machine_errors(doing: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def building(folder: Path, doing: str) -> Iterator[Path]:
-    """Fill a folder that either exists whole or not at all.
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill that becomes ``folder`` when the body ends well, and goes when it does not.
 
-    The body writes to a temporary folder beside ``folder``; when it ends well, that one is renamed. If another run got
-    there first, its folder stays and ours is dropped: both hold the same, for the name is a hash of the contents.
-
-    Yields
-    ------
-    Path
-        The temporary folder.
+    One process at a time fills it.
 
     Raises
     ------
     ToolError
         If the disk is full or the folder cannot be written.
     """
-    with machine_errors(doing):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    new, old = (folder.with_name(f".{folder.name}.{part}") for part in ("new", "old"))
     try:
-        with machine_errors(doing):
-            yield scratch
-            scratch.chmod(0o755)
-            try:
-                scratch.rename(folder)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
+        with machine_errors(str(folder)):
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+            new.mkdir(parents=True)
+            yield new
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path, timeout: float = -1) -> Iterator[None]:
+    """Keep out other processes and threads that lock the same path; wait for them, or raise `Timeout`.
+
+    Raises
+    ------
+    ToolError
+        If the disk is full or the file of the lock cannot be written.
+    """
+    lock = FileLock(path, timeout=timeout, poll_interval=0.02)
+    with machine_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
 
 
 @contextlib.contextmanager
 def scratch(kind: str) -> Iterator[Path]:
-    """A folder for files of this run, which goes at its end; so do those of earlier runs that could not clear theirs.
+    """A folder for files of this run, which goes at its end; so do those of earlier runs that were killed.
 
     Parameters
     ----------
     kind : str
-        What the folder's name begins with.
+        Beginning of the folder's name.
 
     Raises
     ------
     ToolError
         If the disk is full or the folder cannot be written.
     """
-    with contextlib.ExitStack() as held:
-        with machine_errors(f"the files of {kind}"):
-            folder = _fresh(kind, held)
-        yield folder
-
-
-def _fresh(kind: str, held: contextlib.ExitStack) -> Path:
-    runs = build_root() / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    # A run holds its folder locked, and nobody looks at it before it does.
-    with locked(runs):
-        for left in runs.glob(f"{kind}-*"):
-            with contextlib.suppress(BlockingIOError, FileNotFoundError), locked(left, fcntl.LOCK_NB):
-                shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=runs))
-        held.callback(shutil.rmtree, folder, ignore_errors=True)
-        held.enter_context(locked(folder))
-    return folder
+    runs = work_root() / "runs"
+    for lock in runs.glob(f"{kind}-*.lock"):
+        with contextlib.suppress(Timeout), locked(lock, 0):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+    folder = runs / f"{kind}-{uuid.uuid4().hex[:12]}"
+    with locked(folder.with_suffix(".lock")):
+        try:
+            with machine_errors(f"the files of {kind}"):
+                folder.mkdir()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def saved_on_failure(name: str) -> Iterator[Path]:
     """A folder for the files of a run. It goes unless a tool failed, whose log someone may want to read."""
     with machine_errors("the files of the run"):
-        runs = build_root() / "runs"
+        runs = work_root() / "runs"
         runs.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
     keep = False
@@ -139,18 +173,6 @@ def saved_on_failure(name: str) -> Iterator[Path]:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def locked(folder: Path, how: int = 0) -> Iterator[None]:
-    """Keep out other runs that ask for the same folder, which goes with this process. Unless ``how`` is
-    ``fcntl.LOCK_NB``, which gives a `BlockingIOError` instead, wait for them."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | how)
-        yield
-    finally:
-        os.close(handle)
 
 
 def write_whole(path: Path, data: str | bytes, doing: str | None = None) -> None:

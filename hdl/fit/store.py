@@ -1,7 +1,6 @@
 """Line segments by what is asked for: fitted once, and kept on disk."""
 
 import functools
-import hashlib
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.specs.segments import Segments
-from halfulp.tools.paths import build_root, replacing
+from halfulp.tools.cache import cached_value
+from halfulp.tools.digests import code
+from halfulp.tools.paths import work_root, write_whole
 
 SUFFIX = ".segments"
 """How the name of a file ends that holds segments as text."""
@@ -94,10 +95,9 @@ def read(path: Path) -> Segments:
 
 def write(table: Segments) -> Path:
     """A file of segments in the build folder, whose name tells them."""
-    path = build_root() / "segments" / f"{table}{SUFFIX}"
-    if not path.is_file():
-        with replacing(path) as file:
-            file.write(table.text.encode())
+    path = work_root() / "segments" / f"{table}{SUFFIX}"
+    if not path.is_file() or path.read_text() != table.text:
+        write_whole(path, table.text)
     return path
 
 
@@ -113,15 +113,9 @@ def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None
 
 @functools.lru_cache(maxsize=256)
 def _of_disk(fn: str, asked: Asked) -> Segments:
-    """The fit that is on disk, or else made and put there."""
-    key = hashlib.sha256("\n".join([_sources(), fn, *map(str, asked)]).encode()).hexdigest()[:16]
-    path = build_root() / "segments" / "fits" / f"{fn.replace('/', '_').replace(':', '_')[:40]}-{key}{SUFFIX}"
-    if path.is_file():
-        return read(path)
-    table = _fitted(fn, asked)
-    with replacing(path) as file:
-        file.write(table.text.encode())
-    return table
+    """The fit, from the cache if it was made before."""
+    own = code("halfulp.hdl.fit.fit")
+    return Segments.read(cached_value("fits", (own, fn, *asked), lambda: _fitted(fn, asked).text, name=fn))
 
 
 @functools.lru_cache(maxsize=256)
@@ -130,11 +124,3 @@ def _fitted(fn: Any, asked: Asked) -> Segments:
     from .fit import fit
 
     return fit(fn, **dict(asked)).segments
-
-
-@functools.cache
-def _sources() -> str:
-    """Digest of the code that fits, so that a fit of other code is not taken for its."""
-    room = Path(__file__).resolve().parent
-    files = [*sorted(room.glob("*.py")), room.parent / "specs" / "segments.py"]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

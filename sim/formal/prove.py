@@ -15,9 +15,10 @@ from typing import Any
 from amaranth.back import rtlil
 
 from halfulp.sim.build import emitter
-from halfulp.tools.digests import digest, version
+from halfulp.tools.cache import Entry, cached_value
+from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root, machine_errors, scratch, write_whole
+from halfulp.tools.paths import machine_errors, scratch
 from halfulp.tools.processes import Command, failure, run_all, start, stop, uninterrupted
 
 PROVED, REFUTED, UNFINISHED = "proved", "refuted", "not finished"
@@ -73,7 +74,7 @@ def circuit(component: Any, ports: Sequence[Any] | None = None) -> str:
 
 
 def step_of(component: Any) -> Step:
-    """The step of a component, which is kept: it is made once.
+    """The step of a component, from the cache if it was made before.
 
     Raises
     ------
@@ -82,14 +83,14 @@ def step_of(component: Any) -> Step:
     """
     text = circuit(component)
     name = f"step_{digest(text)}"
-    path = build_root() / "formal" / f"{name}-{_tools()}.json"
-    if not path.is_file():
+
+    def make() -> dict[str, Any]:
         with scratch("formal") as folder:
             _yosys(folder, {"make": "step", "name": name}, {"design.il": text})
             registers = json.loads((folder / "registers.json").read_text())
-            known = {"name": name, "registers": registers, "netlist": (folder / "step.json").read_text()}
-        write_whole(path, json.dumps(known))
-    return Step(**json.loads(path.read_text()))
+            return {"name": name, "registers": registers, "netlist": (folder / "step.json").read_text()}
+
+    return Step(**cached_value("formal", (text, *_tools()), make, name="step"))
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Question:
     Parameters
     ----------
     name : str
-        What the answer's file name begins with.
+        Beginning of the name that the answer has in the cache.
     text : str
         RTLIL of the circuit.
     steps : sequence of Step
@@ -114,16 +115,16 @@ class Question:
     registers: bool = False
 
     @property
-    def path(self) -> Path:
-        """Where the answer is kept: by the contents of the circuit, and the programs that answer."""
-        own = digest(self.text, *(step.netlist for step in self.steps), _tools())
-        return build_root() / "formal" / f"{re.sub(r'[^A-Za-z0-9.]+', '_', self.name)}-{own}.json"
+    def entry(self) -> Entry:
+        """Place of the verdict in the cache."""
+        return Entry.of("formal", (self.text, *(step.netlist for step in self.steps), *_tools()), self.name)
 
     def known(self, limit: float) -> Verdict | None:
         """The answer, if it is known or was not found in so many seconds."""
-        if not self.path.is_file():
+        found = self.entry.value()
+        if found is None:
             return None
-        verdict = Verdict(**json.loads(self.path.read_text()))
+        verdict = Verdict(**found)
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
     def answer(self, limit: float, halt: threading.Event) -> Verdict:
@@ -144,13 +145,13 @@ class Question:
             status = (_always if self.registers else _abc)(folder, limit, halt)
             seconds = max(time.monotonic() - began, limit if status == UNFINISHED else 0.0)
             verdict = Verdict(status, seconds, _witness(folder) if status == REFUTED else None)
-        write_whole(self.path, json.dumps(asdict(verdict)))
+        self.entry.store(asdict(verdict))
         return verdict
 
 
-def _tools() -> str:
-    here = Path(__file__).resolve().parent
-    return digest(emitter(), version("pyosys"), *((here / name).read_text() for name in ("netlist.py", "prove.py")))
+@functools.cache
+def _tools() -> tuple[str, ...]:
+    return emitter(), version("pyosys"), code(__name__, "halfulp.sim.formal.netlist", imports=False)
 
 
 def _yosys(folder: Path, job: Mapping[str, Any], files: Mapping[str, str]) -> None:

@@ -18,9 +18,9 @@ from halfulp.sim.loop import Codes, Lane
 from halfulp.sim.ports import Ports, verilog_ports
 from halfulp.sim.toolchain import COMPILE, compiler, include_flags, runtime, tools, verilate
 from halfulp.tools import processes
-from halfulp.tools.digests import digest, version
+from halfulp.tools.cache import cached
+from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root, building
 from halfulp.tools.processes import Command
 
 from .recording import Recording
@@ -83,7 +83,7 @@ class Made:
     changes : list of Change
         Change number i + 1 is the i-th.
     step : Step
-        Its clock cycle, for proofs, with the input ``altered``.
+        Its clock cycle, for proofs, with the input ``mutant``.
     """
 
     folder: Path
@@ -109,20 +109,21 @@ def make(component: Any, inputs: Ports, outputs: Ports, *, mutants: int | None, 
         If a tool or the machine fails.
     """
     text: str = rtlil.convert(component, name="top", emit_src=True)
-    own = [(HERE / name).read_text() for name in ("netlist.py", "altered.cpp", "model.py", "../formal/netlist.py")]
-    key = digest(text, mutants, seed, *own, emitter(), version("pyosys"), FLAGS["loop"], COMPILE, tools())
-    folder = build_root() / "altered" / f"{component.name}-{key}"
-    if not folder.is_dir():
-        objects = runtime()
-        with building(folder, f"the changes of {component.name}") as scratch:
-            job = {"mutants": mutants, "seed": seed, "name": f"step_{key}"}
-            (scratch / "design.il").write_text(text)
-            (scratch / "job.json").write_text(json.dumps(job))
-            argv = [sys.executable, "-m", "halfulp.sim.mutation.netlist"]
-            processes.run_all([Command("Yosys", argv, scratch / "yosys.log", scratch)], 1)
-            verilog = (scratch / "altered.v").read_text()
-            (scratch / "ports.inc").write_text(_ports(verilog_ports(verilog, "top"), inputs, outputs))
-            _compile(scratch, objects)
+    own = code("halfulp.sim.mutation.netlist"), code(__name__, imports=False), (HERE / "mutated.cpp").read_text()
+    parts = (text, mutants, seed, *own, emitter(), version("pyosys"), FLAGS["loop"], COMPILE, tools())
+    key = digest(*parts)
+
+    def fill(folder: Path) -> None:
+        job = {"mutants": mutants, "seed": seed, "name": f"step_{key}"}
+        (folder / "design.il").write_text(text)
+        (folder / "job.json").write_text(json.dumps(job))
+        argv = [sys.executable, "-m", "halfulp.sim.mutation.netlist"]
+        processes.run_all([Command("Yosys", argv, folder / "yosys.log", folder)], 1)
+        verilog = (folder / "mutated.v").read_text()
+        (folder / "ports.inc").write_text(_ports(verilog_ports(verilog, "top"), inputs, outputs))
+        _compile(folder, runtime())
+
+    folder = cached("mutated", parts, fill, name=component.name)
     changes = [Change(**row) for row in json.loads((folder / "changes.json").read_text())]
     registers = json.loads((folder / "registers.json").read_text())
     return Made(folder, changes, Step(f"step_{key}", registers, (folder / "step.json").read_text()))
@@ -130,8 +131,8 @@ def make(component: Any, inputs: Ports, outputs: Ports, *, mutants: int | None, 
 
 def _compile(folder: Path, objects: Path) -> None:
     verilator_flags, compiler_flags = FLAGS["loop"]
-    processes.run_all([verilate([folder / "altered.v"], "top", folder / "cpp", *verilator_flags)], 1)
-    parts = [*sorted((folder / "cpp").glob("*.cpp")), HERE / "altered.cpp"]
+    processes.run_all([verilate([folder / "mutated.v"], "top", folder / "cpp", *verilator_flags)], 1)
+    parts = [*sorted((folder / "cpp").glob("*.cpp")), HERE / "mutated.cpp"]
     (folder / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
     flags = [*compiler(), *COMPILE, *compiler_flags, f"-I{folder / 'cpp'}", f"-I{folder}", *include_flags()]
     argv = [*flags, "-c", str(folder / "all.cpp"), "-o", str(folder / "all.o")]
@@ -189,7 +190,7 @@ class Model:
             self._library = ctypes.CDLL(str(made.folder / "loop.so"))
         except OSError as error:
             raise ToolError(f"the compiled model in {made.folder} cannot be loaded: {error}") from error
-        ports = verilog_ports((made.folder / "altered.v").read_text(), "top")
+        ports = verilog_ports((made.folder / "mutated.v").read_text(), "top")
         self.lanes, self.outputs = lanes_of(ports, inputs), outputs
         self._library.halfulp_new.restype = ctypes.c_void_p
         self._library.halfulp_free.argtypes = [ctypes.c_void_p]

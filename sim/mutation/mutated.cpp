@@ -63,7 +63,7 @@ std::uint64_t halfulp_compare(void* handle, std::uint64_t n, const Lane* in, con
                               const std::uint8_t* look, std::uint64_t before, std::uint64_t change) {
     Vtop& top = static_cast<Model*>(handle)->top;
     std::uint64_t seen[OUTPUTS];
-    top.altered = change;
+    top.mutant = change;
     for (std::uint64_t i = 0; i < n; ++i) {
         drive(top, in, i);
         if (before) {
@@ -88,7 +88,7 @@ void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t
     Vtop& top = static_cast<Model*>(handle)->top;
     std::uint64_t seen[OUTPUTS];
     for (std::uint64_t i = 0; i < n; ++i) {
-        top.altered = change->at(i);
+        top.mutant = change->at(i);
         drive(top, in, i);
         if (before) {
             top.eval();
@@ -97,7 +97,7 @@ void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t
         edge(top);
         if (!before) {
 #if CLOCKED
-            top.altered = change->at(i + 1 < n ? i + 1 : i);
+            top.mutant = change->at(i + 1 < n ? i + 1 : i);
             top.eval();
 #endif
             sample(top, seen);
@@ -116,7 +116,7 @@ std::uint64_t halfulp_stream(void* handle, std::uint64_t count, const Lane* in, 
     std::uint64_t seen[OUTPUTS], held[OUTPUTS];
     std::uint64_t sent = 0, received = 0, quiet = 0;
     bool offered = false, waits = false;
-    top.altered = change;
+    top.mutant = change;
     levels(top, false, false);
     top.rst = 1;
     edge(top);

@@ -1,7 +1,7 @@
 """Changes of a netlist, by Yosys in a process of its own: ``python -m halfulp.sim.mutation.netlist``.
 
 In the working folder it reads ``design.il`` and ``job.json``: how many ``mutants`` of which ``seed``, or None for the
-``faults`` of every net and register. It leaves ``altered.v`` with all of them, of which the input ``altered`` selects
+``faults`` of every net and register. It leaves ``mutated.v`` with all of them, of which the input ``mutant`` selects
 one (0 for none), ``changes.json``, what and where each is, and ``step.json`` and ``registers.json`` as
 `halfulp.sim.formal.netlist` does.
 """
@@ -15,7 +15,7 @@ from pyosys import libyosys
 
 from halfulp.sim.formal.netlist import evert
 
-SELECT = "altered"
+SELECT = "mutant"
 """The input that selects a change."""
 
 WIDTH = 16
@@ -88,7 +88,7 @@ def main() -> None:
     for number, change in enumerate(changes, 1):
         _run(design, f"{change.pop('command')} -ctrl {SELECT} {WIDTH} {number}")
     Path("changes.json").write_text(json.dumps(changes))
-    _run(design, "opt_clean", "write_verilog -noattr altered.v")
+    _run(design, "opt_clean", "write_verilog -noattr mutated.v")
     _run(design, "dffunmap", "opt_clean", "write_json whole.json")
     (module,) = json.loads(Path("whole.json").read_text())["modules"].values()
     registers = evert(module)

@@ -9,7 +9,7 @@ from halfulp.sim.report import Result, write_junit
 from halfulp.sim.simulate import LOG, run_module
 from halfulp.sim.wave import decode_wave
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root, machine_errors, saved_on_failure
+from halfulp.tools.paths import machine_errors, saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 
 from .job import Job, class_of, find_findings, name_of, prepare
@@ -72,7 +72,7 @@ def run(
     built = models(made, (model,))[model]
     what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
     result = Result(unit.name, dut.describe(unit), what)
-    results = build_root() / "results" / unit.name
+    results = work_root() / "results" / unit.name
     progress.total("running", kind.total(job))
     with saved_on_failure(f"uvm-{unit.name}") as folder:
         trace = folder / "trace.vcd" if wave else None
