@@ -1,6 +1,7 @@
 """The README, tried: its commands run, its Python runs, and both print what it says."""
 
 import doctest
+import importlib
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from halfulp.sim.uvm.sequences import Campaign
 from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "sim", "tests", "units")
 README = (ROOT / "README.md").read_text()
 
 
@@ -59,9 +61,33 @@ def test_readme_command_prints_as_shown(command, output, tmp_path):
     assert re.fullmatch(pattern, run.stdout), run.stdout
 
 
+def exists(name):
+    """Is this a module, or an attribute of one?"""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+            break
+        except ModuleNotFoundError:
+            continue
+    return all((found := getattr(found, part, None)) is not None for part in parts[count:])
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+def test_names_and_paths_on_pages_exist(page):
+    text = (ROOT / page).read_text()
+    names = re.findall(r"`(halfulp(?:\.\w+)+)[`(]", text)
+    imports = re.findall(r"^from (halfulp[\w.]*) import ([\w, ]+)$", text, re.MULTILINE)
+    names += [f"{module}.{name}" for module, some in imports for name in some.split(", ")]
+    assert [name for name in names if not exists(name)] == []
+    paths = re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w/.]*)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert page != "README.md" or (len(names) > 10 and len(paths) > 3)
+
+
 def test_readme_test_command_is_that_of_ci():
     assert "$ make test\n" in README
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert "make test " in (ROOT / ".ci" / "run").read_text()
 
 
 def test_readme_python_session_runs():
