@@ -6,34 +6,84 @@ both of the alignments that are left when the signs are known, and the normalisa
 bit that of a word added after it. It is the larger of the two structures, and the one with the shorter longest path.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import raw
-from .formats import Float, Rounding
+from .formats import Float, Format, Rounding
 from .wire import carry_out, wire
 
 
-def add(m: Module, z: raw.Aligned, o: Float, rounding: Rounding, random: Value) -> raw.Raw:
-    """Second half of a sum, for which it is already decided whether it goes up when it is rounded to ``o``.
+@dataclass(frozen=True)
+class Sum:
+    """Formats of a sum that is rounded.
 
-    Raises
-    ------
-    ValueError
-        If the sum is none of a floating-point adder whose result is at least as precise as its operands and has no
-        larger exponent where subnormal numbers begin: others may discard more than a random word's alignment tells.
+    Parameters
+    ----------
+    terms : tuple of tuple of Format
+        Of each term its format, or those of both factors of a product.
+    o : Format
+        Result format.
+    rounding : Rounding
     """
-    if z.width > o.precision:
-        raise ValueError(
-            f"eager stochastic rounding to {o}, whose significand has {o.precision} bits, is for operands of no more "
-            f"bits, and there are {z.width}; make it lazy"
-        )
-    if o.subnormals and z.emin < o.emin:
-        raise ValueError(
-            f"eager stochastic rounding to {o} is for operands of no smaller exponent than its own, which is {o.emin}, "
-            f"and there is {z.emin}; make it lazy"
-        )
+
+    terms: tuple[tuple[Format, ...], ...]
+    o: Format
+    rounding: Rounding
+
+    @property
+    def has_structures(self) -> bool:
+        """Whether it is one of floats that is rounded stochastically, lazily or eagerly."""
+        floats = all(isinstance(fmt, Float) for fmt in (*(fmt for term in self.terms for fmt in term), self.o))
+        return floats and self.rounding.mode == "sr"
+
+    @property
+    def refusal(self) -> str | None:
+        """Reason for which the eager structure cannot make it, if there is one.
+
+        It is for results that are at least as precise as the terms and have no larger exponent where subnormal numbers
+        begin: others may discard more than a random word's alignment tells.
+        """
+        assert isinstance(self.o, Float)
+        width = max(map(_width, self.terms))
+        if width > self.o.precision:
+            return (
+                f"eager stochastic rounding to {self.o}, whose significand has {self.o.precision} bits, is for terms "
+                f"of no more bits, and there are {width}; make it lazy"
+            )
+        single = [term[0] for term in self.terms if len(term) == 1]
+        has_floor = all(isinstance(fmt, Float) and fmt.subnormals for fmt in single)
+        emin = min(_emin(term, has_floor) for term in self.terms)
+        if self.o.subnormals and emin < self.o.emin:
+            return (
+                f"eager stochastic rounding to {self.o} is for terms of no smaller exponent than its own, which is "
+                f"{self.o.emin}, and there is {emin}; make it lazy"
+            )
+        return None
+
+
+def _width(term: tuple[Format, ...]) -> int:
+    """Significand bits of a term."""
+    bits = [fmt.precision for fmt in term]
+    return sum(bits) - (len(bits) - 1 if min(bits) == 1 else 0)
+
+
+def _emin(term: tuple[Format, ...], has_floor: bool) -> int:
+    """Lowest exponent of a term: of a product that keeps its leading zeros, as one does that may be below the floor."""
+    floats = [fmt for fmt in term if isinstance(fmt, Float)]
+    total = sum(fmt.emin for fmt in floats)
+    if len(term) == 1 or min(fmt.precision for fmt in floats) == 1:
+        return total
+    if has_floor:
+        return total + 1
+    return total - sum(fmt.precision - 1 for fmt in floats if fmt.subnormals)
+
+
+def add(m: Module, z: raw.Aligned, o: Float, rounding: Rounding, random: Value) -> raw.Raw:
+    """Second half of a sum, for which it is already decided whether it goes up when it is rounded to ``o``."""
+    assert z.width <= o.precision
+    assert z.emin >= o.emin or not o.subnormals
     exact = raw.add(m, z, rounding)
     # The sum has its first one in the upper place after a carry, in the next one, or another place below. Adding up
     # does not take the last of these, nor taking away the first.

@@ -17,6 +17,7 @@ from .formats import Fixed, Float, Format, Posit, Rounding
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
+from .specs.build import EAGER
 
 Number = Raw | FixedRaw
 
@@ -81,16 +82,10 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
 def add(
     m: Module, z: Aligned, o: Format, rounding: Rounding, random: Value | None, stochastic: str
 ) -> tuple[Number, Value | None]:
-    """Second half of a sum, and its random word if that is still to be used.
-
-    Raises
-    ------
-    ValueError
-        If stochastic rounding is to be ``eager``, and the sum is none that can be.
-    """
-    if stochastic == "eager":
-        if not isinstance(z, raw.Aligned) or not isinstance(o, Float):
-            raise ValueError(f"a sum in {o} has no eager stochastic rounding; only that of a floating-point adder has")
+    """Second half of a sum, and its random word if that is still to be used."""
+    if stochastic == EAGER:
+        assert isinstance(z, raw.Aligned)
+        assert isinstance(o, Float)
         assert random is not None
         return eager.add(m, z, o, rounding, random), None
     if isinstance(z, FixedPair):

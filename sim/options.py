@@ -18,9 +18,7 @@ _UNIT_OPTIONS = (
     click.option("--lanes", metavar="N", type=int, help="numbers at once (sru); 1 by default"),
     click.option("--sharing", metavar="HOW", help="lanes have sources of their own, or share one rotated (sru)"),
     click.option("--increment/--no-increment", default=None, help="add carries to floors, or give them apart (sru)"),
-    click.option(
-        "--stochastic", metavar="HOW", help="stochastic rounding of sums, lazy or eager; the smaller by default"
-    ),
+    click.option("--stochastic", metavar="HOW", help="stochastic rounding of sums, lazy or eager; lazy by default"),
     click.option("--dsp/--no-dsp", default=None, help="leave products to DSP blocks, where they are long enough"),
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),

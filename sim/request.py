@@ -144,7 +144,8 @@ def request_of(unit: Any) -> Request:
         for option, key in (("b", "b"), ("c", "c"), ("acc", "acc"), ("to", "o"), ("order", "order"))
         if given.get(key) is not None
     }
-    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing", "stochastic", "dsp")}
+    texts |= {name: getattr(unit, name, None) for name in ("k", "lanes", "sharing")}
+    texts |= {"stochastic": unit.build.stochastic, "dsp": unit.build.dsp or None}
     texts |= {name: given.get(name) for name in ("carry", "increment")}
     if given.get("product") is not None:
         texts["product"] = f"{given['product']}.{given['product_rounding']}"
@@ -155,7 +156,7 @@ def request_of(unit: Any) -> Request:
         random=None if unit.source is None else str(unit.source),
         random_seed=None if unit.seed == 1 else unit.seed,
         saturate=given["saturate"],
-        pipeline=unit.pipeline,
+        pipeline=unit.build.pipeline,
         **{option: text for option, text in texts.items() if option in row.options},
     )
     for option in (*row.options, "rounding"):
@@ -190,13 +191,13 @@ def _request_of_function(unit: Any, row: Any) -> Request:
         fmt=str(table.fmt),
         to=None if table.out == table.fmt else str(table.out),
         fn=None if fn == DEFAULT_FUNCTION else fn,
-        structure=None if unit.structure == unit.smallest else unit.structure,
-        dsp=unit.dsp or None,
+        structure=unit.build.structure,
+        dsp=unit.build.dsp or None,
         rounding=rounding,
         random=None if unit.source is None else str(unit.source),
         random_seed=None if unit.seed == 1 else unit.seed,
         saturate=given["saturate"],
-        pipeline=unit.pipeline,
+        pipeline=unit.build.pipeline,
         **texts,
     )
 

@@ -19,6 +19,7 @@ from halfulp.golden.nn.activation import slopes
 from halfulp.hdl import lines
 from halfulp.hdl.fit.store import segments_of, write
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
+from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.segments import Piece, PowerSum, Segments
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
@@ -145,7 +146,7 @@ def test_pwl_structures_give_equal_bits(shape: str, fmt: str, out: str, rounding
     structures = ["comparators", "address"] + ([] if rounding.startswith("sr") else ["table"])
     place = [row[0] for row in CHECKS].index(shape) + len(fmt)
     for structure in structures if EXHAUSTIVE else structures[place % 2 : place % 2 + 1]:
-        check_in_simulation(PiecewiseLinear(fn=table, structure=structure, rounding=rounding))
+        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure=structure), rounding=rounding))
 
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
@@ -153,7 +154,7 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
     """At minus a breakpoint, where all bits below are zero, the later line begins already; it is elsewhere."""
     pieces = tuple(Piece(F(start), F(n, 4), F(n * n, 8)) for n, start in enumerate(("0", "1/2", "1", "5/2")))
     table = Segments("steps", parse("fxp4.4"), parse("fxp3.5"), Fixed(4, 4), Fixed(4, 4), pieces, "odd")
-    check_in_simulation(PiecewiseLinear(fn=table, structure=structure))
+    check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure=structure)))
 
 
 def check_in_simulation(unit: PiecewiseLinear) -> None:
@@ -188,8 +189,8 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
     pieces = tuple(Piece(F(place), F(slope), F(1, 4)) for place, slope in enumerate(slopes))
     for symmetry in ("odd", "linear"):
         table = Segments("steps", parse("fxp3.3"), parse("fxp3.5"), PowerSum(terms), Fixed(2, 4), pieces, symmetry)
-        check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
-        unit = PiecewiseLinear(fn=table, structure="comparators")
+        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
+        unit = PiecewiseLinear(fn=table, build=Build(structure="comparators"))
         assert "partial_product" not in verilog(unit)
     with pytest.raises(ValueError, match="a slope of 5/8 takes 2 powers of two; pow2x1 allows 1"):
         replace(table, slope=PowerSum(1), pieces=(Piece(F(0), F(5, 8), F(0)),))
@@ -249,7 +250,7 @@ def test_pwl_corner_arguments_cover_zeros_and_range_ends() -> None:
 
 
 def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
-    unit = PiecewiseLinear(fn=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", pipeline=4)
+    unit = PiecewiseLinear(fn=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", build=Build(pipeline=4))
     assert unit.latency == 4
     assert run(unit, limit=1 << 10).passed
     assert Streamed(unit).latency == 4
@@ -257,7 +258,7 @@ def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
 
 def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyPatch) -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+    check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
     search = lines.search
 
     def late(m: Module, key: Value, thresholds: list[int], name: str) -> Value:
@@ -265,7 +266,7 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("halfulp.units.activation.search", late)
     with pytest.raises(AssertionError):
-        check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
     monkeypatch.undo()
     as_fixed_raw = lines.as_fixed_raw
 
@@ -274,7 +275,7 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(lines, "as_fixed_raw", off)
     with pytest.raises(AssertionError):
-        check_in_simulation(PiecewiseLinear(fn=table, structure="comparators"))
+        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
 
 
 def test_segments_text_round_trips() -> None:
@@ -314,8 +315,11 @@ def test_segments_reject_inconsistent_fields(changes: dict[str, Any], sentence: 
 
 def test_lookup_matches_segments() -> None:
     table = made("odd", "e4m3", "fxp2.6")
-    unit = Lookup(fn=table, rounding="rz", pipeline=1)
-    assert (unit.structure, unit.name) == ("table", PiecewiseLinear(fn=table, rounding="rz", pipeline=1).name)
+    unit = Lookup(fn=table, rounding="rz", build=Build(pipeline=1))
+    assert (unit.structure, unit.name) == (
+        "table",
+        PiecewiseLinear(fn=table, rounding="rz", build=Build(pipeline=1)).name,
+    )
     check_in_simulation(Lookup(fn=table, rounding="rz"))
     assert request_of(Lookup(fn="relu", fmt="fxp3.2", pieces=1)) == Request("pwl", "fxp3.2", fn="relu", pieces=1)
     with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
@@ -327,8 +331,7 @@ def test_lookup_matches_segments() -> None:
 def test_pwl_rejects_invalid_parameters() -> None:
     table = made("odd", "fxp4.12", "fxp4.4")
     for options, sentence in (
-        ({"structure": "table"}, "fxp4.12 has 16 bits; a table is for 8 or fewer"),
-        ({"structure": "magic"}, "unknown structure 'magic'; there are auto, comparators, address, table"),
+        ({"build": Build(structure="table")}, "fxp4.12 has 16 bits; a table is for 8 or fewer"),
         ({"pieces": 4}, f"pieces does nothing to the segments {table}, which are there; it is for a fit"),
         ({"fmt": "int8"}, f"fmt int8 is refused: the segments {table} have fxp4.12"),
     ):
@@ -347,7 +350,7 @@ def test_pwl_exact_rounding_gives_every_value() -> None:
 
 def test_pwl_request_round_trips() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    request = request_of(PiecewiseLinear(fn=table, structure="address", saturate=True))
+    request = request_of(PiecewiseLinear(fn=table, build=Build(structure="address"), saturate=True))
     assert request == Request("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
     assert request.build().table == table
 

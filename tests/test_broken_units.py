@@ -13,6 +13,7 @@ from halfulp.hdl.formats import E5M2, E6M5, RA, RN, Float, parse, stochastic
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import pack
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import Build
 from halfulp.sim.bench import run
 from halfulp.sim.report import Failure, Result
 from halfulp.units.add import Add
@@ -139,12 +140,12 @@ def test_bench_catches_swapped_random_bit() -> None:
 
 class Restless(Mul):
     def start_pipeline(self, m: Module) -> Pipeline:
-        return Pipeline(m, cuts=self.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
+        return Pipeline(m, stages=self.build.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
 def test_bench_catches_register_that_moves_in_stall(pipeline: int) -> None:
-    result = run(Restless(**E5M2_SAME, pipeline=pipeline), limit=VECTORS)
+    result = run(Restless(**E5M2_SAME, build=Build(pipeline=pipeline)), limit=VECTORS)
     assert not result.passed
     assert "stall" in result.kinds
     # Nothing stalls the compiled loop, so it shows that the results alone are right.
@@ -169,7 +170,7 @@ class HalfRestless(Mul):
 
 
 def test_bench_catches_inner_register_that_moves_in_stall() -> None:
-    result = run(HalfRestless(**E5M2_SAME, pipeline=2), limit=VECTORS)
+    result = run(HalfRestless(**E5M2_SAME, build=Build(pipeline=2)), limit=VECTORS)
     assert not result.passed
     texts = [failure.text for check in result.checks for failure in check.failures if failure.kind == "stall"]
     assert any("right without stalls and wrong with them" in text for text in texts)
@@ -205,7 +206,7 @@ class Late(Mul):
     more = 1
 
     def start_pipeline(self, m: Module) -> Pipeline:
-        return Pipeline(m, cuts=self.pipeline + self.more, boundaries=self.BOUNDARIES, enable=self.en)
+        return Pipeline(m, stages=self.build.pipeline + self.more, boundaries=self.BOUNDARIES, enable=self.en)
 
 
 class Hasty(Late):
@@ -216,7 +217,7 @@ class Hasty(Late):
 
 @pytest.mark.parametrize(("unit", "really", "said"), [(Late, 3, 2), (Hasty, 1, 2)])
 def test_bench_catches_latency_off_by_one(unit: type[Arithmetic], really: int, said: int) -> None:
-    result = run(unit(**E5M2_SAME, pipeline=2), limit=VECTORS)
+    result = run(unit(**E5M2_SAME, build=Build(pipeline=2)), limit=VECTORS)
     assert not result.passed
     assert "latency" in result.kinds
     text = f"results appear {really} clock cycles after their operands, but the latency is said to be {said}"
@@ -328,7 +329,7 @@ def test_bench_catches_stream_that_ignores_back_pressure(monkeypatch: pytest.Mon
             return m
 
     monkeypatch.setattr("halfulp.units.stream.Streamed", Pushy)
-    unit = Buffered(**E5M2_SAME, pipeline=1)
+    unit = Buffered(**E5M2_SAME, build=Build(pipeline=1))
     result = run(unit, limit=VECTORS)
     assert not result.passed
     assert {"payload", "count"} & result.kinds
@@ -344,6 +345,6 @@ def test_bench_catches_misaligned_random_word(monkeypatch: pytest.MonkeyPatch) -
     """Of an eager structure, where the alignment of the word is chosen before the sum is normalised."""
     right = eager._discarded
     monkeypatch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))
-    unit = WordOnePlaceLow(a=E5M2, b=E5M2, acc=E6M5, rounding="sr10", stochastic="eager")
+    unit = WordOnePlaceLow(a=E5M2, b=E5M2, acc=E6M5, rounding="sr10", build=Build(stochastic="eager"))
     # One word in many is wrong here.
     all_such(run(unit, limit=4 * VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)

@@ -25,7 +25,7 @@ from halfulp.fpga.report.coreport import Accuracy, Report, Row, Variant, _flags,
 from halfulp.fpga.report.coreport_tables import plot, tables, write_files
 from halfulp.fpga.report.dots import Error
 from halfulp.fpga.report.study import Dots, Study
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 from halfulp.tools.plots import Panel, best_so_far, plot_front
 from halfulp.tools.tables import Table
 from halfulp.units import Mac
@@ -276,7 +276,7 @@ def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_
     ],
 )
 def test_report_request_matches_mac_description(text):
-    unit, same = Mac.of(text, pipeline=2), _request(MacSpec.parse(text), 2).build()
+    unit, same = Mac.of(text, build=Build(pipeline=2)), _request(MacSpec.parse(text), 2).build()
     assert (same.name, same.parameters, str(same.spec)) == (unit.name, unit.parameters, str(MacSpec.parse(text)))
 
 

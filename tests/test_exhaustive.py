@@ -62,7 +62,6 @@ class Bundle(Unit):
                 for port in unit.outputs
             },
             name=f"bundle_{widest.name}",
-            pipeline=0,
             parameters={},
         )
 

@@ -80,7 +80,7 @@ def skewed(patch: pytest.MonkeyPatch) -> None:
 
 def restless(patch: pytest.MonkeyPatch) -> None:
     def start(unit: Unit, m: Module) -> Pipeline:
-        return Pipeline(m, stages=unit.pipeline, boundaries=unit.BOUNDARIES, enable=Const(1, 1))
+        return Pipeline(m, stages=unit.build.pipeline, boundaries=unit.BOUNDARIES, enable=Const(1, 1))
 
     patch.setattr(Unit, "start_pipeline", start)
 

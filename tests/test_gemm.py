@@ -277,7 +277,6 @@ class Systolic(Unit):
                 for column in range(COLUMNS)
             },
             name="systolic",
-            pipeline=0,
             parameters={},
         )
 

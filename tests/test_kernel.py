@@ -16,6 +16,7 @@ from halfulp.fpga.kernel.layout import ERRORS
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.golden.nn import functional
 from halfulp.golden.train import data, networks
+from halfulp.hdl.specs import Build
 from halfulp.sim.build import component_design, models
 from halfulp.sim.simulate import run_module
 from halfulp.units.systolic import Chain, Grid
@@ -33,11 +34,13 @@ GUARD = 200
 
 KERNELS = [
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=4, depth=2, seed=9), chunk=8),
-    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, rows=2, pipeline=2), chunk=4),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=2, m=3, depth=3, rows=2, build=Build(pipeline=2)), chunk=4),
 ]
 MORE = [
-    lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, pipeline=1), chunk=8),
-    lambda: Kernel(array=Chain(mac="posit8*posit8+exact=posit8.rn", n=1, m=1, depth=4, pipeline=1), chunk=2),
+    lambda: Kernel(array=Grid(mac="fxp4.4*fxp4.4+fxp8.8.rn", n=2, m=4, build=Build(pipeline=1)), chunk=8),
+    lambda: Kernel(
+        array=Chain(mac="posit8*posit8+exact=posit8.rn", n=1, m=1, depth=4, build=Build(pipeline=1)), chunk=2
+    ),
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
     lambda: Kernel(array=Chain(mac="fp64*int3+fp64.rn", n=1, m=16, depth=2), chunk=1),
 ]
@@ -204,7 +207,7 @@ def a_network_runs_on_the_kernel(monkeypatch):
     with torch.no_grad():
         network(data.mnist(None).test[0][:1])
     assert len(products) == 5
-    kernel = Kernel(array=Chain(mac=policy.forward, n=8, m=8, pipeline=2))
+    kernel = Kernel(array=Chain(mac=policy.forward, n=8, m=8, build=Build(pipeline=2)))
     with Verilated(kernel) as verilated:
         for a, b, start, found in products:
             a, b, found = (codes.reshape(codes.shape[-2:]) for codes in (a, b, found))

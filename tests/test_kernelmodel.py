@@ -11,7 +11,7 @@ from halfulp.fpga.kernel.arrays import kernel, timing
 from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.performance import cycles_of
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.systolic import Chain, Grid
 from tests.test_kernel import KERNELS, simulate
 
@@ -27,7 +27,7 @@ SHAPES = (
 
 MORE = (
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=8, m=8)),
-    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=4, m=2, depth=3, pipeline=3), chunk=16),
+    lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.rn", n=4, m=2, depth=3, build=Build(pipeline=3)), chunk=16),
 )
 """Tried where there is time: the usual array, with shapes four times as large, and one with register stages."""
 

@@ -11,6 +11,7 @@ from halfulp.fpga.match.performance import Exact, Published, best, cycles_of, to
 from halfulp.fpga.match.products import Gemm, counted, trace
 from halfulp.fpga.match.published import TABLE_III, TABLE_IV, clock_of, clocks
 from halfulp.golden.train.networks import NanoGpt, lenet5, resnet20
+from halfulp.hdl.specs import Build
 from halfulp.units.systolic import Chain, Grid
 
 # Products of torch models --------------------------------------------------------------------------------------------
@@ -199,10 +200,10 @@ def test_published_clocks_match_tables():
 # The kernel's own cycles ---------------------------------------------------------------------------------------------
 
 CORES = {
-    "chain": Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=2, depth=5, pipeline=2),
+    "chain": Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=3, m=2, depth=5, build=Build(pipeline=2)),
     "deep": Chain(mac="e5m2*e5m2+e6m5.rn", n=2, m=2),
     "exact": Chain(mac="posit8*posit8+exact=posit8.rn", n=2, m=1, depth=3),
-    "grid": Grid(mac="e5m2*e5m2+e6m5.rn", n=3, m=4, pipeline=1),
+    "grid": Grid(mac="e5m2*e5m2+e6m5.rn", n=3, m=4, build=Build(pipeline=1)),
 }
 
 

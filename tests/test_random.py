@@ -11,6 +11,7 @@ from halfulp.golden.random import of_stream, words
 from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, Stream, parse_source
 from halfulp.hdl.formats.source import lanes as make_lanes
 from halfulp.hdl.lfsr import source_word
+from halfulp.hdl.specs import Build
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
@@ -32,7 +33,6 @@ class Sources(Unit):
             words={},
             outputs={str(source): unsigned(source.width) for source in sources},
             name=f"sources_{sources[0]}_{sources[-1]}",
-            pipeline=0,
             parameters={},
         )
 
@@ -274,7 +274,9 @@ def test_shared_source_gives_lanes_different_words():
 def test_mac_long_sums_match_golden(rounding, source, stochastic):
     steps = 10_000
     rng = np.random.default_rng(7)
-    unit = Mac(a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5, stochastic=stochastic)
+    unit = Mac(
+        a="e5m2", b="e5m2", acc="e6m5", rounding=rounding, random=source, seed=5, build=Build(stochastic=stochastic)
+    )
     # Of middling size, so that the sum wanders and is rounded in every step.
     a, b = (rng.integers(0x30, 0x44, steps) | (rng.integers(0, 2, steps) << 7) for _ in range(2))
     zeros = np.zeros(steps)

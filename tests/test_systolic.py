@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp import golden
 from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.sim.streams import Streams, pack, unpack
 from halfulp.sim.systolic import Product, Systolic
 from halfulp.units.systolic import Chain, Grid, array
@@ -40,21 +40,21 @@ MACS = [
 
 SOME = [
     partial(Chain, mac=MACS[0], n=3, m=1, depth=1),
-    partial(Chain, mac=MACS[1], n=2, m=3, depth=3, pipeline=3, seed=77),
+    partial(Chain, mac=MACS[1], n=2, m=3, depth=3, build=Build(pipeline=3), seed=77),
     partial(Chain, mac=MACS[2], n=1, m=2, depth=3, rows=2),
-    partial(Chain, mac=MACS[3], n=1, m=1, depth=5, pipeline=6),
-    partial(Chain, mac=MACS[4], n=3, m=3, depth=2, pipeline=1),
-    partial(Chain, mac=MACS[5], n=2, m=1, depth=4, pipeline=2),
-    partial(Chain, mac=MACS[6], n=2, m=1, depth=2, rows=3, pipeline=4),
-    partial(Chain, mac="e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16", n=1, m=2, depth=3, pipeline=1, seed=5),
-    partial(Chain, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=2, depth=3, pipeline=2),
-    partial(Grid, mac=MACS[1], n=2, m=3, pipeline=2, seed=9),
+    partial(Chain, mac=MACS[3], n=1, m=1, depth=5, build=Build(pipeline=6)),
+    partial(Chain, mac=MACS[4], n=3, m=3, depth=2, build=Build(pipeline=1)),
+    partial(Chain, mac=MACS[5], n=2, m=1, depth=4, build=Build(pipeline=2)),
+    partial(Chain, mac=MACS[6], n=2, m=1, depth=2, rows=3, build=Build(pipeline=4)),
+    partial(Chain, mac="e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16", n=1, m=2, depth=3, build=Build(pipeline=1), seed=5),
+    partial(Chain, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=2, depth=3, build=Build(pipeline=2)),
+    partial(Grid, mac=MACS[1], n=2, m=3, build=Build(pipeline=2), seed=9),
     partial(Grid, mac=MACS[4], n=3, m=2),
-    partial(Grid, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=1, pipeline=3),
+    partial(Grid, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=1, build=Build(pipeline=3)),
 ]
 
 ALL = [
-    partial(kind, mac=mac, n=n, m=SIZES[(place + turn) % len(SIZES)], pipeline=turn % 4)
+    partial(kind, mac=mac, n=n, m=SIZES[(place + turn) % len(SIZES)], build=Build(pipeline=turn % 4))
     for turn, mac in enumerate(MACS)
     for place, n in enumerate(SIZES)
     for kind in ((Chain, Grid)[(place + turn // len(SIZES)) % 2],)
@@ -144,7 +144,7 @@ def test_arrays_match_golden_products(makes):
 def test_arrays_keep_macs_busy(kind):
     """64 x 256 x 64 on 8 x 8 of them: 97 of 100 cycles are steps, counting all from first operand to last result."""
     mac = MacSpec.parse("int3*int3+int9.rn")
-    made = kind(mac=mac, n=8, m=8, pipeline=2)
+    made = kind(mac=mac, n=8, m=8, build=Build(pipeline=2))
     a, b = operands(np.random.default_rng(2), mac, 64, 256, 64)
     with Systolic(made) as systolic:
         found, passed = systolic.run(a, b)
@@ -227,11 +227,23 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
         (lambda: Chain(mac=MACS[0], n=0, m=1), ValueError, "a tiling has n of 1 or more, not 0"),
         (lambda: Chain(mac=MACS[0], n=1, m=1.0), TypeError, "m of a tiling is an int, not float"),
         (lambda: Chain(mac=MACS[0], n=1, m=1, depth=0), ValueError, "a tiling has depth of 1 or more, not 0"),
-        (lambda: Chain(mac=MACS[0], n=1, m=1, pipeline=65), ValueError, "pipeline 65 is out of range; a unit has"),
-        (lambda: Grid(mac=MACS[0], n=1, m=1, pipeline=True), TypeError, "pipeline is an int, not bool"),
-        (lambda: Grid(mac=MACS[0], n=1, m=1, stochastic="eager"), ValueError, "stochastic eager does nothing, for"),
-        (lambda: Chain(mac=MACS[0], n=1, m=1, stochastic="eager"), ValueError, "stochastic eager does nothing, for"),
-        (lambda: Chain(mac=MACS[0], n=1, m=1, dsp=1), TypeError, "dsp is True or False, not of int"),
+        (lambda: Chain(mac=MACS[0], n=1, m=1, build=Build(pipeline=65)), ValueError, "pipeline 65 is out of range"),
+        (
+            lambda: Grid(mac=MACS[0], n=1, m=1, build=Build(pipeline=True)),
+            TypeError,
+            "pipeline of a build is an int, not bool",
+        ),
+        (
+            lambda: Grid(mac=MACS[0], n=1, m=1, build=Build(stochastic="eager")),
+            ValueError,
+            "stochastic eager has no effect on",
+        ),
+        (
+            lambda: Chain(mac=MACS[0], n=1, m=1, build=Build(stochastic="eager")),
+            ValueError,
+            "stochastic eager has no effect on",
+        ),
+        (lambda: Chain(mac=MACS[0], n=1, m=1, build=Build(dsp=1)), TypeError, "dsp of a build is a bool, not int"),
         (
             lambda: Chain(mac=MACS[0], n=1, m=1).cycles(1, 0, 1),
             ValueError,

@@ -10,6 +10,7 @@ from halfulp import golden
 from halfulp.fpga.kernel import axi
 from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.verilated import Verilated
+from halfulp.hdl.specs import Build
 from halfulp.tools.errors import ToolError
 from halfulp.units.systolic import Chain
 
@@ -17,8 +18,8 @@ EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 MADE = [
     lambda: Kernel(array=Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=2, depth=8)),
-    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=3, m=4, depth=5, rows=2, pipeline=2), chunk=4),
-    lambda: Kernel(array=Chain(mac="int3*int3+int9.rn", n=8, m=8, pipeline=2)),
+    lambda: Kernel(array=Chain(mac="bf16*int4+fp32.rn", n=3, m=4, depth=5, rows=2, build=Build(pipeline=2)), chunk=4),
+    lambda: Kernel(array=Chain(mac="int3*int3+int9.rn", n=8, m=8, build=Build(pipeline=2))),
 ]
 KERNELS = range(len(MADE) if EXHAUSTIVE else 1)
 

@@ -12,6 +12,7 @@ from pyuvm import uvm_factory
 from halfulp.hdl.formats import E5M2, E6M5, parse
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import Build
 from halfulp.sim.request import Request
 from halfulp.sim.uvm.dut import Dut
 from halfulp.sim.uvm.job import module_of
@@ -99,14 +100,14 @@ class Restless(Mul):
     """Its registers move while it is stalled."""
 
     def start_pipeline(self, m: Module) -> Pipeline:
-        return Pipeline(m, cuts=self.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
+        return Pipeline(m, stages=self.build.pipeline, boundaries=self.BOUNDARIES, enable=Const(1, 1))
 
 
 class Late(Mul):
     """One register more than it says."""
 
     def start_pipeline(self, m: Module) -> Pipeline:
-        return Pipeline(m, cuts=self.pipeline + 1, boundaries=self.BOUNDARIES, enable=self.en)
+        return Pipeline(m, stages=self.build.pipeline + 1, boundaries=self.BOUNDARIES, enable=self.en)
 
 
 class Eager(Mac):
@@ -155,12 +156,12 @@ SAME: dict[str, Any] = {"a": E5M2, "b": E5M2, "o": E5M2}
 
 class RestlessDut(Dut):
     def make(self) -> Any:
-        return Restless(**SAME, pipeline=2)
+        return Restless(**SAME, build=Build(pipeline=2))
 
 
 class LateDut(Dut):
     def make(self) -> Any:
-        return Late(**SAME, pipeline=2)
+        return Late(**SAME, build=Build(pipeline=2))
 
 
 class EagerDut(Dut):
@@ -175,7 +176,7 @@ class ImpatientDut(Dut):
 
 class BufferedDut(Dut):
     def make(self) -> Any:
-        return Buffered(**SAME, pipeline=1)
+        return Buffered(**SAME, build=Build(pipeline=1))
 
 
 class RestlessTest(UnitTest):

@@ -1,5 +1,7 @@
 """Arithmetic units: Amaranth components with ports shaped by number formats."""
 
+from halfulp.hdl.specs import Build
+
 from .accumulate import Accumulate
 from .activation import Lookup, PiecewiseLinear
 from .add import Add
@@ -17,6 +19,7 @@ from .stream import Streamed
 __all__ = [
     "Accumulate",
     "Add",
+    "Build",
     "Compare",
     "Convert",
     "Dot",

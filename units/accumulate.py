@@ -6,7 +6,7 @@ from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import SumSpec
+from halfulp.hdl.specs import Build, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling, accumulator_format
@@ -29,18 +29,12 @@ class Accumulate(Accumulating):
     rounding : Rounding or str
         Rounding to the accumulator, or from an exact one to ``o``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
-    stochastic : str, optional
-        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
-        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. Changes no result bit.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
-        ``latency`` and no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -68,7 +62,7 @@ class Accumulate(Accumulating):
 
     Latency
     -------
-    ``pipeline + 1`` cycles from the operand to the result; a step every cycle.
+    ``build.pipeline + 1`` cycles from the operand to the result; a step every cycle.
     """
 
     TERM_BOUNDARIES = ("unpacked",)
@@ -84,9 +78,8 @@ class Accumulate(Accumulating):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str | None = None,
         saturate: bool = False,
-        pipeline: int = 0,
+        build: Build = Build(),
     ) -> None:
         spec = SumSpec(
             a=parse(a),
@@ -101,10 +94,9 @@ class Accumulate(Accumulating):
             operands={"a": spec.a},
             rounding=spec.rounding,
             saturate=saturate,
-            pipeline=pipeline,
+            build=build,
             random=random,
             seed=seed,
-            stochastic=stochastic,
             parameters={
                 "a": spec.a,
                 "acc": spec.acc,

@@ -6,14 +6,14 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 
 from halfulp.hdl import quire
+from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format, Rounding, parse
-from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import AccumulatorSpec, Quire
+from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 
-from .base import Unit, check_adder, check_saturate
+from .base import Unit, check_saturate
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
 """What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
@@ -22,6 +22,16 @@ Travelling = tuple[Value, Value, Value, Value, Value | None]
 def accumulator_format(acc: Format | str) -> Any:
     """An accumulator from its text: a format, or ``exact``."""
     return "exact" if isinstance(acc, str) and acc == "exact" else parse(acc)
+
+
+def sums(spec: AccumulatorSpec) -> list[Sum]:
+    """Sums that an accumulator rounds in a step: none if it is exact."""
+    if not isinstance(spec.acc, Format):
+        return []
+    factors: tuple[Format, ...] = (spec.a,)
+    if isinstance(spec, MacSpec):
+        factors = (spec.a, spec.b) if spec.product is None else (spec.product,)
+    return [Sum((factors, (spec.acc,)), spec.acc, spec.rounding)]
 
 
 class Accumulating(Unit):
@@ -42,14 +52,8 @@ class Accumulating(Unit):
         controls: Sequence[str] = (),
         rounding: Rounding,
         saturate: bool,
-        pipeline: int,
-        parameters: dict[str, Any],
-        random: Source | str,
-        seed: int,
-        stochastic: str | None = None,
-        dsp: bool = False,
+        **more: Any,
     ) -> None:
-        check_adder(stochastic, rounding, rounds_sums=spec.quire is None)
         self.spec = spec
         self.rounding = rounding
         self.saturate = check_saturate(saturate)
@@ -66,12 +70,8 @@ class Accumulating(Unit):
             words=spec.words,
             outputs={"o": spec.o},
             name=f"{kind}_{rounding}" + ("_sat" if saturate else ""),
-            pipeline=pipeline,
-            parameters=parameters,
-            random=random,
-            seed=seed,
-            stochastic=stochastic,
-            dsp=dsp,
+            sums=sums(spec),
+            **more,
         )
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:

@@ -28,13 +28,12 @@ from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
+from halfulp.hdl.specs import Build
+from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, TABLE
 from halfulp.hdl.specs.segments import PowerSum, Segments, Special
 from halfulp.hdl.wire import lookup, wire
 
-from .base import LAZY, Arithmetic
-
-COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
-"""How the value is found: by comparing the argument with starts of pieces; by its first bits; as a whole."""
+from .base import Arithmetic
 
 MAX_ADDRESS, SHORT_ADDRESS = 10, 7
 """Most bits that may tell the pieces apart where these are found by address; and so few that this is the smaller way:
@@ -96,24 +95,15 @@ class PiecewiseLinear(Arithmetic):
         ``any``, or ``pow2``: sums of signed powers of two, so that products are shifts and additions.
     terms : int, optional
         Most powers of two in such a slope.
-    structure : str
-        How it is built: ``comparators`` compares the operand with starts of pieces, ``address`` takes the piece by
-        the operand's first bits, ``table`` holds all results, of formats of up to 8 bits and without random words.
-        ``auto`` takes the one that `chosen` expects to be the smallest. Changes no result bit.
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite value of the function stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
-    dsp : bool
-        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
-        lookup tables. Changes no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -134,7 +124,7 @@ class PiecewiseLinear(Arithmetic):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     def __init__(
@@ -148,13 +138,11 @@ class PiecewiseLinear(Arithmetic):
         breakpoints: str | None = None,
         slopes: str | None = None,
         terms: int | None = None,
-        structure: str = "auto",
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
         saturate: bool = False,
-        pipeline: int = 0,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         rounding = Rounding.parse(rounding)
         fitted: dict[str, Any] = {
@@ -169,17 +157,19 @@ class PiecewiseLinear(Arithmetic):
         if rounding == EXACT:
             table.check_exact()
         self.table = table
-        self.smallest = chosen(table, rounding)
-        self.structure = self.smallest if structure == "auto" else check_structure(structure, table, rounding)
+        smallest = default_structure(table, rounding)
+        self.structure = smallest if build.structure is None else build.structure
+        check_structure(self.structure, table, rounding)
         self.BOUNDARIES = self._boundaries()
         super().__init__(
-            kind=f"pwl_{table}" + ("" if self.structure == self.smallest else f"_{self.structure}"),
+            kind=f"pwl_{table}",
             operands={"a": table.fmt},
             o=table.out,
             rounding=rounding,
             saturate=saturate,
-            pipeline=pipeline,
-            dsp=dsp,
+            build=build,
+            multiplies=self._multiplies,
+            structure=smallest,
             random=random,
             seed=seed,
         )
@@ -191,6 +181,12 @@ class PiecewiseLinear(Arithmetic):
         reduced = ("reduced",) if self.table.reduction else ()
         product = ("product", "aligned") if self._in_raw else ()
         return ("unpacked", *reduced, "selected", *product, "sum", "normalised", "packed")
+
+    @property
+    def _multiplies(self) -> bool:
+        """Whether slopes or the factor of a reduction are multiplied by, rather than shifted by or looked up."""
+        by_slope = self._in_raw or not isinstance(self.table.slope, PowerSum)
+        return self.structure != TABLE and (by_slope or self.table.reduction == "exp2")
 
     @property
     def _in_raw(self) -> bool:
@@ -350,7 +346,7 @@ class PiecewiseLinear(Arithmetic):
         choice, x, reduced, flags, random = pipe.stage("selected", choice, x, reduced, flags, random)
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
         shifts = isinstance(self.table.slope, PowerSum)
-        total = value_of(m, x, choice, min(values), max(values), dsp=self.dsp, shifts=shifts)
+        total = value_of(m, x, choice, min(values), max(values), dsp=self.build.dsp, shifts=shifts)
         return total, reduced, flags, random
 
     def _raw_line(
@@ -361,7 +357,7 @@ class PiecewiseLinear(Arithmetic):
         slope = as_raw(m, choice.index, choice.slopes, "slope")
         make: Any = as_fixed_raw if self.table.out.spacing == "uniform" else as_raw
         intercept = make(m, choice.index, choice.intercepts, "intercept")
-        product = multiply(m, x, slope, dsp=self.dsp)
+        product = multiply(m, x, slope, dsp=self.build.dsp)
         product, intercept, flags, random = pipe.stage("product", product, intercept, flags, random)
         aligned = align(m, product, intercept, self.table.out, self.rounding)
         aligned, flags, random = pipe.stage("aligned", aligned, flags, random)
@@ -373,7 +369,7 @@ class PiecewiseLinear(Arithmetic):
     ) -> tuple[Number, Flags, Value | None]:
         """Value of the pieces at what a reduction leaves, and the reduction undone."""
         t = self.table
-        reduced = reduce(m, x, t, self.rounding, dsp=self.dsp)
+        reduced = reduce(m, x, t, self.rounding, dsp=self.build.dsp)
         if any(taken.values):
             # A value that takes the pieces' place is not scaled.
             reduced = unscaled_where(reduced, taken.where.any())
@@ -403,8 +399,8 @@ class Lookup(PiecewiseLinear):
     and rounding is not stochastic.
     """
 
-    def __init__(self, *, fn: str | Callable[[Any], Any] | Segments, **more: Any) -> None:
-        super().__init__(fn=fn, structure=TABLE, **more)
+    def __init__(self, *, fn: str | Callable[[Any], Any] | Segments, build: Build = Build(), **more: Any) -> None:
+        super().__init__(fn=fn, build=replace(build, structure=TABLE), **more)
 
 
 def overruled(m: Module, x: Number, flags: Flags) -> Number:
@@ -435,19 +431,14 @@ def key_of(number: Fraction, fmt: Format) -> int:
     return ~(code & ((1 << (fmt.width - 1)) - 1) | flushed)
 
 
-def check_structure(structure: str, table: Segments, rounding: Rounding) -> str:
-    """``structure`` of a unit, refused where it is not for the table."""
-    if not isinstance(structure, str):
-        raise TypeError(f"structure is a text, not of {type(structure).__name__}")
-    if structure not in STRUCTURES:
-        raise ValueError(f"unknown structure {structure!r}; there are auto, {', '.join(STRUCTURES)}")
+def check_structure(structure: str, table: Segments, rounding: Rounding) -> None:
+    """Raise ValueError unless a unit of the table can have a structure."""
     if structure == TABLE and table.fmt.width > TABLE_WIDTH:
         raise ValueError(f"{table.fmt} has {table.fmt.width} bits; a table is for {TABLE_WIDTH} or fewer")
     if structure == ADDRESS and (bits := address_bits(table)) > MAX_ADDRESS:
         raise ValueError(f"{bits} bits tell the pieces of {table} apart; an address has up to {MAX_ADDRESS}")
     if structure == TABLE and rounding.bits:
-        raise ValueError(f"a table holds results, and {rounding} has another for each random word; name a mode or auto")
-    return structure
+        raise ValueError(f"a table holds results, and {rounding} has another for each random word; name another mode")
 
 
 def address_bits(table: Segments) -> int:
@@ -468,7 +459,7 @@ def address_bits(table: Segments) -> int:
     return width - low_bits(width, starts)
 
 
-def chosen(table: Segments, rounding: Rounding) -> str:
+def default_structure(table: Segments, rounding: Rounding) -> str:
     """The structure that is expected to be the smallest."""
     if table.fmt.width <= TABLE_WIDTH and not rounding.bits:
         return TABLE

@@ -2,11 +2,12 @@
 
 from amaranth.hdl import Module, Value
 
+from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import Build, ValueRange
 
 from .base import Arithmetic
 
@@ -23,17 +24,12 @@ class Add(Arithmetic):
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
-    stochastic : str, optional
-        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
-        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. Changes no result bit.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -43,10 +39,8 @@ class Add(Arithmetic):
         a - b instead of a + b.
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operands.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
@@ -57,7 +51,7 @@ class Add(Arithmetic):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("unpacked", "aligned", "sum", "normalised", "packed")
@@ -71,9 +65,8 @@ class Add(Arithmetic):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str | None = None,
         saturate: bool = False,
-        pipeline: int = 0,
+        build: Build = Build(),
     ) -> None:
         operands = {"a": parse(a), "b": parse(b)}
         result, rounding = parse(o), Rounding.parse(rounding)
@@ -88,10 +81,10 @@ class Add(Arithmetic):
             o=result,
             rounding=rounding,
             saturate=saturate,
-            pipeline=pipeline,
+            build=build,
+            sums=[Sum(tuple((fmt,) for fmt in operands.values()), result, rounding)],
             random=random,
             seed=seed,
-            stochastic=stochastic,
         )
 
     def compute(

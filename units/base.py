@@ -1,45 +1,25 @@
 """What all units have in common."""
 
-import gc
 import re
-import traceback
-import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Fragment, Module, Signal, UnusedElaboratable, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from halfulp.hdl import eager
 from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.specs import Build
+from halfulp.hdl.specs.build import EAGER, LAZY
 
 Computed = tuple[Number, Value | None]
 """An exact result, with the random word that rounds it."""
-
-LAZY, EAGER = "lazy", "eager"
-"""Structures of stochastic rounding in a floating-point adder: the random word is added after or before the sum is
-normalised."""
-
-EAGER_IS_SMALLER = frozenset(
-    {
-        "add_e5m10_e5m10_e5m10_sr4",
-        "add_e5m2_e5m2_e5m2_sr4",
-        "mac_e3m2fn_e3m2fn_e6m5_sr4",
-        "mac_e4m3fn_e4m3fn_e5m10_sr4",
-        "mac_e5m2_e5m2_e6m5_sr4",
-        "mac_e5m2_e5m2_e8m7_sr4",
-        "mac_e5m2_e5m2_e8m7_sr8",
-    }
-)
-"""Units of fewer lookup tables with the eager structure, which is their default. All others that `halfulp report
-adders` measures have as many or more."""
-
-MAX_PIPELINE = 64
-"""Most register stages of a unit; more only costs registers."""
 
 
 class Unit(wiring.Component):
@@ -52,37 +32,51 @@ class Unit(wiring.Component):
     words : dict of str to int
         Ports that take random words, and their widths.
     name : str
-        Module name: the unit and the parameters that tell it from others.
+        Module name but for source and build: the unit and the parameters that tell it from others.
+    parameters : dict
+        Keyword arguments of the unit's golden function.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
+    multiplies : bool
+        The unit has products, which DSP blocks can make.
+    sums : sequence of eager.Sum
+        Sums that the unit rounds, whose stochastic rounding can be lazy or eager.
+    structure : str, optional
+        Default of ``build.structure``; None where that has no effect.
     random : Lfsr, Plateau or str
-        Where random words come from: ``port``, or a source of the unit's own.
+        Source of random words: ``port``, or one of the unit's own, such as ``lfsr16`` or ``plateau3``, which takes the
+        place of the ports of random words. It steps with every operation that is accepted.
     seed : int
         State of that source after reset.
-    pipeline : int
-        Register stages, 0 to 64; they change `latency` and no result bit.
-    stochastic : str
-        Structure of stochastic rounding in a floating-point adder, ``lazy`` or ``eager``; by default the smaller one.
-        Changes no result bit.
-    dsp : bool
-        Whether products are left to DSP blocks. Changes no result bit.
-    stateful : bool
-        Whether results depend on earlier operands.
+    sharing : str
+        Sources of several words: each its ``own``, or one that is ``rotated``.
 
     Members
     -------
     en : In(1, init=1)
         Clock enable of all registers, where the unit has any.
     valid : In(1, init=1)
-        Whether there are operands in this cycle, where the unit has a state or a source of random words.
+        Presence of operands in this cycle, where the unit has a state or a source of random words.
 
     Attributes
     ----------
     inputs, outputs : dict of str to shape
         Ports that carry operands (random words included) and results.
     sources : dict of str to Stream
-        What stands in for ports of random words. A source steps with every operation that is accepted, and its word
-        is that of the same cycle.
+        Substitutes for ports of random words; a word is that of the same cycle.
     parameters : dict
-        What the golden function of the unit takes by keyword.
+        Keyword arguments of the unit's golden function.
+    build : Build
+        Without structures that are the unit's default.
+    stochastic : str
+        Structure of its stochastic rounding, ``lazy`` or ``eager``.
+    stateful : bool
+        Results depend on earlier operands.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or a field of ``build`` has no effect on the unit.
     """
 
     BOUNDARIES: Sequence[str] = ()
@@ -95,25 +89,17 @@ class Unit(wiring.Component):
         words: dict[str, int],
         outputs: dict[str, Any],
         name: str,
-        pipeline: int,
         parameters: dict[str, Any],
+        build: Build = Build(),
+        multiplies: bool = False,
+        sums: Sequence[eager.Sum] = (),
+        structure: str | None = None,
         random: Source | str = "port",
         seed: int = 1,
         sharing: str = "own",
-        stochastic: str | None = None,
-        dsp: bool = False,
     ) -> None:
-        if not isinstance(dsp, bool):
-            raise TypeError(f"dsp is True or False, not of {type(dsp).__name__}")
-        if not isinstance(pipeline, int) or isinstance(pipeline, bool):
-            raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
-        if not 0 <= pipeline <= MAX_PIPELINE:
-            raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register stages")
-        smaller = EAGER if name in EAGER_IS_SMALLER else LAZY
-        self.stochastic = smaller if stochastic is None else check_stochastic(stochastic)
-        name += f"_{self.stochastic}" if self.stochastic != smaller else ""
-        self.dsp = dsp
-        name += "_dsp" if dsp else ""
+        self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure)
+        self.stochastic = self.build.stochastic or LAZY
         self.words = words
         self._built: dict[tuple[Module, Source, int], Value] = {}
         self.source, self.seed = _source(random, seed, words)
@@ -123,9 +109,8 @@ class Unit(wiring.Component):
             name += f"_{self.source}" + (f"_s{seed}" if seed != 1 else "")
         self.inputs = inputs | {port: unsigned(bits) for port, bits in words.items() if port not in self.sources}
         self.outputs = outputs
-        self.pipeline = pipeline
         self.parameters = parameters
-        self.name = re.sub(r"\W", "_", name) + (f"_p{pipeline}" if pipeline else "")
+        self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in outputs.items()}
         if self.clocked:
@@ -133,22 +118,6 @@ class Unit(wiring.Component):
         if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
-        if self.stochastic == EAGER:
-            self._try_to_elaborate()
-
-    def _try_to_elaborate(self) -> None:
-        """Have the hardware refused now that some stage of it would refuse when it is made."""
-        try:
-            Fragment.get(self, None)
-        except ValueError as refusal:
-            sentence = str(refusal)
-            with warnings.catch_warnings():
-                # What was begun goes unused, of which Amaranth would warn.
-                warnings.simplefilter("ignore", UnusedElaboratable)
-                traceback.clear_frames(refusal.__traceback__)
-                gc.collect()
-            raise ValueError(sentence) from None
-        self._built.clear()
 
     @property
     def has_valid(self) -> bool:
@@ -158,7 +127,7 @@ class Unit(wiring.Component):
     @property
     def clocked(self) -> bool:
         """Whether the unit has registers."""
-        return self.pipeline > 0 or self.has_valid
+        return self.build.pipeline > 0 or self.has_valid
 
     @property
     def arguments(self) -> list[str | list[str]]:
@@ -168,12 +137,12 @@ class Unit(wiring.Component):
     @property
     def latency(self) -> int:
         """Clock cycles from operands to result; 0 for a combinational unit."""
-        return self.pipeline + (1 if self.stateful else 0)
+        return self.build.pipeline + (1 if self.stateful else 0)
 
     def start_pipeline(self, m: Module) -> Pipeline:
         """The unit's register stages, for ``elaborate``."""
         enable: Value = self.en if self.clocked else Signal(init=1)
-        return Pipeline(m, stages=self.pipeline, boundaries=self.BOUNDARIES, enable=enable)
+        return Pipeline(m, stages=self.build.pipeline, boundaries=self.BOUNDARIES, enable=enable)
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         """This cycle's random word: from the port of that name, or from the source that stands in for it."""
@@ -214,23 +183,26 @@ def random_input(rounding: Rounding) -> dict[str, int]:
     return {"random": rounding.bits} if rounding.bits else {}
 
 
-def check_stochastic(stochastic: str) -> str:
-    """``stochastic`` of a unit, refused unless it is one of the two structures."""
-    if not isinstance(stochastic, str):
-        raise TypeError(f"stochastic is 'lazy' or 'eager', not of {type(stochastic).__name__}")
-    if stochastic not in (LAZY, EAGER):
-        raise ValueError(f"unknown structure {stochastic!r} of stochastic rounding; there are lazy and eager")
-    return stochastic
+def check_build(
+    build: Build, name: str, *, multiplies: bool = False, sums: Sequence[eager.Sum] = (), structure: str | None = None
+) -> Build:
+    """A build without structures that are the default, refused if a field has no effect or cannot be; see `Unit`."""
+    if not isinstance(build, Build):
+        raise TypeError(f"build of {name} is a Build, not {type(build).__name__}")
+    stochastic = [one for one in sums if one.has_structures]
+    effects = {"dsp": multiplies, "stochastic": bool(stochastic), "structure": structure is not None}
+    build.check_effect(name, {field for field, has in effects.items() if has})
+    if build.stochastic == EAGER:
+        for refusal in filter(None, (one.refusal for one in stochastic)):
+            raise ValueError(refusal)
+    if build.stochastic == LAZY:
+        build = replace(build, stochastic=None)
+    return replace(build, structure=None) if build.structure == structure else build
 
 
-def check_adder(stochastic: str | None, rounding: Rounding, *, rounds_sums: bool = True) -> None:
-    """Refuse an eager structure where no stochastic rounding is behind an adder."""
-    if stochastic is None or check_stochastic(stochastic) == LAZY:
-        return
-    if rounding.mode != "sr":
-        raise ValueError(f"stochastic eager does nothing, for rounding {rounding} is not stochastic; only sr is")
-    if not rounds_sums:
-        raise ValueError("stochastic eager does nothing, for exact sums are rounded when they are read; make it lazy")
+def module_name(name: str, build: Build) -> str:
+    """Name of a Verilog module, with the suffix of a build."""
+    return re.sub(r"\W", "_", f"{name}_{build}" if str(build) else name)
 
 
 def check_saturate(saturate: bool) -> bool:
@@ -254,14 +226,9 @@ class Arithmetic(Unit):
         o: Format,
         rounding: Rounding,
         saturate: bool,
-        pipeline: int,
-        random: Source | str,
-        seed: int,
         controls: Sequence[str] = (),
-        stochastic: str | None = None,
-        dsp: bool = False,
+        **more: Any,
     ) -> None:
-        check_adder(stochastic, rounding)
         self.operands = operands
         self.result = o
         self.rounding = rounding
@@ -271,12 +238,8 @@ class Arithmetic(Unit):
             words=random_input(rounding),
             outputs={"o": o},
             name="_".join([kind, *map(str, operands.values()), str(o), str(rounding)]) + ("_sat" if saturate else ""),
-            pipeline=pipeline,
             parameters={**operands, "o": o, "rounding": rounding, "saturate": saturate},
-            random=random,
-            seed=seed,
-            stochastic=stochastic,
-            dsp=dsp,
+            **more,
         )
 
     def compute(

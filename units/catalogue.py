@@ -6,6 +6,7 @@ from typing import Any
 
 from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, parse
 from halfulp.hdl.formats.source import Source
+from halfulp.hdl.specs import Build
 
 from .accumulate import Accumulate
 from .accumulating import accumulator_format
@@ -81,12 +82,12 @@ class Row:
 
 
 def _binary(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return {"a": fmt, "b": given.get("b", fmt), "o": given.get("to", fmt)} | _some(given, "stochastic", "dsp")
+    return {"a": fmt, "b": given.get("b", fmt), "o": given.get("to", fmt)}
 
 
 def _fma(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
     c = given.get("c", fmt)
-    return {"a": fmt, "b": given.get("b", fmt), "c": c, "o": given.get("to", c)} | _some(given, "stochastic", "dsp")
+    return {"a": fmt, "b": given.get("b", fmt), "c": c, "o": given.get("to", c)}
 
 
 def _mac(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +111,8 @@ def _accumulator(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
         for option in ("to", "carry"):
             if option in given:
                 raise ValueError(f"an accumulator in {acc} has no {option}; only the accumulator exact has one")
-        return {"acc": acc, **_some(given, "stochastic", "dsp")}
-    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry", "stochastic", "dsp")}
+        return {"acc": acc}
+    return {"acc": acc, "o": given.get("to", fmt), **_some(given, "carry")}
 
 
 def _quire(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def _quire(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dot(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    return _binary(fmt, given) | {"k": given.get("k", DEFAULT_K)} | _some(given, "c", "order", "stochastic")
+    return _binary(fmt, given) | {"k": given.get("k", DEFAULT_K)} | _some(given, "c", "order")
 
 
 def _sru(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def _convert(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pwl(fmt: Format, given: dict[str, Any]) -> dict[str, Any]:
-    options = _some(given, "pieces", "error", "breakpoints", "slopes", "terms", "structure", "dsp")
+    options = _some(given, "pieces", "error", "breakpoints", "slopes", "terms")
     return {"fn": given.get("fn", DEFAULT_FUNCTION), "fmt": fmt, "out": given.get("to", fmt)} | options
 
 
@@ -315,13 +316,14 @@ def build(
         if option not in entry.options:
             raise ValueError(f"{name} has no {option}; it takes {', '.join(entry.options)}")
     make: Callable[..., Unit] = entry.unit
+    how = Build(pipeline, **{field: given.pop(field) for field in ("dsp", "stochastic", "structure") if field in given})
     return make(
         **entry.parameters(parse(fmt), {option: _read(option, value) for option, value in given.items()}),
         rounding=Rounding.parse(entry.rounding if rounding is None else rounding),
         random=random,
         seed=seed,
         saturate=saturate,
-        pipeline=pipeline,
+        build=how,
     )
 
 

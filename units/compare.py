@@ -7,7 +7,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
 from halfulp.hdl.raw import Raw, order
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import Build, ValueRange
 from halfulp.hdl.wire import wire
 
 from .base import Unit, check_saturate, random_input
@@ -29,14 +29,12 @@ class Compare(Unit):
     rounding : Rounding or str
         Rounding of an operand that ``o`` does not hold; ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -44,10 +42,8 @@ class Compare(Unit):
     b : In(b)
     random : In(rounding.bits)
         Random word of stochastic rounding, for minimum and maximum alike; sampled with the operands.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     less, equal, unordered : Out(1)
         a < b, a = b, and whether an operand is NaN.
     minimum, maximum : Out(o)
@@ -60,7 +56,7 @@ class Compare(Unit):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("unpacked", "ordered", "packed")
@@ -75,7 +71,7 @@ class Compare(Unit):
         random: Source | str = "port",
         seed: int = 1,
         saturate: bool = False,
-        pipeline: int = 0,
+        build: Build = Build(),
     ) -> None:
         self.operands = {"a": parse(a), "b": parse(b)}
         self.result, self.rounding = parse(o), Rounding.parse(rounding)
@@ -96,7 +92,7 @@ class Compare(Unit):
             },
             name=f"compare_{self.operands['a']}_{self.operands['b']}_{self.result}_{self.rounding}"
             + ("_sat" if saturate else ""),
-            pipeline=pipeline,
+            build=build,
             parameters={**self.operands, "o": self.result, "rounding": self.rounding, "saturate": saturate},
             random=random,
             seed=seed,

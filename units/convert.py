@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import Build, ValueRange
 
 from .base import Arithmetic
 
@@ -23,24 +23,20 @@ class Convert(Arithmetic):
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
     a : In(a)
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operand.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
@@ -51,7 +47,7 @@ class Convert(Arithmetic):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("unpacked", "normalised", "packed")
@@ -65,7 +61,7 @@ class Convert(Arithmetic):
         random: Source | str = "port",
         seed: int = 1,
         saturate: bool = False,
-        pipeline: int = 0,
+        build: Build = Build(),
     ) -> None:
         operands = {"a": parse(a)}
         result, rounding = parse(o), Rounding.parse(rounding)
@@ -77,7 +73,7 @@ class Convert(Arithmetic):
             o=result,
             rounding=rounding,
             saturate=saturate,
-            pipeline=pipeline,
+            build=build,
             random=random,
             seed=seed,
         )

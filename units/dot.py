@@ -6,13 +6,14 @@ from typing import Any
 from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import quire
+from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import DotSpec
+from halfulp.hdl.specs import Build, DotSpec
 
-from .base import Unit, check_adder, check_saturate, random_input
+from .base import Unit, check_saturate, random_input
 
 
 class Dot(Unit):
@@ -34,21 +35,12 @@ class Dot(Unit):
     rounding : Rounding or str
         ``sr`` modes add the port ``random``, or ``random0`` to ``random<k-1>`` in sequential order.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
-    stochastic : str, optional
-        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
-        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. In sequential order only.
-        Changes no result bit.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
-    dsp : bool
-        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
-        lookup tables. Changes no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -60,10 +52,8 @@ class Dot(Unit):
         Where ``c`` is given.
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operands.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
@@ -74,7 +64,7 @@ class Dot(Unit):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     def __init__(
@@ -89,10 +79,8 @@ class Dot(Unit):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str | None = None,
         saturate: bool = False,
-        pipeline: int = 0,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         self.spec = spec = DotSpec(
             k=k,
@@ -105,7 +93,6 @@ class Dot(Unit):
         )
         self.saturate = check_saturate(saturate)
         sequential = spec.order == "sequential"
-        check_adder(stochastic, spec.rounding, rounds_sums=sequential)
         self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
         words: dict[str, int] = {}
         if not sequential:
@@ -126,8 +113,9 @@ class Dot(Unit):
             + ("_sequential" if sequential else "")
             + f"_{spec.rounding}"
             + ("_sat" if saturate else ""),
-            pipeline=pipeline,
-            dsp=dsp,
+            build=build,
+            multiplies=True,
+            sums=self._sums() if sequential else [],
             parameters={
                 "a": spec.a,
                 "b": spec.b,
@@ -139,7 +127,6 @@ class Dot(Unit):
             },
             random=random,
             seed=seed,
-            stochastic=stochastic,
         )
 
     @property
@@ -147,6 +134,12 @@ class Dot(Unit):
         """Operands as the golden function takes them: vectors, and the start value."""
         vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
         return [*vectors, "c"] if self.spec.c is not None else vectors
+
+    def _sums(self) -> list[Sum]:
+        """Sums of the sequential order: the first one with the start value, all others with the sum before."""
+        spec = self.spec
+        bases = [spec.c or spec.o, *([spec.o] if spec.k > 1 else [])]
+        return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]
 
     @property
     def k(self) -> int:
@@ -181,7 +174,7 @@ class Dot(Unit):
         random = self.word(m)
         random, base, *operands = pipe.stage("unpacked", random, base, *a, *b)
         products = [
-            multiply(m, x, y, dsp=self.dsp) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)
+            multiply(m, x, y, dsp=self.build.dsp) for x, y in zip(operands[: spec.k], operands[spec.k :], strict=True)
         ]
         random, base, *products = pipe.stage("products", random, base, *products)
         terms = [quire.place(m, product, quantum, f"term{index}") for index, product in enumerate(products)]
@@ -203,7 +196,7 @@ class Dot(Unit):
             left = spec.k - index
             x, y, word = rest[0], rest[left], rest[2 * left]
             base = unpack(m, code, fmt, f"sum{index}")
-            aligned = align(m, multiply(m, x, y, dsp=self.dsp, to=fmt), base, spec.o, spec.rounding)
+            aligned = align(m, multiply(m, x, y, dsp=self.build.dsp, to=fmt), base, spec.o, spec.rounding)
             total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
             ready = truncate(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)

@@ -2,11 +2,12 @@
 
 from amaranth.hdl import Module, Value
 
+from halfulp.hdl.eager import Sum
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import Build, ValueRange
 
 from .base import Arithmetic
 
@@ -23,20 +24,12 @@ class Fma(Arithmetic):
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
-    stochastic : str, optional
-        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
-        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. Changes no result bit.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
-    dsp : bool
-        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
-        lookup tables. Changes no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -45,10 +38,8 @@ class Fma(Arithmetic):
     c : In(c)
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operands.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
@@ -59,7 +50,7 @@ class Fma(Arithmetic):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("unpacked", "product", "aligned", "sum", "normalised", "packed")
@@ -74,10 +65,8 @@ class Fma(Arithmetic):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str | None = None,
         saturate: bool = False,
-        pipeline: int = 0,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         operands = {"a": parse(a), "b": parse(b), "c": parse(c)}
         result, rounding = parse(o), Rounding.parse(rounding)
@@ -90,11 +79,11 @@ class Fma(Arithmetic):
             o=result,
             rounding=rounding,
             saturate=saturate,
-            pipeline=pipeline,
-            dsp=dsp,
+            build=build,
+            multiplies=True,
+            sums=[Sum(((operands["a"], operands["b"]), (operands["c"],)), result, rounding)],
             random=random,
             seed=seed,
-            stochastic=stochastic,
         )
 
     def compute(
@@ -103,6 +92,8 @@ class Fma(Arithmetic):
         """Exact product, and the sum, exact down to the places that rounding looks at."""
         a, b, c = operands
         a, b, c, random = pipe.stage("unpacked", a, b, c, random)
-        product, c, random = pipe.stage("product", multiply(m, a, b, dsp=self.dsp, to=self.operands["c"]), c, random)
+        product, c, random = pipe.stage(
+            "product", multiply(m, a, b, dsp=self.build.dsp, to=self.operands["c"]), c, random
+        )
         aligned, random = pipe.stage("aligned", align(m, product, c, self.result, self.rounding), random)
         return pipe.stage("sum", *add(m, aligned, self.result, self.rounding, random, self.stochastic))

@@ -8,7 +8,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source, parse_source
 from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling, accumulator_format
@@ -36,21 +36,12 @@ class Mac(Accumulating):
     rounding : Rounding or str
         Rounding to the accumulator, or from an exact one to ``o``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
-    stochastic : str, optional
-        Structure of stochastic rounding: ``lazy`` adds the random word to the normalised sum; ``eager`` adds it
-        before, on a shorter path. By default the one of fewer lookup tables, mostly lazy. Changes no result bit.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number, in product and accumulator; an infinite operand stays infinite.
-    pipeline : int
-        Register stages before the accumulator, whose loop stays one cycle long, and behind an exact one; changes
-        ``latency`` and no result bit.
-    dsp : bool
-        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
-        lookup tables. Changes no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -81,7 +72,7 @@ class Mac(Accumulating):
 
     Latency
     -------
-    ``pipeline + 1`` cycles from operands to the result; a step every cycle.
+    ``build.pipeline + 1`` cycles from operands to the result; a step every cycle.
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
@@ -100,10 +91,8 @@ class Mac(Accumulating):
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
-        stochastic: str | None = None,
         saturate: bool = False,
-        pipeline: int = 0,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         spec = MacSpec(
             a=parse(a),
@@ -123,11 +112,10 @@ class Mac(Accumulating):
             operands={"a": spec.a, "b": spec.b},
             rounding=spec.rounding,
             saturate=saturate,
-            pipeline=pipeline,
-            dsp=dsp,
+            build=build,
+            multiplies=True,
             random=random,
             seed=seed,
-            stochastic=stochastic,
             parameters={
                 "a": spec.a,
                 "b": spec.b,
@@ -141,7 +129,7 @@ class Mac(Accumulating):
         )
 
     @classmethod
-    def of(cls, spec: MacSpec | str, *, seed: int = 1, pipeline: int = 0, **how: Any) -> "Mac":
+    def of(cls, spec: MacSpec | str, *, seed: int = 1, build: Build = Build()) -> "Mac":
         """The unit of a description.
 
         Parameters
@@ -150,9 +138,7 @@ class Mac(Accumulating):
             What is computed, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
         seed : int
             State after reset of the source that it names.
-        pipeline : int
-        **how
-            Other parameters that change no result bit.
+        build : Build
 
         Raises
         ------
@@ -172,8 +158,7 @@ class Mac(Accumulating):
             random="port" if spec.random is None else spec.random,
             saturate=spec.saturate,
             seed=seed,
-            pipeline=pipeline,
-            **how,
+            build=build,
         )
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
@@ -198,7 +183,7 @@ def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple
     b = unpack(m, Value.cast(unit.b), spec.b, "b")
     word = unit.word(m, "random_product")
     a, b, word, *travelling = pipe.stage("unpacked", a, b, word, *travelling)
-    product = multiply(m, a, b, dsp=unit.dsp, to=None if spec.product or spec.quire else spec.o)
+    product = multiply(m, a, b, dsp=unit.build.dsp, to=None if spec.product or spec.quire else spec.o)
     if spec.product is not None:
         ready = truncate(m, product, spec.product, spec.product_rounding)
         code = pack(m, ready, spec.product, spec.product_rounding, spec.saturate, word)

@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import Build, ValueRange
 
 from .base import Arithmetic
 
@@ -23,17 +23,12 @@ class Mul(Arithmetic):
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow gives the largest finite number; an infinite operand stays infinite.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
-    dsp : bool
-        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
-        lookup tables. Changes no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -41,10 +36,8 @@ class Mul(Arithmetic):
     b : In(b)
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operands.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
@@ -55,7 +48,7 @@ class Mul(Arithmetic):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("unpacked", "product", "normalised", "packed")
@@ -70,8 +63,7 @@ class Mul(Arithmetic):
         random: Source | str = "port",
         seed: int = 1,
         saturate: bool = False,
-        pipeline: int = 0,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         operands = {"a": parse(a), "b": parse(b)}
         result, rounding = parse(o), Rounding.parse(rounding)
@@ -83,8 +75,8 @@ class Mul(Arithmetic):
             o=result,
             rounding=rounding,
             saturate=saturate,
-            pipeline=pipeline,
-            dsp=dsp,
+            build=build,
+            multiplies=True,
             random=random,
             seed=seed,
         )
@@ -95,4 +87,4 @@ class Mul(Arithmetic):
         """Exact product."""
         a, b = operands
         a, b, random = pipe.stage("unpacked", a, b, random)
-        return pipe.stage("product", multiply(m, a, b, dsp=self.dsp), random)
+        return pipe.stage("product", multiply(m, a, b, dsp=self.build.dsp), random)

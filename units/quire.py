@@ -6,7 +6,7 @@ from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply, negate_if, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import QuireSpec
+from halfulp.hdl.specs import Build, QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling
@@ -31,18 +31,12 @@ class Quire(Accumulating):
     rounding : Rounding or str
         Rounding to ``o``.
     random : Lfsr, Plateau or str
-        Where the words of stochastic rounding come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or
-        ``plateau3``, which adds the ports ``en`` and ``valid``.
     seed : int
-        State of that source after reset.
+        Source of random words and its state after reset; see `Unit`.
     saturate : bool
         Overflow of ``o`` gives its largest finite number; what is infinite stays so.
-    pipeline : int
-        Register stages before and behind the register, whose loop stays one cycle long; changes ``latency`` and no
-        result bit.
-    dsp : bool
-        Leave products to the DSP blocks of the device, where factors are long enough for them, rather than make them of
-        lookup tables. Changes no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -73,7 +67,7 @@ class Quire(Accumulating):
 
     Latency
     -------
-    ``pipeline + 1`` cycles from operands to the result; a step every cycle.
+    ``build.pipeline + 1`` cycles from operands to the result; a step every cycle.
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
@@ -90,8 +84,7 @@ class Quire(Accumulating):
         random: Source | str = "port",
         seed: int = 1,
         saturate: bool = False,
-        pipeline: int = 0,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         spec = QuireSpec(parse(a), parse(b), parse(o), carry, rounding=Rounding.parse(rounding))
         super().__init__(
@@ -101,8 +94,8 @@ class Quire(Accumulating):
             controls=("subtract",),
             rounding=spec.rounding,
             saturate=saturate,
-            pipeline=pipeline,
-            dsp=dsp,
+            build=build,
+            multiplies=True,
             random=random,
             seed=seed,
             parameters={
@@ -120,5 +113,7 @@ class Quire(Accumulating):
         a = unpack(m, self.a.as_value(), self.spec.a, "a")
         b = unpack(m, self.b.as_value(), self.spec.b, "b")
         a, b, minus, *travelling = pipe.stage("unpacked", a, b, self.subtract, *travelling)
-        product, *travelling = pipe.stage("product", negate_if(multiply(m, a, b, dsp=self.dsp), minus), *travelling)
+        product, *travelling = pipe.stage(
+            "product", negate_if(multiply(m, a, b, dsp=self.build.dsp), minus), *travelling
+        )
         return product, travelling

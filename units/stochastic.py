@@ -8,6 +8,7 @@ from halfulp.hdl.fixed import goes_up, pack, truncate, unpack, wrapped
 from halfulp.hdl.formats import Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.base import check_int
 from halfulp.hdl.formats.source import Source
+from halfulp.hdl.specs import Build
 
 from .base import Unit, check_saturate
 
@@ -41,8 +42,8 @@ class StochasticRounder(Unit):
         Whether the unit adds the carry of the rounding decision. Without, ``o`` is the floor and ``up`` the carry for
         an adder of the user's own: the sum of both is what the unit gives otherwise. ``o`` has to be a format that
         wraps, and there is no ``saturate``.
-    pipeline : int
-        Register stages; changes ``latency`` and no result bit.
+    build : Build
+        Register stages and structure; changes ``latency`` and no result bit.
 
     Members
     -------
@@ -50,10 +51,8 @@ class StochasticRounder(Unit):
         Also as the list ``a``.
     random0, random1, ... : In(rounding.bits)
         Random words, where they come from ports.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle, with a source of random words only.
+    en, valid : In(1, init=1)
+        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o0, o1, ... : Out(o)
         Also as the list ``o``.
     up0, up1, ... : Out(1)
@@ -66,7 +65,7 @@ class StochasticRounder(Unit):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("cut", "packed")
@@ -83,7 +82,7 @@ class StochasticRounder(Unit):
         seed: int = 1,
         saturate: bool = False,
         increment: bool = True,
-        pipeline: int = 0,
+        build: Build = Build(),
     ) -> None:
         check_int("lanes", lanes, "stochastic rounder")
         if not 1 <= lanes <= MAX_LANES:
@@ -110,7 +109,7 @@ class StochasticRounder(Unit):
             + ("_sat" if saturate else "")
             + ("" if increment else "_carry")
             + ("_rotated" if sharing == "rotated" else ""),
-            pipeline=pipeline,
+            build=build,
             parameters={
                 "a": self.wide,
                 "o": self.narrow,

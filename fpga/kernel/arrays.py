@@ -6,7 +6,7 @@ from typing import Any
 
 from halfulp.boards.targets import Target
 from halfulp.hdl.formats.source import parse_source
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.systolic import Chain
@@ -30,7 +30,7 @@ def with_source(mac: MacSpec) -> MacSpec:
 @functools.cache
 def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, rows: int = 1) -> Any:
     """A chain of n elements of m multiply-accumulates."""
-    chain = Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, pipeline=pipeline)
+    chain = Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=Build(pipeline))
     # Amaranth warns of a component that is never elaborated.
     chain._MustUse__used = True
     return chain

@@ -118,7 +118,9 @@ class Timing:
         array = kernel.array
         if not isinstance(array, Chain):
             raise TypeError(f"the model is one of kernels around a chain, not around a {type(array).__name__}")
-        return cls(array.tiling, kernel.chunk, array.pipeline, array.spacing, array._distance, kernel.bytes, memory)
+        return cls(
+            array.tiling, kernel.chunk, array.build.pipeline, array.spacing, array._distance, kernel.bytes, memory
+        )
 
     def resized(self, tiling: Tiling) -> "Timing":
         """Of a kernel around a chain that makes other tiles and is the same in all else."""

@@ -15,13 +15,14 @@ from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Float, parse
 from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs.build import STRUCTURES, TABLE
 from halfulp.sim.build import verilog
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
-from halfulp.units.activation import STRUCTURES, TABLE, TABLE_WIDTH
+from halfulp.units.activation import TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
 
 from . import pwl, sru

@@ -1,6 +1,7 @@
 """Descriptions of computations: plain, immutable data."""
 
 from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
+from .build import Build
 from .dot import DotSpec
 from .grammar import TextError
 from .mac import AccumulatorSpec, MacSpec, QuireSpec, SumSpec
@@ -15,6 +16,7 @@ __all__ = [
     "UNITS",
     "AccumulatorSpec",
     "AddSpec",
+    "Build",
     "CompareSpec",
     "ConvertSpec",
     "DotSpec",

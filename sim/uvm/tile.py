@@ -84,9 +84,7 @@ class TileDut(Dut):
             "n": asked.n,
             "m": asked.m,
             "seed": mac.seed,
-            "pipeline": mac.pipeline,
-            "stochastic": asked.mac.stochastic,
-            "dsp": mac.dsp,
+            "build": mac.build,
         }
         made = Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
         made._MustUse__used = True
@@ -99,7 +97,7 @@ class TileDut(Dut):
     def describe(self, unit: Any) -> str:
         """What it is, in words."""
         depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
-        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.pipeline} register stages"
+        return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.build.pipeline} register stages"
 
 
 def ports_of(array: Any, stream: str) -> Ports:

@@ -1,6 +1,5 @@
 """What systolic arrays have in common: their streams, the draining of finished tiles, and the seeds."""
 
-import re
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
@@ -8,8 +7,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.specs import MacSpec, Tiling
-from halfulp.units.base import MAX_PIPELINE
+from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.units.accumulating import sums
+from halfulp.units.base import check_build, module_name
 
 K_BITS = 32
 """Bits of a tile's k."""
@@ -25,10 +25,12 @@ class Array(wiring.Component):
     tiling : Tiling
     a_lanes : int
         Codes of ``a`` in a transfer.
-    name : str
+    name, shape : str
+        Beginning of the module name, and what it says of the tiling.
     seed : int
         State after reset of the source of the first multiply-accumulate.
-    pipeline : int
+    build : Build
+        Of each multiply-accumulate.
 
     Raises
     ------
@@ -37,7 +39,15 @@ class Array(wiring.Component):
     """
 
     def __init__(
-        self, *, mac: MacSpec | str, tiling: Tiling, a_lanes: int, name: str, seed: int, pipeline: int
+        self,
+        *,
+        mac: MacSpec | str,
+        tiling: Tiling,
+        a_lanes: int,
+        name: str,
+        shape: str = "",
+        seed: int,
+        build: Build,
     ) -> None:
         self.mac = MacSpec.parse(mac)
         if self.mac.words and self.mac.random is None:
@@ -47,16 +57,13 @@ class Array(wiring.Component):
             )
         if self.mac.random is None and seed != 1:
             raise ValueError(f"seed {seed} does nothing, for {self.mac} names no source of random words")
-        if not isinstance(pipeline, int) or isinstance(pipeline, bool):
-            raise TypeError(f"pipeline is an int, not {type(pipeline).__name__}")
-        if not 0 <= pipeline <= MAX_PIPELINE:
-            raise ValueError(f"pipeline {pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register stages")
+        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac}{shape}" + (f"_s{seed}" if seed != 1 else "")
+        self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
         self.tiling = tiling
         self.a_lanes = a_lanes
         self.seed = seed
-        self.pipeline = pipeline
         self.seeds = [1] * tiling.macs if self.mac.random is None else self.mac.random.seeds(tiling.macs, seed)
-        self.name = re.sub(r"\W", "_", f"{name}_{tiling.n}x{tiling.m}_{self.mac}")
+        self.name = module_name(name, self.build)
         width = {"vectors": unsigned(tiling.depth.bit_length())} if tiling.depth > 1 else {}
         super().__init__(
             {

@@ -7,10 +7,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.hdl.specs import Build, MacSpec, Tiling
 
 from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
-from .step import Read, Step, state_bits
+from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
 """Vectors of a tile's row unless told otherwise: as many as the small memories of lookup tables hold."""
@@ -23,8 +23,8 @@ class Chain(Array):
     cycle, and memories of accumulators for ``depth`` such vectors of each of its rows. Numbers of ``a`` come down the
     chain one a cycle, and each element keeps its own until the step of k that they are for; vectors of ``b`` pass
     through all elements, once for each of an element's rows. So an accumulator rests for all others of the element
-    before it is needed again, and may take that long, with ``pipeline`` register stages. What the last step leaves goes
-    to a second memory, out of which it is drained down the chain while the next tile is computed.
+    before it is needed again, and may take that long, with register stages. What the last step leaves goes to a second
+    memory, out of which it is drained down the chain while the next tile is computed.
 
     Parameters
     ----------
@@ -43,11 +43,8 @@ class Chain(Array):
     seed : int
         State after reset of the source of the first multiply-accumulate; number j of element i has seed i * m + j of
         ``source.seeds(n * m, seed)``.
-    pipeline : int
-        Register stages of a multiply-accumulate, and behind an exact accumulator.
-    stochastic : str, optional
-    dsp : bool
-        As `Mac` has them. None of the three changes a result bit.
+    build : Build
+        Register stages and structure of each multiply-accumulate; changes no result bit.
 
     Members
     -------
@@ -91,30 +88,22 @@ class Chain(Array):
         depth: int = DEPTH,
         rows: int = 1,
         seed: int = 1,
-        pipeline: int = 0,
-        stochastic: str | None = None,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
         tiling = Tiling(n, m, depth, rows)
-        super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", seed=seed, pipeline=pipeline)
-        self.name += f"_d{depth}" + (f"_r{rows}" if rows != 1 else "")
-        self.name += (f"_s{seed}" if seed != 1 else "") + (f"_p{pipeline}" if pipeline else "")
+        shape = f"_d{depth}" + (f"_r{rows}" if rows != 1 else "")
+        super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", shape=shape, seed=seed, build=build)
         self.depth, self.rows = depth, rows
-        self.stochastic = stochastic
-        self.dsp = dsp
-        step = self._step(0)
-        # It is only asked whether there is such a one, and how long it takes.
-        step._MustUse__used = True
-        self.spacing = pipeline - step.lag + 2
+        self.spacing = self.build.pipeline - lag(self.mac, self.build) + 2
         """Cycles after which an accumulator may be used again: it is read, added to and written."""
 
     def _step(self, mac: int) -> Step:
-        return Step(self.mac, seed=self.seeds[mac], pipeline=self.pipeline, stochastic=self.stochastic, dsp=self.dsp)
+        return Step(self.mac, seed=self.seeds[mac], build=self.build)
 
     @property
     def _reading(self) -> int:
         """Register stages behind the accumulators, which are there if these are exact."""
-        return self.pipeline if self.mac.quire else 0
+        return self.build.pipeline if self.mac.quire else 0
 
     @property
     def _distance(self) -> int:
@@ -126,7 +115,7 @@ class Chain(Array):
             step = max(tile.vectors * self.rows, self.tiling.height, self.spacing)
             # Results of a tile take the place of those before, which have to be gone.
             last = max(first + (k - 1) * step, free)
-            drained = last + tile.vectors * self.rows + self.pipeline + 1
+            drained = last + tile.vectors * self.rows + self.build.pipeline + 1
             free = drained + self.tiling.height * tile.vectors
             first = last + step
         return free + self._distance + 1
@@ -134,7 +123,7 @@ class Chain(Array):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.drain = drain = Drain(
-            tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self.pipeline + 2
+            tiling=self.tiling, width=self.m * self.mac.o.width, distance=self._distance, delay=self.build.pipeline + 2
         )
         head = Signal(_link(self), name="head")
         self._issue(m, drain, head, loaded=self._load(m, head))
@@ -221,7 +210,7 @@ class Chain(Array):
         for lane in range(self.m):
             code = link.results[lane * width : (lane + 1) * width]
             if self.mac.quire:
-                m.submodules[f"read{lane}"] = read = Read(self.mac, pipeline=self._reading)
+                m.submodules[f"read{lane}"] = read = Read(self.mac, build=Build(pipeline=self._reading))
                 m.d.comb += read.held.eq(code)
                 code = read.o.as_value()
             codes.append(code)

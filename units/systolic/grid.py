@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.mac import Mac
 
 from .array import K_BITS, Array, Drain, delayed, index_of
@@ -29,11 +29,8 @@ class Grid(Array):
     seed : int
         State after reset of the source of the first multiply-accumulate; the one in row i and column j has seed
         i * m + j of ``source.seeds(n * m, seed)``.
-    pipeline : int
-        Register stages of a multiply-accumulate before the accumulator, whose loop stays one cycle long.
-    stochastic : str, optional
-    dsp : bool
-        As `Mac` has them. None of the three changes a result bit.
+    build : Build
+        Register stages and structure of each multiply-accumulate; changes no result bit.
 
     Members
     -------
@@ -71,24 +68,16 @@ class Grid(Array):
         n: int,
         m: int,
         seed: int = 1,
-        pipeline: int = 0,
-        stochastic: str | None = None,
-        dsp: bool = False,
+        build: Build = Build(),
     ) -> None:
-        super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", seed=seed, pipeline=pipeline)
-        self.name += (f"_s{seed}" if seed != 1 else "") + (f"_p{pipeline}" if pipeline else "")
-        self.stochastic = stochastic
-        self.dsp = dsp
-        # It is only asked whether there is such a one.
-        self._mac(0)._MustUse__used = True
+        super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", seed=seed, build=build)
 
     def _mac(self, number: int) -> Mac:
-        how = {"stochastic": self.stochastic, "dsp": self.dsp}
-        return Mac.of(self.mac, seed=self.seeds[number], pipeline=self.pipeline, **how)
+        return Mac.of(self.mac, seed=self.seeds[number], build=self.build)
 
     @property
     def _latency(self) -> int:
-        return self.pipeline + 1
+        return self.build.pipeline + 1
 
     @property
     def _distance(self) -> int:

@@ -7,9 +7,10 @@ from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 from halfulp.hdl import quire
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline, stage_places
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.wire import wire
-from halfulp.units.base import EAGER_IS_SMALLER, Unit, check_adder
+from halfulp.units.accumulating import sums
+from halfulp.units.base import Unit
 from halfulp.units.mac import mac_name, product_term
 
 
@@ -22,11 +23,8 @@ class Step(Unit):
         With a source of random words if any rounding is stochastic.
     seed : int
         State after reset of that source.
-    pipeline : int
-        Register stages, of which `lag` are before the state comes in.
-    stochastic : str, optional
-    dsp : bool
-        As `Mac` has them.
+    build : Build
+        Of its register stages `lag` are before the state comes in.
 
     Members
     -------
@@ -44,38 +42,32 @@ class Step(Unit):
 
     Latency
     -------
-    ``pipeline`` cycles from the operands.
+    ``build.pipeline`` cycles from the operands.
     """
 
     spec: MacSpec
 
-    def __init__(self, spec: MacSpec, *, seed: int, pipeline: int, stochastic: str | None, dsp: bool) -> None:
-        check_adder(stochastic, spec.rounding, rounds_sums=spec.quire is None)
+    def __init__(self, spec: MacSpec, *, seed: int, build: Build) -> None:
         self.spec = spec
-        self.BOUNDARIES = (
-            *("unpacked", "product"),
-            *(("placed", "held") if spec.quire else ("aligned", "sum", "normalised", "packed")),
-        )
-        if stochastic is None and mac_name(spec) in EAGER_IS_SMALLER:
-            stochastic = "eager"
+        self.BOUNDARIES = boundaries(spec)
         state = unsigned(state_bits(spec))
         super().__init__(
             inputs={"a": unsigned(spec.a.width), "b": unsigned(spec.b.width), "held": state, "first": unsigned(1)},
             words=spec.words,
             outputs={"o": state},
             name=f"step_{mac_name(spec)}",
-            pipeline=pipeline,
+            build=build,
+            multiplies=True,
+            sums=sums(spec),
             parameters={"spec": spec},
             random="port" if spec.random is None else spec.random,
             seed=seed,
-            stochastic=stochastic,
-            dsp=dsp,
         )
 
     @property
     def lag(self) -> int:
         """Cycles from the operands to the state that they are added to."""
-        return sum(place < 2 for place in stage_places(self.pipeline, len(self.BOUNDARIES)))
+        return lag(self.spec, self.build)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -110,7 +102,7 @@ class Read(Unit):
     Parameters
     ----------
     spec : MacSpec
-    pipeline : int
+    build : Build
 
     Members
     -------
@@ -121,19 +113,19 @@ class Read(Unit):
 
     Latency
     -------
-    ``pipeline`` cycles.
+    ``build.pipeline`` cycles.
     """
 
     BOUNDARIES = ("read", "normalised", "packed")
 
-    def __init__(self, spec: MacSpec, *, pipeline: int) -> None:
+    def __init__(self, spec: MacSpec, *, build: Build) -> None:
         self.spec = spec
         super().__init__(
             inputs={"held": unsigned(state_bits(spec))},
             words={},
             outputs={"o": spec.o},
             name=f"read_{mac_name(spec)}",
-            pipeline=pipeline,
+            build=build,
             parameters={"spec": spec},
         )
 
@@ -148,6 +140,17 @@ class Read(Unit):
         code = pack(m, ready, fmt, rounding, self.spec.saturate, word)
         m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
         return m
+
+
+def boundaries(spec: MacSpec) -> tuple[str, ...]:
+    """Boundaries between the stages of a step; the state comes in behind the first two."""
+    adder = ("placed", "held") if spec.quire else ("aligned", "sum", "normalised", "packed")
+    return ("unpacked", "product", *adder)
+
+
+def lag(spec: MacSpec, build: Build) -> int:
+    """Cycles from the operands of a step to the state that they are added to."""
+    return sum(place < 2 for place in stage_places(build.pipeline, len(boundaries(spec))))
 
 
 def state_bits(spec: MacSpec) -> int:

@@ -1,0 +1,95 @@
+"""`Build`: its fields, the suffix of names, and refusal by units on which a field has no effect."""
+
+import re
+
+import pytest
+
+from halfulp.hdl.specs import Build
+from halfulp.units import Add, Compare, Convert, Dot, Mac, Mul, Quire, StochasticRounder
+from halfulp.units.catalogue import build
+from halfulp.units.systolic import Chain
+
+SMALL = {"a": "e5m2", "b": "e5m2", "o": "e5m2"}
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (Build(), ""),
+        (Build(pipeline=3), "p3"),
+        (Build(dsp=True, stochastic="eager", pipeline=1), "eager_dsp_p1"),
+        (Build(structure="address"), "address"),
+    ],
+)
+def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
+    assert str(made) == text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "word"),
+    [
+        ("pipeline", -1, ValueError, "range"),
+        ("pipeline", 65, ValueError, "range"),
+        ("pipeline", True, TypeError, "int"),
+        ("dsp", 1, TypeError, "bool"),
+        ("stochastic", "soon", ValueError, "eager"),
+        ("stochastic", 1, TypeError, "text"),
+        ("structure", "auto", ValueError, "comparators"),
+    ],
+)
+def test_build_rejects_fields_out_of_range(field: str, value: object, error: type[Exception], word: str) -> None:
+    with pytest.raises(error, match=word):
+        Build(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Convert(a="e5m2", o="fp16", build=Build(dsp=True)), "dsp"),
+        (lambda: Add(**SMALL, build=Build(dsp=True)), "dsp"),
+        (lambda: Compare(**SMALL, build=Build(structure="table")), "structure"),
+        (lambda: Mul(**SMALL, rounding="sr3", build=Build(stochastic="lazy")), "stochastic"),
+        (lambda: Mac(a="e5m2", b="e5m2", acc="e6m5", build=Build(stochastic="lazy")), "stochastic"),
+        (lambda: Mac(a="e5m2", b="e5m2", acc="exact", rounding="sr3", build=Build(stochastic="lazy")), "stochastic"),
+        (lambda: Add(a="int8", b="int8", o="fp16", rounding="sr3", build=Build(stochastic="lazy")), "stochastic"),
+        (lambda: Dot(k=2, **SMALL, rounding="sr3", build=Build(stochastic="eager")), "stochastic"),
+        (lambda: Quire(**SMALL, rounding="sr3", build=Build(stochastic="eager")), "stochastic"),
+        (lambda: StochasticRounder(a="int16", o="int8", build=Build(dsp=True)), "dsp"),
+        (lambda: Chain(mac="e5m2*e5m2+e6m5.rn", n=1, m=1, build=Build(structure="table")), "structure"),
+        (lambda: build("pwl", "fxp3.2", fn="relu", pieces=1, dsp=True), "dsp"),
+    ],
+)
+def test_unit_rejects_field_without_effect(make: object, field: str) -> None:
+    with pytest.raises(ValueError, match=re.escape("has no effect on")) as refusal:
+        make()  # type: ignore[operator]
+    assert str(refusal.value).startswith(field)
+
+
+def test_unit_rejects_what_is_no_build() -> None:
+    with pytest.raises(TypeError, match="Build"):
+        Mul(**SMALL, build=3)  # type: ignore[arg-type]
+
+
+def test_default_structure_leaves_build_and_name_alone() -> None:
+    sums = {**SMALL, "rounding": "sr3"}
+    assert Add(**sums, build=Build(stochastic="lazy")).build == Build()
+    assert Add(**sums, build=Build(stochastic="lazy")).name == Add(**sums).name
+    assert Add(**sums, build=Build(stochastic="eager", pipeline=2)).name == "add_e5m2_e5m2_e5m2_sr3_eager_p2"
+
+
+def test_eager_is_granted_by_formats_alone_where_the_adder_can_be_built() -> None:
+    """The check needs no hardware; a wrong one would let an assertion of the adder fail."""
+    names = ["e2m1", "e2m1fn", "e3m0fn", "e3m2", "e3m2-ftz", "e5m2", "e4m3-ftz", "e6m5", "fp16"]
+    granted = 0
+    for a in names:
+        for b in names[::3]:
+            for acc in names:
+                for product in (None, "e3m2"):
+                    more = {} if product is None else {"product": product, "product_rounding": "rn"}
+                    try:
+                        unit = Mac(a=a, b=b, acc=acc, rounding="sr3", build=Build(stochastic="eager"), **more)
+                    except ValueError:
+                        continue
+                    unit.elaborate(None)
+                    granted += 1
+    assert granted > 40
