@@ -25,7 +25,14 @@ STAGES: dict[type[Format], Stages] = {
 }
 
 
-def _stages(fmt: Format) -> Stages:
+def stages_of(fmt: Format) -> Stages:
+    """Stages of a format's family.
+
+    Raises
+    ------
+    TypeError
+        If the family has none.
+    """
     found = STAGES.get(type(fmt))
     if found is None:
         raise TypeError(f"{fmt} has no golden model")
@@ -34,9 +41,9 @@ def _stages(fmt: Format) -> Stages:
 
 def unpack(codes: Tensor, fmt: Format) -> Raw:
     """Raw numbers of codes."""
-    return _stages(fmt).unpack(codes, fmt)
+    return stages_of(fmt).unpack(codes, fmt)
 
 
 def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
-    return _stages(o).pack(x, o, rounding, saturate, random)
+    return stages_of(o).pack(x, o, rounding, saturate, random)

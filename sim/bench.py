@@ -15,7 +15,7 @@ from halfulp.tools.threads import one_thread
 from . import regressions
 from .build import design, models
 from .compare import judge, spelled
-from .corner_segments import marks
+from .corner_segments import corner_cases
 from .corner_words import with_corner_words
 from .loop import Codes, Loop
 from .ports import Ports
@@ -94,7 +94,7 @@ def plan(
     if vector is not None:
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
         return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
-    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit, marks=marks(unit))
+    vectors = make(inputs, result_formats(unit), seed=seed, limit=limit, corners=corner_cases(unit))
     if unit.sources and vectors.exhaustive:
         vectors = _repeated(vectors, limit or DEFAULT, seed)
     if not vectors.exhaustive:

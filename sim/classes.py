@@ -1,12 +1,13 @@
 """Classes of operands and results: where a code lies in its format."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit
+from halfulp.hdl.formats import Format
 
 from .fields import Codes, Grid
 
@@ -19,7 +20,7 @@ ALL_BITS = 16
 """Of a format of so many bits all codes are looked at."""
 
 SOME = 1 << 17
-"""Codes of a wider one that are."""
+"""Number of codes of a wider one that are looked at."""
 
 KINDS = (
     *("zero", "smallest subnormal", "subnormal", "largest subnormal", "smallest normal", "smallest"),
@@ -51,26 +52,26 @@ class Classes:
 
     @cached_property
     def grid(self) -> Grid:
-        """Of the format."""
+        """Grid of the format."""
         return Grid.of(self.fmt)
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        match self.fmt:
-            case Float(man=man, subnormals=subnormals, has_inf=has_inf, has_nan=has_nan):
-                tiny = ("smallest subnormal",) * (man >= 1) + ("subnormal", "largest subnormal") * (man >= 2)
-                tiny = tuple(kind for kind in KINDS if kind in tiny) if subnormals else ()
-                # Beside powers of two there are numbers only where there is a mantissa.
-                usual = ("smallest normal", "power of two", *(("other",) if man >= 1 else ()), "largest")
-                return ("zero", *tiny, *usual, *(("infinite",) * has_inf), *(("NaN",) * has_nan))
-            case Posit():
-                return ("zero", "smallest", "power of two", "other", "largest", "NaN")
-        return ("zero", "smallest", "power of two", "other", "largest")
+        fmt = self.fmt
+        found = {"zero", "smallest", "power of two", "other", "largest"}
+        if fmt.spacing == "relative":
+            # Beside powers of two there are numbers only where there is a mantissa.
+            subnormals = self.grid.man if fmt.floor_exponent is not None else 0
+            found = {"zero", "smallest normal", "power of two", "largest"}
+            found |= {kind for kind in ("other",) if self.grid.man >= 1}
+            found |= {kind for kind in ("smallest subnormal",) if subnormals >= 1}
+            found |= {kind for kind in ("subnormal", "largest subnormal") if subnormals >= 2}
+        specials = {"infinite": fmt.has_inf, "NaN": fmt.has_nan}
+        return tuple(kind for kind in KINDS if kind in found or specials.get(kind))
 
     @cached_property
     def signed(self) -> tuple[str, ...]:
-        fmt = self.fmt
-        zeros = ("+zero", "-zero") if isinstance(fmt, Float) and fmt.has_negative_zero else ("zero",)
+        zeros = ("+zero", "-zero") if self.fmt.has_negative_zero else ("zero",)
         signs = "+-" if self.grid.negatives else "+"
         usual = tuple(f"{sign}{kind}" for kind in self.kinds if kind not in ("zero", *_UNSIGNED) for sign in signs)
         return (*zeros, *usual, *(kind for kind in self.kinds if kind in _UNSIGNED))
@@ -103,67 +104,65 @@ class Classes:
         return np.array([[place(sign, kind) for kind in KINDS] for sign in "+-"])
 
     def _of(self, codes: Codes) -> tuple[Places, Places]:
-        """Signs, and places among all kinds."""
-        sign, magnitude = self.grid.unsigned(codes)
+        """Signs, and places among all kinds; the later conditions overrule."""
+        grid, fmt = self.grid, self.fmt
+        parts, (sign, magnitude) = grid.parts(codes), grid.unsigned(codes)
         kind = np.full(len(codes), _PLACE["other"], dtype=np.int64)
-        mantissa = self.grid.parts(np.where(magnitude == 0, np.uint64(1), codes))[2]
-        kind[mantissa == 0] = _PLACE["power of two"]
-        for name, where in self._landmarks(codes, magnitude):
-            kind[where] = _PLACE[name]
+        kind[parts.mantissa == 0] = _PLACE["power of two"]
+        # The end of the range below zero may be further out.
+        ends = (magnitude == grid.max_code) | ((sign == 1) & (magnitude == self._least))
+        if fmt.spacing == "relative":
+            normal = grid.code_of(Fraction(2) ** grid.first_normal)
+            kind[magnitude == normal] = _PLACE["smallest normal"]
+            kind[ends] = _PLACE["largest"]
+            kind[(magnitude > 0) & (magnitude < normal)] = _PLACE["subnormal"]
+            kind[(magnitude > 0) & (magnitude == normal - 1)] = _PLACE["largest subnormal"]
+            kind[(magnitude == 1) & (normal > 1)] = _PLACE["smallest subnormal"]
+        else:
+            kind[ends] = _PLACE["largest"]
+            kind[magnitude == 1] = _PLACE["smallest"]
+            kind[(sign == 1) & (magnitude == self._least)] = _PLACE["largest"]
+        kind[parts.zero] = _PLACE["zero"]
+        kind[parts.infinite] = _PLACE["infinite"]
+        kind[parts.nan] = _PLACE["NaN"]
         return sign, kind
 
-    def _landmarks(self, codes: Codes, magnitude: Codes) -> list[tuple[str, "np.ndarray"]]:
-        """Kinds that are told by magnitude codes, the later ones going first."""
-        fmt = self.fmt
-        if isinstance(fmt, Float):
-            normal = 1 << fmt.man
-            tiny = (magnitude > 0) & (magnitude < normal)
-            specials = magnitude > fmt.max_code
-            infinite = specials & (magnitude == fmt.max_code + 1) if fmt.has_inf else np.zeros_like(specials)
-            nan = codes == fmt.nan_code if fmt.specials == "fnuz" else specials & ~infinite
-            return [
-                ("smallest normal", magnitude == normal),
-                ("largest", magnitude == fmt.max_code),
-                ("subnormal", tiny),
-                ("largest subnormal", tiny & (magnitude == normal - 1)),
-                ("smallest subnormal", tiny & (magnitude == 1)),
-                ("zero", (magnitude == 0) | tiny if not fmt.subnormals else magnitude == 0),
-                ("infinite", infinite),
-                ("NaN", nan),
-            ]
-        found = [("largest", magnitude == self.grid.max_code), ("smallest", magnitude == 1), ("zero", magnitude == 0)]
-        if isinstance(fmt, Fixed):
-            # The end of the range below zero is one further out.
-            return [*found, ("largest", (magnitude == self.grid.top) & (self.grid.unsigned(codes)[0] == 1))]
-        return [*found, ("NaN", codes == fmt.nan_code)]
+    @cached_property
+    def _least(self) -> int:
+        """Magnitude code of the lowest number."""
+        return self.grid.code_of(self.fmt.lowest)
 
 
 @dataclass(frozen=True)
 class Regimes:
-    """Regimes of the codes of a posit format: what each run of bits counts, with the number's sign.
+    """Prefixes of varying length that codes begin with, with the number's sign.
 
     Parameters
     ----------
-    fmt : Posit
+    fmt : Format
+        One of a family whose codes have such prefixes.
     """
 
-    fmt: Posit
-
-    @cached_property
-    def counts(self) -> range:
-        """What runs count: of zeros below, of ones from 0 up."""
-        return range(-(self.fmt.width - 2), self.fmt.width - 1)
+    fmt: Format
 
     @cached_property
     def signed(self) -> tuple[str, ...]:
         """Regimes with signs."""
-        return tuple(f"{sign} regime {k}" for sign in "+-" for k in self.counts)
+        return tuple(f"{sign} regime {k}" for sign in "+-" for k in self.fmt.regimes)
+
+    @cached_property
+    def _of_exponent(self) -> Places:
+        fmt, grid = self.fmt, Grid.of(self.fmt)
+        exponents = range(grid.quantum, grid.emax + 1)
+        return np.array([fmt.regimes.index(fmt.regime_at(exponent)) for exponent in exponents])
 
     def places(self, codes: Codes) -> Places:
-        """Places of codes among these; zero and NaR have no regime."""
-        sign, exponent, _ = Grid.of(self.fmt).parts(codes)
-        place = sign * len(self.counts) + (exponent >> self.fmt.es) - self.counts[0]
-        return np.where((codes == 0) | (codes == self.fmt.nan_code), NONE, place)
+        """Places of codes among these; zero and NaN have no regime."""
+        grid = Grid.of(self.fmt)
+        parts = grid.parts(codes)
+        number = ~(parts.zero | parts.infinite | parts.nan)
+        place = self._of_exponent[np.where(number, parts.exponent - grid.quantum, 0)]
+        return np.where(number, parts.sign * len(self.fmt.regimes) + place, NONE)
 
 
 def some_codes(fmt: Format) -> Codes:

@@ -67,14 +67,14 @@ def values(grid: Grid, codes: Codes) -> list[Fraction]:
     return [number if isinstance(number, Fraction) else Fraction(0) for number in numbers]
 
 
-def cut(grid: Grid, numbers: Sequence[Fraction]) -> Codes:
-    """Codes of numbers, cut off to the format."""
+def truncated(grid: Grid, numbers: Sequence[Fraction]) -> Codes:
+    """Codes of numbers, truncated to the format."""
     return np.array([grid.fmt.encode(number, RZ, saturate=True) for number in numbers], dtype=np.uint64)
 
 
 def _near(grid: Grid, numbers: Sequence[Fraction], rng: np.random.Generator) -> Codes:
     """Codes just below numbers in magnitude, or a place or two beside them."""
-    return grid.neighbour(cut(grid, numbers), rng.choice(np.array([0, 0, 1, 1, -1, 2]), len(numbers)))
+    return grid.neighbour(truncated(grid, numbers), rng.choice(np.array([0, 0, 1, 1, -1, 2]), len(numbers)))
 
 
 def _sized(term: tuple[Grid, ...], exponent: Ints, rng: np.random.Generator) -> Columns:

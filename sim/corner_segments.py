@@ -19,11 +19,11 @@ POWERS = 48
 """Of two, that arguments are reduced by: so many of all, spread evenly, and those at the ends of the result's range."""
 
 REACH = 2
-"""Codes on either side of a mark that are marks, too."""
+"""Codes on either side of a corner that are corners, too."""
 
 
-def marks(unit: Any) -> dict[str, Codes]:
-    """Codes of a unit's operands at which what it computes turns, by port; empty for units that have no such table."""
+def corner_cases(unit: Any) -> dict[str, Codes]:
+    """Codes of operands around the breakpoints and zeros of a unit's table, by port; empty for units without a table."""
     table = unit.parameters.get("table")
     return {} if table is None else {"a": corner_arguments_of(table)}
 
@@ -32,8 +32,8 @@ def marks(unit: Any) -> dict[str, Codes]:
 def corner_arguments_of(table: Segments) -> Codes:
     """Codes of the argument at which a table turns, and around these, in both signs."""
     fmt = table.fmt
-    held = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest} | {Fraction(0), fmt.smallest}
-    codes = np.array(sorted({fmt.encode(number, RD) for number in held}), dtype=np.uint64)
+    numbers = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest}
+    codes = np.array(sorted({fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}), dtype=np.uint64)
     grid = Grid.of(fmt)
     codes = np.unique(np.concatenate([codes, grid.negated(codes)])) if grid.negatives else codes
     steps = np.arange(-REACH, REACH + 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from halfulp.hdl.formats import Format
 
-from . import corner_operands as aim
+from . import corner_operands
 from .classes import Classes
 from .fields import Codes, Grid, Ints, words
 
@@ -49,8 +49,8 @@ class Directed:
     rng : numpy.random.Generator
     exact_rows : int
         Most rows of one strategy that are computed one at a time in fractions, which takes 0.1 ms each.
-    marks : mapping of str to Codes
-        Codes that some operands meet in any case: all of them where there is room.
+    corners : mapping of str to Codes
+        Codes that some operands have in any case: all of them where there is room.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Directed:
         results: list[Format],
         rng: np.random.Generator,
         exact_rows: int,
-        marks: Mapping[str, Codes] = NO_CORNERS,
+        corners: Mapping[str, Codes] = NO_CORNERS,
     ) -> None:
         self.grids = {name: Grid.of(fmt) for name, fmt in operands.items()}
         self.results = [Grid.of(fmt) for fmt in results]
-        self.rng, self.exact_rows, self.marks = rng, exact_rows, marks
+        self.rng, self.exact_rows, self.corners = rng, exact_rows, corners
 
     def rows(self, count: int) -> Rows:
         """Vectors of every strategy, in random order."""
@@ -83,10 +83,10 @@ class Directed:
         found: list[tuple[int, Callable[[int], Rows]]] = [(2, self.uniform), (3, self.boundaries)]
         if len(self.grids) > 1:
             found.append((2, self.classes))
-        if self.marks:
-            found.append((4, self.marked))
+        if self.corners:
+            found.append((4, self.cornered))
         for terms in sums_of(list(self.grids)):
-            found += [(4, self._shuffled(terms, self.lone)), (3, self._shuffled(terms, self.aimed, 1))]
+            found += [(4, self._shuffled(terms, self.lone)), (3, self._shuffled(terms, self.backwards, 1))]
             if len(terms[0]) == 2:
                 found.append((3, self._shuffled(terms, self.tied)))
             if len(terms) >= 2:
@@ -109,26 +109,26 @@ class Directed:
 
     def boundaries(self, n: int) -> Rows:
         """Specials and boundaries against each other: all combinations where ``n`` has room, else some."""
-        marks = {name: grid.landmarks() for name, grid in self.grids.items()}
-        total = math.prod(len(codes) for codes in marks.values())
+        landmarks = {name: grid.landmarks() for name, grid in self.grids.items()}
+        total = math.prod(len(codes) for codes in landmarks.values())
         if total > n:
             # Among many operands three or so, that not every sum is NaN; and often the ends, which are few.
             rows = self.middling(n)
-            for name, codes in marks.items():
+            for name, codes in landmarks.items():
                 ends = self.rng.choice(self.grids[name].extremes(), n)
-                mark = np.where(self.rng.random(n) < 1 / 4, ends, self.rng.choice(codes, n))
-                rows[name] = np.where(self.rng.random(n) < 3 / len(marks), mark, rows[name])
+                special = np.where(self.rng.random(n) < 1 / 4, ends, self.rng.choice(codes, n))
+                rows[name] = np.where(self.rng.random(n) < 3 / len(landmarks), special, rows[name])
             return rows
         rows, index = {}, np.arange(total)
-        for name, codes in marks.items():
+        for name, codes in landmarks.items():
             rows[name] = codes[index % len(codes)]
             index = index // len(codes)
         return rows
 
-    def marked(self, n: int) -> Rows:
-        """Codes that are to be met, each as often as the others; some of them where ``n`` has no room for all."""
+    def cornered(self, n: int) -> Rows:
+        """Corner cases, each as often as the others; some of them where ``n`` has no room for all."""
         rows = self.uniform(n)
-        for name, codes in self.marks.items():
+        for name, codes in self.corners.items():
             rows[name] = np.resize(self.rng.permutation(codes), n)
         return rows
 
@@ -211,7 +211,7 @@ class Directed:
         return self._thinned(rows, terms[2:], n)
 
     def cancelling(self, n: int, terms: list[Term]) -> Rows:
-        """A term and minus the same, cut off to what the other term can be, or one of its neighbours; little else."""
+        """A term and minus the same truncated to what the other term can be, or one of its neighbours; little else."""
         one, other = sorted(terms[:2], key=len, reverse=True)
         few = n if len(one) == len(other) else min(n, self._exact_rows())
         exponent = self._exponent(few, self.results[0], other)
@@ -222,9 +222,9 @@ class Directed:
             minus = self._sign(few) == 1
             rows[other[0]] = np.where(minus, rows[other[0]], self.grids[other[0]].negated(rows[other[0]]))
         else:
-            factors = [aim.values(self.grids[name], rows[name]) for name in one]
+            factors = [corner_operands.values(self.grids[name], rows[name]) for name in one]
             product = [-x * y for x, y in zip(*factors, strict=True)]
-            rows[other[0]] = aim.cut(self.grids[other[0]], product)
+            rows[other[0]] = corner_operands.truncated(self.grids[other[0]], product)
             # A repeated row is worth another only if its addend moves.
             rows = {name: np.resize(codes, n) for name, codes in rows.items()}
         moved = self._few(n)
@@ -248,8 +248,8 @@ class Directed:
         own = grid.exponents(rows[large[0]])
         mantissa = grid.patterns(self.rng, own, place - (exponent - own))
         short = self.rng.random(n) < 0.5
-        kept = np.clip(place - exponent + grid.man, 0, grid.man).astype(np.uint64)
-        mantissa = np.where(short, mantissa >> kept << kept, mantissa)
+        dropped = np.clip(place - exponent + grid.man, 0, grid.man).astype(np.uint64)
+        mantissa = np.where(short, mantissa >> dropped << dropped, mantissa)
         rows[large[0]] = grid.compose(self._sign(n), own, mantissa)
         for name in small:
             rows[name] = self.grids[name].neighbour(rows[name], self._few(n))
@@ -257,20 +257,20 @@ class Directed:
 
     # From the result backwards ---------------------------------------------------------------------------------
 
-    def aimed(self, n: int, terms: list[Term]) -> Rows:
-        """At most as many as may be computed exactly, each on its own; see `aim`."""
+    def backwards(self, n: int, terms: list[Term]) -> Rows:
+        """At most as many as may be computed exactly, each on its own; see `corner_operands`."""
         few = min(n, self._exact_rows())
         # Single operands come closer to a target than products, so they come last.
-        parts = [self._aimed(few, sorted(terms, key=len, reverse=True), self.results[0])]
+        parts = [self._backwards(few, sorted(terms, key=len, reverse=True), self.results[0])]
         term, rest = _first_product(terms)
         if len(term) == 2 and rest:
             for o in self.results:
                 part = max(few // 4 // len(self.results), 1)
-                parts.append(self._aimed(part, [term], o) | self._nothing(rest, part))
+                parts.append(self._backwards(part, [term], o) | self._nothing(rest, part))
         return _joined(parts)
 
-    def _aimed(self, n: int, terms: list[Term], o: Grid) -> Rows:
-        columns = aim.sums([tuple(self.grids[name] for name in term) for term in terms], o, self.rng, n)
+    def _backwards(self, n: int, terms: list[Term], o: Grid) -> Rows:
+        columns = corner_operands.sums([tuple(self.grids[name] for name in term) for term in terms], o, self.rng, n)
         return dict(zip((name for term in terms for name in term), columns, strict=True))
 
     # Pieces ----------------------------------------------------------------------------------------------------
@@ -294,8 +294,8 @@ class Directed:
         rows = {}
         for name, own in zip(term, self._shares(term, exponent), strict=True):
             grid = self.grids[name]
-            cut = own - self.rng.integers(0, grid.man + 1, len(own)) if place is None else place
-            rows[name] = grid.compose(self._sign(len(own)), own, grid.patterns(self.rng, own, cut))
+            last = own - self.rng.integers(0, grid.man + 1, len(own)) if place is None else place
+            rows[name] = grid.compose(self._sign(len(own)), own, grid.patterns(self.rng, own, last))
         return rows
 
     def _power(self, term: Term, exponent: Ints) -> Rows:
@@ -322,10 +322,10 @@ class Directed:
         return rows | {name: np.where(thin, tiny, rows[name]) for name, tiny in self._nothing(terms, n).items()}
 
     def _converted(self, codes: Codes, old: Grid, new: Grid) -> Codes:
-        """Codes of the same numbers in another format, cut off to it."""
+        """Codes of the same numbers in another format, truncated to it."""
         if old.fmt == new.fmt:
             return codes
-        sign, exponent, mantissa = old.parts(codes)
+        sign, exponent, mantissa, *_ = old.parts(codes)
         shift = np.uint64(abs(new.man - old.man))
         return new.compose(sign, exponent, mantissa << shift if new.man > old.man else mantissa >> shift)
 

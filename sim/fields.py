@@ -1,29 +1,48 @@
-"""How the numbers of a format lie: codes made from sign, exponent and mantissa, for arrays of them."""
+"""Numbers of a format in arrays: codes made from sign, exponent and mantissa, their order, and landmarks among them."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.hdl.formats import RZ, Fixed, Float, Format, Posit
+from halfulp.hdl.formats import RZ, Format
 from halfulp.hdl.formats.base import floor_log2
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
 
 TINY_BITS = 5
-"""Of a format of so many bits, every code is a landmark."""
+"""Formats of so many bits have all their codes as landmarks."""
+
+TABULATED_BITS = 12
+"""Formats of so many bits are read from a table of their values; wider ones go through the golden model's stages,
+unless only the table of values orders their codes."""
+
+
+class Parts(NamedTuple):
+    """Numbers (-1)^sign * 1.mantissa * 2^exponent, apart from those that are zero, infinite or NaN.
+
+    The exponent of zero is one below the least, that of infinities and NaN one above the largest.
+    """
+
+    sign: Ints
+    exponent: Ints
+    mantissa: Codes
+    zero: Flags
+    infinite: Flags
+    nan: Flags
 
 
 class Grid:
-    """Where the numbers of a format lie, in the words that suit every family.
+    """Numbers of a format, in terms that suit every family.
 
     A number is (-1)^sign * 1.mantissa * 2^exponent, a code is a sign and a magnitude code; magnitude codes grow with
-    the magnitude. Mantissas have ``man`` bits, as many as the format's longest have, and what a number has no room for
-    is cut off.
+    the magnitude. Mantissas have ``man`` bits, as many as the longest of the format; bits beyond the precision of a
+    number are truncated.
 
     Parameters
     ----------
@@ -31,128 +50,188 @@ class Grid:
 
     Attributes
     ----------
-    width, precision : int
+    width, precision, quantum : int
         As the format has them.
     negatives : bool
-        Whether there are numbers below zero.
+        There are numbers below zero.
     man : int
         Mantissa bits of the longest number, 0 to 63.
-    quantum, emax : int
-        Exponents of the smallest and of the largest number.
     emin : int
-        Exponent from which on numbers have mantissas of full length, or else the first one at all.
+        Exponent from which on numbers have mantissas of full length; in a format of tapered precision the least one.
+    emax : int
+        Exponent of the largest number.
     max_code : int
-        Code of the largest number.
+        Magnitude code of the largest number.
     top : int
         Largest magnitude code, specials included.
     calm : tuple of int
         First and last exponent of middling numbers, which lie around one or as near to it as the format comes.
-    edges : tuple of int
-        Magnitude codes beside which the density of the numbers changes, or their range ends.
     """
-
-    man: int
-    emin: int
-    emax: int
-    max_code: int
-    top: int
-    calm: tuple[int, int]
-    edges: tuple[int, ...]
 
     def __init__(self, fmt: Format) -> None:
         self.fmt, self.width, self.precision, self.quantum = fmt, fmt.width, fmt.precision, fmt.quantum
-        self.negatives = fmt.lowest < 0
+        self.negatives, self.man = fmt.lowest < 0, fmt.precision - 1
+        uniform = fmt.spacing == "uniform"
+        self.emax = floor_log2(fmt.largest) if fmt.largest > 0 else fmt.quantum
+        self.first_normal = floor_log2(fmt.smallest) if fmt.floor_exponent is None else fmt.floor_exponent
+        self.emin = self.emax if uniform else self.first_normal
+        one = min(max(0, fmt.quantum if uniform else self.emin), self.emax)
+        # The wider fixed point is, the more products of middling numbers can be summed up.
+        above = max(self.man // 4, 1) if uniform else 4
+        self.calm = max(one - 4, fmt.quantum if uniform else self.emin), min(one + above, self.emax)
+        tabulated = fmt.width <= TABULATED_BITS or fmt.code_order == "table"
+        self.order: Order = Tabulated(fmt) if tabulated else Staged(fmt)
+        self.top = self.order.top
+        self.max_code = self.code_of(fmt.largest)
 
     @staticmethod
     def of(fmt: Format) -> "Grid":
-        """Grid of a format of any family."""
-        match fmt:
-            case Float():
-                return FloatGrid(fmt)
-            case Fixed():
-                return FixedGrid(fmt)
-            case Posit():
-                return PositGrid(fmt)
-        raise TypeError(f"{fmt} is of no family that vectors can be made for")
+        """Grid of a format."""
+        return _grid(fmt)
 
-    # What a family says for itself -----------------------------------------------------------------------------
+    # Codes -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def signed(self, sign: Ints, magnitude: Codes) -> Codes:
         """Codes of magnitude codes with signs, of which only the lowest bit counts."""
+        return self.order.signed((sign & 1) * self.negatives, magnitude)
 
-    @abstractmethod
     def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
-        """Signs and magnitude codes; what `signed` is made from."""
+        """Signs and magnitude codes; the inverse of `signed`."""
+        return self.order.unsigned(codes)
 
-    @abstractmethod
     def compose(self, sign: Ints, exponent: Ints, mantissa: Ints | Codes) -> Codes:
-        """Codes of numbers (-1)^sign * 1.mantissa * 2^exponent, cut off to the format.
+        """Codes of numbers (-1)^sign * 1.mantissa * 2^exponent, truncated to the format.
 
-        Beyond the largest exponent the codes stay at it. The specials that share a float's largest exponent may come
-        out of large mantissas; a bench likes those.
+        Larger exponents than the format has are taken as the largest.
         """
+        # Two's complement has one power of two more below zero.
+        highest = self.emax + (self.fmt.lowest < -self.fmt.largest)
+        mantissa = mantissa.astype(np.uint64) & np.uint64((1 << self.man) - 1)
+        return self.order.compose((sign & 1) * self.negatives, np.minimum(exponent, highest), mantissa)
 
-    @abstractmethod
-    def parts(self, codes: Codes) -> tuple[Ints, Ints, Codes]:
-        """Signs, exponents and mantissas of numbers other than zero; what `compose` is made from."""
+    def parts(self, codes: Codes) -> Parts:
+        """Signs, exponents and mantissas of numbers; the inverse of `compose`."""
+        return self.order.parts(codes)
 
-    @abstractmethod
-    def last_place(self, exponent: Ints) -> Ints:
-        """Exponents of the last place that numbers of such exponents have."""
-
-    @abstractmethod
-    def _centres(self) -> Iterable[int]:
-        """Magnitude codes that make landmarks, together with their neighbours."""
+    def code_of(self, value: Fraction) -> int:
+        """Magnitude code of a number of the format, or of the next one nearer to zero."""
+        code = self.fmt.encode(value, RZ, saturate=True)
+        return int(self.unsigned(np.array([code], dtype=np.uint64))[1][0])
 
     def value(self, magnitude: int) -> Fraction:
-        """Number of a magnitude code."""
-        value = self.fmt.decode(magnitude)
+        """Magnitude of a finite magnitude code; of zero where the format flushes the number."""
+        sign = np.array([int(magnitude > self.max_code)])
+        code = int(self.signed(sign, np.array([magnitude], dtype=np.uint64))[0])
+        value = self.fmt.decode(code)
         assert isinstance(value, Fraction)
-        return value
+        return abs(value)
+
+    # Roundings -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _last_places(self) -> Ints:
+        first, fmt = min(self.quantum, self.emin), self.fmt
+        # A result that is flushed is rounded before, as if exponents had no end.
+        places = [
+            exponent + 1 - max(fmt.precision if fmt.flushes else fmt.precision_at(exponent), 1)
+            for exponent in range(first, self.emax + 1)
+        ]
+        return np.array(places, dtype=np.int64)
+
+    def last_place(self, exponent: Ints) -> Ints:
+        """Exponents of the last place that numbers of such exponents have."""
+        first = min(self.quantum, self.emin)
+        places: Ints = self._last_places[np.clip(exponent, first, self.emax) - first]
+        return places
 
     def between(self, magnitude: int, quarters: int) -> Fraction:
         """So many quarters of the way from a finite magnitude to the next one, as rounding sees it."""
-        value = self.value(magnitude)
-        exponent = np.array([floor_log2(value) if value else self.quantum])
-        return value + quarters * Fraction(2) ** (int(self.last_place(exponent)[0]) - 2)
+        low = self.value(magnitude)
+        if magnitude >= self.max_code:
+            return low + quarters * Fraction(2) ** (int(self.last_place(np.array([self.emax]))[0]) - 2)
+        high = self.value(magnitude + 1)
+        if quarters in (0, 4) or low == high:
+            return high if quarters == 4 else low
+        half = self.fmt.middle(low, high)
+        if quarters == 2:
+            return half
+        if half - low == high - half or low == 0:
+            return half + (quarters - 2) * min(half - low, high - half) / 2
+        return self.fmt.middle(low, half) if quarters == 1 else self.fmt.middle(half, high)
 
     def turns(self) -> list[Fraction]:
-        """Magnitudes around the edges at which rounding turns, and both sides of them."""
-        return [self.between(magnitude, quarters) for magnitude in self.edges for quarters in range(5)]
+        """Magnitudes around the edges at which a rounding changes its result, and both sides of them."""
+        codes = sorted({code for sign in (0, 1) for code in self.edges(sign)})
+        return [self.between(code, quarters) for code in codes for quarters in range(5)]
 
-    # What follows from it --------------------------------------------------------------------------------------
+    # Landmarks -------------------------------------------------------------------------------------------------
+
+    def edges(self, negative: int) -> dict[int, str]:
+        """Magnitude codes at which the range of numbers of a sign ends or their density changes, with their names."""
+        fmt = self.fmt
+        if negative and not self.negatives:
+            return {0: "zero"}
+        last = self.code_of(fmt.lowest if negative else fmt.largest)
+        named = [(0, "zero"), (self.code_of(fmt.smallest), "the smallest")]
+        if fmt.spacing == "relative":
+            normal = self.code_of(Fraction(2) ** self.first_normal)
+            below = "just below the smallest normal" if fmt.flushes else "the largest subnormal"
+            named = [named[0], (normal - 1, below), (normal, "the smallest normal")]
+            named[1:1] = [(1, "the smallest")] * (not fmt.flushes)
+        if fmt.spacing == "tapered" and fmt.lowest <= 1 <= fmt.largest:
+            one = self.code_of(Fraction(1))
+            named += [(one - 1, "just below one"), (one, "one")]
+        named += [(last - 1, "the second largest"), (last, "the largest")]
+        # Of a tiny format some are the same; the first has the name.
+        return {code: next(text for other, text in named if other == code) for code, _ in sorted(named) if code >= 0}
+
+    def landmarks(self) -> Codes:
+        """Codes of every special and of both sides of every boundary, in both signs; of a tiny format, all codes."""
+        if self.width <= TINY_BITS:
+            return np.arange(1 << self.width, dtype=np.uint64)
+        centres = {1, 2, 3, self.top, *self.edges(0), *self.edges(1)} | {self.code_of(number) for number in self._powers()}
+        beyond = np.array([self.fmt.infinity(False), self.fmt.infinity(True), self.fmt.nan_code], dtype=np.uint64)
+        centres |= set(map(int, self.unsigned(beyond)[1]))
+        near = {centre + step for centre in centres for step in (-1, 0, 1)}
+        magnitudes = np.array([code for code in near if 0 <= code <= self.top], dtype=np.uint64)
+        sign = np.ones(len(magnitudes), dtype=np.int64)
+        return np.unique(np.concatenate([self.signed(sign - 1, magnitudes), self.signed(sign, magnitudes)]))
+
+    def _powers(self) -> list[Fraction]:
+        """Powers of two at which codes change in many bits, and some numbers beside them."""
+        normal, two, fmt = self.first_normal, Fraction(2), self.fmt
+        exponents = {normal - 1, normal, normal + 1, -1, 0, 1, self.emax - 1, self.emax}
+        if fmt.regimes:
+            numbers = [fmt.regime_at(exponent) for exponent in range(self.quantum, self.emax + 1)]
+            starts = [self.quantum + place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]]
+            # Of a wide format some of the places where the prefix changes, and those near its ends and near one.
+            middle, step = len(starts) // 2, 1 if self.width <= 16 else 8
+            exponents |= {*starts[::step], *starts[:6], *starts[middle - 3 : middle + 3], *starts[-6:]}
+        return [Fraction(3, 2), *(two**exponent for exponent in exponents)]
+
+    def extremes(self) -> Codes:
+        """Codes of the ends of the range and of results beyond them."""
+        fmt = self.fmt
+        ends = {fmt.encode(fmt.lowest, RZ), fmt.encode(fmt.largest, RZ)}
+        beyond = {fmt.infinity(negative=False), fmt.infinity(negative=True), fmt.nan_code}
+        return np.array(sorted(ends | beyond), dtype=np.uint64)
+
+    # Arrays ----------------------------------------------------------------------------------------------------
 
     def exponents(self, codes: Codes) -> Ints:
         """Exponents of the numbers."""
-        return self.parts(codes)[1]
+        return self.parts(codes).exponent
 
     def negated(self, codes: Codes) -> Codes:
-        """Codes of the numbers with the other sign, where there is one."""
+        """Codes of the numbers with the other sign, where there is one; of NaN the same codes."""
         sign, magnitude = self.unsigned(codes)
-        return self.signed(1 - sign, magnitude)
+        return np.where(self.parts(codes).nan, codes, self.signed(1 - sign, magnitude))
 
     def neighbour(self, codes: Codes, steps: Ints) -> Codes:
         """Codes ``steps`` places further from zero, or nearer, of the same sign."""
         sign, magnitude = self.unsigned(codes)
         raised = magnitude + np.minimum(np.maximum(steps, 0).astype(np.uint64), np.uint64(self.top) - magnitude)
         return self.signed(sign, raised - np.minimum(np.maximum(-steps, 0).astype(np.uint64), raised))
-
-    def landmarks(self) -> Codes:
-        """Codes of every special and of both sides of every boundary, in both signs; of a tiny format, all codes."""
-        if self.width <= TINY_BITS:
-            return np.arange(1 << self.width, dtype=np.uint64)
-        magnitudes = {centre + step for centre in self._centres() for step in (-1, 0, 1)}
-        kept = np.array([code for code in magnitudes if 0 <= code <= self.top], dtype=np.uint64)
-        sign = np.ones(len(kept), dtype=np.int64)
-        return np.unique(np.concatenate([self.signed(sign - 1, kept), self.signed(sign, kept)]))
-
-    def extremes(self) -> Codes:
-        """Codes of the ends of the range and of what lies beyond them."""
-        fmt = self.fmt
-        ends = {fmt.encode(fmt.lowest, RZ), fmt.encode(fmt.largest, RZ)}
-        beyond = {fmt.infinity(negative=False), fmt.infinity(negative=True), fmt.nan_code}
-        return np.array(sorted(ends | beyond), dtype=np.uint64)
 
     def room(self, exponent: Ints) -> Ints:
         """Bits of the significands of such exponents, at least the hidden one."""
@@ -169,9 +248,9 @@ class Grid:
         The bits from there up are random, all zeros or all ones.
         """
         n = len(exponent)
-        cut = np.clip(place - exponent + self.man, 0, self.man).astype(np.uint64)
+        dropped = np.clip(place - exponent + self.man, 0, self.man).astype(np.uint64)
         last = np.clip(self.last_place(exponent) - exponent + self.man, 0, self.man).astype(np.uint64)
-        unit, one, zero = np.uint64(1) << cut, np.uint64(1) << last, np.zeros(n, dtype=np.uint64)
+        unit, one, zero = np.uint64(1) << dropped, np.uint64(1) << last, np.zeros(n, dtype=np.uint64)
         half = unit >> np.uint64(1)
         low = np.choose(
             rng.integers(0, 8, n),
@@ -182,220 +261,173 @@ class Grid:
         return ((high & ~below) | (low & below)) & np.uint64((1 << self.man) - 1)
 
     def middling(self, rng: np.random.Generator, n: int) -> Codes:
-        """Numbers that neither overflow nor drown as soon as some of them are multiplied and summed up."""
+        """Numbers that neither overflow nor vanish as soon as some of them are multiplied and summed up."""
         exponent = rng.integers(self.calm[0], self.calm[1] + 1, n)
         return self.compose(rng.integers(0, 2, n), exponent, words(rng, n))
 
 
-class FloatGrid(Grid):
-    """Signs and magnitudes apart; below the smallest normal number the last place stays where it is."""
+@lru_cache(maxsize=64)
+def _grid(fmt: Format) -> Grid:
+    return Grid(fmt)
 
-    def __init__(self, fmt: Float) -> None:
-        super().__init__(fmt)
-        self.man, self.emin, self.emax, self.bias = fmt.man, fmt.emin, fmt.emax, fmt.bias
-        self.max_code, self.top = fmt.max_code, fmt.sign_code - 1
-        self.subnormals, self._with_subnormals = fmt.subnormals, replace(fmt, subnormals=True)
-        one = min(max(0, fmt.emin), fmt.emax)
-        self.calm = max(one - 4, fmt.emin), min(one + 4, fmt.emax)
-        smallest_normal = 1 << fmt.man
-        edges = {0, 1, smallest_normal - 1, smallest_normal, fmt.max_code - 1, fmt.max_code}
-        self.edges = tuple(sorted(code for code in edges if 0 <= code <= fmt.max_code))
+
+class Order:
+    """Order and parts of the codes of a format; signs of numbers that have none are 0."""
+
+    top: int
+
+    @abstractmethod
+    def signed(self, sign: Ints, magnitude: Codes) -> Codes:
+        """See `Grid.signed`."""
+
+    @abstractmethod
+    def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
+        """See `Grid.unsigned`."""
+
+    @abstractmethod
+    def compose(self, sign: Ints, exponent: Ints, mantissa: Codes) -> Codes:
+        """See `Grid.compose`."""
+
+    @abstractmethod
+    def parts(self, codes: Codes) -> Parts:
+        """See `Grid.parts`."""
+
+
+class Tabulated(Order):
+    """Order and parts from the table of values: it needs the format's description and no stage of any model.
+
+    Each sign has its codes in a row: zeros, the numbers as they grow, infinities and NaN.
+    """
+
+    def __init__(self, fmt: Format) -> None:
+        self.man, self.string = fmt.precision - 1, fmt.rounds == "string"
+        self.first = floor_log2(fmt.smallest) - 1
+        last = floor_log2(max(fmt.largest, -fmt.lowest)) + 1
+        count = 1 << fmt.width
+        sign, exponent = np.zeros(count, dtype=np.int64), np.full(count, last, dtype=np.int64)
+        mantissa = np.zeros(count, dtype=np.uint64)
+        zero, infinite, nan = (np.zeros(count, dtype=bool) for _ in range(3))
+        for code, value in enumerate(fmt.values):
+            sign[code] = fmt.negative(code)
+            if isinstance(value, float):
+                nan[code], infinite[code] = value != value, value == value
+            elif value == 0:
+                zero[code], exponent[code] = True, self.first
+            else:
+                exponent[code], mantissa[code] = _split(abs(value), self.man)
+        self._parts = Parts(sign, exponent, mantissa, zero, infinite, nan)
+        keys = self._keys(exponent, mantissa)
+        keys[zero] = 0
+        codes = np.arange(count)
+        rows = []
+        for own in (0, 1):
+            row = codes[sign == own]
+            row = row[np.lexsort((row, nan[row], keys[row]))]
+            # Numbers below zero grow from the one zero, where that has no other sign.
+            rows.append(row if len(row) and zero[row[0]] else np.concatenate([rows[0][:1], row]))
+        self.top = max(map(len, rows)) - 1
+        self._codes = np.array([[*row, *[row[-1]] * (self.top + 1 - len(row))] for row in rows], dtype=np.uint64)
+        self._sorted = [keys[row] for row in rows]
+        self._zeros = [int(zero[row].sum()) for row in rows]
+        self._magnitude = np.zeros(count, dtype=np.uint64)
+        for own, row in enumerate(rows):
+            mine = sign[row] == own
+            self._magnitude[row[mine]] = np.flatnonzero(mine)
+
+    def _keys(self, exponent: Ints, mantissa: Codes) -> Codes:
+        """Integers in the order of the magnitudes."""
+        return (exponent - self.first).astype(np.uint64) << np.uint64(self.man) | mantissa
 
     def signed(self, sign: Ints, magnitude: Codes) -> Codes:
-        return ((sign & 1).astype(np.uint64) << np.uint64(self.width - 1)) | magnitude
+        codes: Codes = self._codes[sign, np.minimum(magnitude, np.uint64(self.top)).astype(np.int64)]
+        return codes
 
     def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
-        return (codes >> np.uint64(self.width - 1)).astype(np.int64), codes & np.uint64(self.top)
+        return self._parts.sign[codes], self._magnitude[codes]
 
-    def compose(self, sign: Ints, exponent: Ints, mantissa: Ints | Codes) -> Codes:
-        significand = _with_hidden_bit(mantissa, self.man)
-        depth = np.clip(self.emin - exponent, 0, self.man + 1)
-        field = np.clip(exponent + self.bias, 1, self.max_code >> self.man)
-        # A normal significand carries its hidden bit into the exponent field, which therefore starts one lower.
-        below = np.where(depth > 0, 0, field - 1).astype(np.uint64) << np.uint64(self.man)
-        return self.signed(sign, below + (significand >> depth.astype(np.uint64)))
+    def compose(self, sign: Ints, exponent: Ints, mantissa: Codes) -> Codes:
+        keys = self._keys(np.maximum(exponent, self.first), mantissa)
+        found = [np.searchsorted(row, keys, side="right") - 1 for row in self._sorted]
+        # Of several codes of zero the first; the string of a magnitude's code never becomes zero.
+        found = [
+            np.where(index < zeros, int(self.string), index) for index, zeros in zip(found, self._zeros, strict=True)
+        ]
+        return self.signed(sign, np.where(sign == 1, found[1], found[0]).astype(np.uint64))
 
-    def parts(self, codes: Codes) -> tuple[Ints, Ints, Codes]:
-        sign, magnitude = self.unsigned(codes)
-        field, mantissa = magnitude >> np.uint64(self.man), magnitude & np.uint64((1 << self.man) - 1)
-        up = np.where(field > 0, 0, self.man + 1 - bit_lengths(mantissa))
-        exponent = np.maximum(field.astype(np.int64), 1) - self.bias - up
-        return sign, exponent, (mantissa << up.astype(np.uint64)) & np.uint64((1 << self.man) - 1)
-
-    def last_place(self, exponent: Ints) -> Ints:
-        # Without subnormals a result is rounded as if the exponent were unbounded, then flushed.
-        return np.maximum(exponent - self.man, self.quantum) if self.subnormals else exponent - self.man
-
-    def value(self, magnitude: int) -> Fraction:
-        value = self._with_subnormals.decode(magnitude)
-        assert isinstance(value, Fraction)
-        return value
-
-    def turns(self) -> list[Fraction]:
-        # Without subnormals the ties below the smallest normal number lie closer to it.
-        unit = Fraction(2) ** self.quantum
-        return super().turns() + [Fraction(2) ** self.emin - unit * Fraction(step, 8) for step in (1, 2, 3, 4)]
-
-    def _centres(self) -> Iterable[int]:
-        smallest_normal = 1 << self.man
-        half, one = smallest_normal >> 1, self.bias << self.man
-        yield from (0, 1, 2, 3, half, smallest_normal, 2 * smallest_normal)
-        yield from (one, one - smallest_normal, one + smallest_normal, one + half)
-        # Behind the largest number come the specials, if any; the canonical NaN has the first mantissa bit.
-        yield from (self.max_code, self.max_code >> self.man << self.man, self.max_code + 1 + half, self.top)
+    def parts(self, codes: Codes) -> Parts:
+        return Parts(*(column[codes] for column in self._parts))
 
 
-class FixedGrid(Grid):
-    """Like a float whose numbers are all subnormal, except that minus is a complement, or not there at all."""
+class Staged(Order):
+    """Order of codes that are integers in order, and parts by the stages of the golden model.
 
-    def __init__(self, fmt: Fixed) -> None:
-        super().__init__(fmt)
-        self.man = fmt.precision - 1
-        self.emin = self.emax = self.man + fmt.quantum
-        self.max_code = fmt.largest_integer
-        self.top = -fmt.lowest_integer if fmt.signed else fmt.largest_integer
-        one = min(max(0, fmt.quantum), self.emax)
-        # The wider, the more products of middling numbers can be summed up.
-        self.calm = max(one - 4, fmt.quantum), min(one + max(self.man // 4, 1), self.emax)
-        self.edges = tuple(sorted({0, min(1, self.top), max(self.max_code - 1, 0), self.max_code, self.top}))
+    Raises
+    ------
+    TypeError
+        If the family has no such stages.
+    """
+
+    def __init__(self, fmt: Format) -> None:
+        from halfulp.golden.codec import stages_of
+
+        self.stages, self.fmt, self.man = stages_of(fmt), fmt, fmt.precision - 1
+        self.first, self.last = fmt.quantum - 1, floor_log2(max(fmt.largest, -fmt.lowest)) + 1
+        self.ones = np.uint64((1 << fmt.width) - 1)
+        self.top = int(self.ones) if fmt.code_order == "unsigned" else int(self.ones) >> 1
+        self.top += fmt.code_order == "two's complement"
+        # Beyond the largest number of two's complement is the least one, or NaN.
+        self.highest = self.top if fmt.has_nan or fmt.code_order != "two's complement" else self.top - 1
 
     def signed(self, sign: Ints, magnitude: Codes) -> Codes:
-        negative = (sign & 1 == 1) & self.negatives
-        return np.where(negative, _complement(magnitude, self.width), np.minimum(magnitude, np.uint64(self.max_code)))
+        positive = np.minimum(magnitude, np.uint64(self.highest))
+        if self.fmt.code_order == "sign-magnitude":
+            return sign.astype(np.uint64) << np.uint64(self.fmt.width - 1) | magnitude
+        return np.where(sign == 1, (~magnitude + np.uint64(1)) & self.ones, positive)
 
     def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
-        sign = (codes >> np.uint64(self.width - 1)).astype(np.int64) * self.negatives
-        return sign, np.where(sign == 1, _complement(codes, self.width), codes)
+        if self.fmt.code_order == "unsigned":
+            return np.zeros(len(codes), dtype=np.int64), codes
+        sign = (codes >> np.uint64(self.fmt.width - 1)).astype(np.int64)
+        if self.fmt.code_order == "sign-magnitude":
+            return sign, codes & np.uint64(self.top)
+        return sign, np.where(sign == 1, (~codes + np.uint64(1)) & self.ones, codes)
 
-    def compose(self, sign: Ints, exponent: Ints, mantissa: Ints | Codes) -> Codes:
-        depth = np.clip(self.emin - exponent, 0, self.man + 1)
-        significand = _with_hidden_bit(mantissa, self.man)
-        # One power of two more there is: the least number.
-        least = (exponent == self.emax + 1) & (significand == np.uint64(1 << self.man))
-        return self.signed(sign, np.where(least, np.uint64(self.top), _shifted(significand, depth)))
+    def compose(self, sign: Ints, exponent: Ints, mantissa: Codes) -> Codes:
+        import torch
 
-    def parts(self, codes: Codes) -> tuple[Ints, Ints, Codes]:
-        sign, magnitude = self.unsigned(codes)
-        length = bit_lengths(magnitude)
-        # The least number is one bit longer than the others, and that bit is its only one.
-        mantissa = magnitude << np.clip(self.man + 1 - length, 0, 63).astype(np.uint64)
-        return sign, length - 1 + self.quantum, mantissa & np.uint64((1 << self.man) - 1)
+        from halfulp.golden.raw import Raw
+        from halfulp.golden.wide import Wide
 
-    def last_place(self, exponent: Ints) -> Ints:
-        return np.full_like(exponent, self.quantum)
-
-    def value(self, magnitude: int) -> Fraction:
-        # The least number has a magnitude code that is no code of a positive number.
-        return magnitude * self.fmt.smallest
-
-    def _centres(self) -> Iterable[int]:
-        one = 1 << max(-self.quantum, 0)
-        return (0, 1, 2, 1 << self.man, 1 << self.man >> 1, one if self.quantum <= 0 else 0, self.max_code, self.top)
-
-
-class PositGrid(Grid):
-    """Mantissas of any length, the longest around one; minus is a complement."""
-
-    def __init__(self, fmt: Posit) -> None:
-        super().__init__(fmt)
-        self.man, self.es = fmt.fraction_bits, fmt.es
-        self.emin, self.emax = -fmt.max_scale, fmt.max_scale
-        self.max_code, self.top = fmt.max_code, fmt.nan_code
-        # Regimes of three bits at most, and of few exponents even where es makes them long.
-        spread = min(2 << fmt.es, 8, fmt.max_scale)
-        self.calm = -spread, spread - 1
-        one = 1 << (self.width - 2)
-        self.edges = tuple(sorted({0, 1, 2, one - 1, one, self.max_code - 1, self.max_code}))
-
-    def signed(self, sign: Ints, magnitude: Codes) -> Codes:
-        return np.where(sign & 1 == 1, _complement(magnitude, self.width), magnitude)
-
-    def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
-        sign = (codes >> np.uint64(self.width - 1)).astype(np.int64)
-        return sign, np.where(sign == 1, _complement(codes, self.width), codes)
-
-    def compose(self, sign: Ints, exponent: Ints, mantissa: Ints | Codes) -> Codes:
-        exponent = np.clip(exponent, self.emin, self.emax)
-        k, rest = self._regime(exponent)
-        large = k >= 0
-        ones = (np.uint64(1) << np.where(large, k + 1, 0).astype(np.uint64)) - np.uint64(1)
-        # Of maxpos even the bit that would end the regime is cut off: there rest is -1.
-        regime = np.where(
-            large,
-            ones << np.maximum(rest + 1, 0).astype(np.uint64),
-            np.uint64(1) << np.maximum(rest, 0).astype(np.uint64),
+        significand = (mantissa | np.uint64(1 << self.man)).view(np.int64)
+        never = torch.zeros(len(mantissa), dtype=torch.bool)
+        raw = Raw(
+            sign=torch.from_numpy(np.broadcast_to(sign == 1, mantissa.shape).copy()),
+            exponent=torch.from_numpy(np.broadcast_to(np.maximum(exponent, self.first), mantissa.shape).copy()),
+            significand=Wide.of(torch.from_numpy(significand), self.man + 1),
+            nan=never,
+            inf=never,
+            zero=never,
         )
-        low: Codes = (exponent & ((1 << self.es) - 1)).astype(np.uint64) << np.uint64(self.man)
-        tail: Codes = low | (mantissa.astype(np.uint64) & np.uint64((1 << self.man) - 1))
-        return self.signed(sign, regime | (tail >> (self.es + self.man - rest).astype(np.uint64)))
+        codes: Codes = self.stages.pack(raw, self.fmt, RZ, True, None).numpy().view(np.uint64)
+        return codes
 
-    def parts(self, codes: Codes) -> tuple[Ints, Ints, Codes]:
-        sign, magnitude = self.unsigned(codes)
-        body = self.width - 1
-        ones = (magnitude >> np.uint64(body - 1)) & np.uint64(1) == 1
-        run = body - bit_lengths((np.where(ones, ~magnitude, magnitude)) & np.uint64((1 << body) - 1))
-        rest = np.maximum(body - run - 1, 0)
-        kept: Codes = magnitude & ((np.uint64(1) << rest.astype(np.uint64)) - np.uint64(1))
-        # As long as exponent and fraction together are where there is most room: what the end cuts off are zeros.
-        tail: Codes = kept << (self.es + self.man - rest).astype(np.uint64)
-        exponent = (np.where(ones, run - 1, -run) << self.es) + (tail >> np.uint64(self.man)).astype(np.int64)
-        return sign, exponent, tail & np.uint64((1 << self.man) - 1)
+    def parts(self, codes: Codes) -> Parts:
+        import torch
 
-    def last_place(self, exponent: Ints) -> Ints:
-        # Where the end of the code cuts exponent bits off, this lies above the number itself.
-        exponent = np.clip(exponent, self.emin, self.emax)
-        return exponent - (self._regime(exponent)[1] - self.es)
+        raw = self.stages.unpack(torch.from_numpy(codes.view(np.int64)), self.fmt)
+        significand, length = raw.significand.low64().numpy().view(np.uint64), raw.significand.width - 1
+        mantissa = significand << np.uint64(max(self.man - length, 0)) >> np.uint64(max(length - self.man, 0))
+        sign, zero, infinite, nan = (flags.numpy() for flags in (raw.sign, raw.zero, raw.inf, raw.nan))
+        exponent = np.where(zero, self.first, np.where(infinite | nan, self.last, raw.exponent.numpy()))
+        return Parts(sign.astype(np.int64), exponent, mantissa & np.uint64((1 << self.man) - 1), zero, infinite, nan)
 
-    def between(self, magnitude: int, quarters: int) -> Fraction:
-        low = self.value(magnitude)
-        high = self.value(magnitude + 1) if magnitude < self.max_code else low * 2 ** (1 << self.es)
-        if quarters in (0, 4):
-            return high if quarters else low
-        half = _halfway(low, high)
-        return half if quarters == 2 else _halfway(low, half) if quarters == 1 else _halfway(half, high)
 
-    def _regime(self, exponent: Ints) -> tuple[Ints, Ints]:
-        """What the regime counts, and the bits that it leaves to exponent and fraction."""
-        k = exponent >> self.es
-        return k, self.width - 1 - np.where(k >= 0, k + 2, 1 - k)
-
-    def _centres(self) -> Iterable[int]:
-        """Where the regime grows by a bit, up or down; of a wide format, some of these places."""
-        body = self.width - 1
-        yield from (0, 1, 2, 1 << (body - 1), self.max_code, self.top)
-        for place in range(body):
-            if self.width <= 16 or place % 8 == 0 or not 6 <= place <= body - 4:
-                yield from (1 << place, (1 << body) - (1 << place))
+def _split(magnitude: Fraction, man: int) -> tuple[int, int]:
+    """Exponent of a magnitude, and its mantissa of ``man`` bits."""
+    exponent = floor_log2(magnitude)
+    return exponent, int((magnitude / Fraction(2) ** exponent - 1) * (1 << man))
 
 
 def words(rng: np.random.Generator, n: int) -> Codes:
     """Random words of 64 bits."""
     return rng.integers(0, (1 << 64) - 1, n, dtype=np.uint64, endpoint=True)
-
-
-def bit_lengths(numbers: Codes) -> Ints:
-    """Bits of each number without leading zeros."""
-    high = numbers >> np.uint64(32)
-    # Floats count the bits of halves, which they hold exactly.
-    halves = np.where(high > 0, high, numbers).astype(np.float64)
-    return np.frexp(halves)[1].astype(np.int64) + np.where(high > 0, 32, 0)
-
-
-def _with_hidden_bit(mantissa: Ints | Codes, man: int) -> Codes:
-    return np.uint64(1 << man) | (mantissa.astype(np.uint64) & np.uint64((1 << man) - 1))
-
-
-def _shifted(numbers: Codes, right: Ints) -> Codes:
-    """Shifts of 0 to 64 places."""
-    return np.where(right > 63, np.uint64(0), numbers >> np.minimum(right, 63).astype(np.uint64))
-
-
-def _complement(codes: Codes, width: int) -> Codes:
-    return (~codes + np.uint64(1)) & np.uint64((1 << width) - 1)
-
-
-def _halfway(low: Fraction, high: Fraction) -> Fraction:
-    """The posit of one more bit between two posits: powers of two that lie far apart are missing exponent bits."""
-    if 0 < 4 * low <= high:
-        return Fraction(2) ** ((floor_log2(low) + floor_log2(high)) // 2)
-    return (low + high) / 2

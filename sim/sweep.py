@@ -18,7 +18,7 @@ from halfulp.tools.threads import one_thread
 
 from .bench import KEPT, compare, result_formats
 from .build import Design, design, models
-from .corner_segments import marks
+from .corner_segments import corner_cases
 from .loop import Codes, Loop
 from .ports import Ports
 from .reference import reference
@@ -118,7 +118,7 @@ class Job:
         inputs = Ports.of(self.unit.inputs)
         rng = np.random.default_rng([self.seed, chunk])
         if not self.everything:
-            return sampled(inputs, result_formats(self.unit), self.size(chunk), rng, marks=marks(self.unit))
+            return sampled(inputs, result_formats(self.unit), self.size(chunk), rng, corners=corner_cases(self.unit))
         codes = self.space.codes(chunk << CHUNK_BITS, self.size(chunk))
         return codes | random_words(inputs, self.size(chunk), rng)
 

@@ -59,7 +59,7 @@ def make(
     *,
     seed: int,
     limit: int | None = None,
-    marks: Mapping[str, Codes] = NO_CORNERS,
+    corners: Mapping[str, Codes] = NO_CORNERS,
 ) -> Vectors:
     """Vectors for a unit.
 
@@ -73,8 +73,8 @@ def make(
         Of everything random.
     limit : int, optional
         Largest number of vectors.
-    marks : mapping of str to Codes
-        Operands that are met in any case, by port.
+    corners : mapping of str to Codes
+        Operands that occur in any case, by port.
     """
     space = Space.of(inputs)
     rng = np.random.default_rng(seed)
@@ -90,7 +90,7 @@ def make(
         plural = "" if repeats == 1 else "s"
         return Vectors(codes, count, f"exhaustive, with {repeats} random word{plural} each", True)
     count = min(limit or DEFAULT, 1 << min(total, 62))
-    codes = sampled(inputs, results, count, rng, EXACT_ROWS, marks)
+    codes = sampled(inputs, results, count, rng, EXACT_ROWS, corners)
     return Vectors(codes, count, "sampled, directed and random", False)
 
 
@@ -100,10 +100,10 @@ def sampled(
     count: int,
     rng: np.random.Generator,
     exact_rows: int = FEW_EXACT_ROWS,
-    marks: Mapping[str, Codes] = NO_CORNERS,
+    corners: Mapping[str, Codes] = NO_CORNERS,
 ) -> dict[str, Codes]:
     """Directed and random vectors in random order, as many as asked for."""
-    columns = Directed(_operands(inputs), results, rng, exact_rows, marks).rows(count)
+    columns = Directed(_operands(inputs), results, rng, exact_rows, corners).rows(count)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs

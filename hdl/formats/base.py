@@ -165,6 +165,13 @@ class Format(Descriptor):
             last = {number for number in odd if number * unit <= self.largest}
         return bits
 
+    regimes: range = range(0)
+    """Numbers of the prefixes of varying length that codes begin with; none by default."""
+
+    def regime_at(self, scale: int) -> int:
+        """Number of the prefix that codes of numbers from 2^scale to the next power of two begin with."""
+        raise TypeError(f"codes of {self} begin with no prefix of varying length")
+
     def holds(self, other: "Format") -> bool:
         """True if every number of another format is known to be one of this."""
         return self == other
@@ -186,6 +193,18 @@ class Format(Descriptor):
     def max_code(self) -> int:
         """Code of the largest number."""
         return self.encode(self.largest, RZ)
+
+    def middle(self, low: Fraction, high: Fraction) -> Fraction:
+        """Number between two neighbours above zero at which rounding to nearest passes from one to the other.
+
+        Strings of codes that lack bits of the exponent have powers of two of which the middle one is halfway.
+        """
+        if self.rounds == "string" and 0 < 4 * low <= high:
+            return Fraction(2) ** ((floor_log2(low) + floor_log2(high)) // 2)
+        if low > 0 or not self.flushes:
+            return (low + high) / 2
+        # A result is flushed after it was rounded to full precision.
+        return high - Fraction(2) ** (floor_log2(high) - self.precision - 1)
 
     def rank(self, code: int) -> int | None:
         """Integer that rises with the number of a code, the same for both zeros; None for NaN."""

@@ -134,6 +134,15 @@ class Posit(Format):
             return int(rest >= 0 and scale % (1 << truncate) == 0)
         return rest - self.es + 1
 
+    @property
+    def regimes(self) -> range:  # type: ignore[override]
+        """Counts of runs: of zeros below 0, of ones from 0 up."""
+        return range(-(self.width - 2), self.width - 1)
+
+    def regime_at(self, scale: int) -> int:
+        """Count of the run that codes of numbers from 2^scale to the next power of two begin with."""
+        return scale >> self.es
+
     def holds(self, other: Format) -> bool:
         """True for posits whose codes are the beginnings of this format's."""
         return isinstance(other, Posit) and self.es == other.es and self.width >= other.width
