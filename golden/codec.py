@@ -9,19 +9,22 @@ from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
 
 from . import fixed, floating, posit
 from .raw import Raw
+from .round import Truncated
 
 
 class Stages(NamedTuple):
-    """Stages of a family of formats: ``unpack(codes, fmt)`` and ``pack(x, o, rounding, saturate, random)``."""
+    """Stages of a family of formats: ``unpack(codes, fmt)``, ``truncate(x, o, places)`` and
+    ``pack(x, o, rounding, saturate, random)``, which rounds what ``truncate`` leaves."""
 
     unpack: Callable[[Tensor, Any], Raw]
+    truncate: Callable[[Raw, Any, int], Truncated]
     pack: Callable[[Raw, Any, Rounding, bool, Tensor | None], Tensor]
 
 
 STAGES: dict[type[Format], Stages] = {
-    Float: Stages(floating.unpack, floating.pack),
-    Fixed: Stages(fixed.unpack, fixed.pack),
-    Posit: Stages(posit.unpack, posit.pack),
+    Float: Stages(floating.unpack, floating.truncate, floating.pack),
+    Fixed: Stages(fixed.unpack, fixed.truncate, fixed.pack),
+    Posit: Stages(posit.unpack, posit.truncate, posit.pack),
 }
 
 
@@ -42,6 +45,12 @@ def stages_of(fmt: Format) -> Stages:
 def unpack(codes: Tensor, fmt: Format) -> Raw:
     """Raw numbers of codes."""
     return stages_of(fmt).unpack(codes, fmt)
+
+
+def truncate(x: Raw, o: Format, places: int) -> Truncated:
+    """Numbers truncated to a format, with the first ``places`` bits that are dropped; of zeros, infinities and NaN
+    anything comes out."""
+    return stages_of(o).truncate(x, o, places)
 
 
 def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Fixed, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import round_up
+from .round import Truncated, round_up
 from .wide import Wide
 
 
@@ -28,21 +28,37 @@ def unpack(codes: Tensor, fmt: Fixed) -> Raw:
     )
 
 
+def _units(x: Raw, o: Fixed, places: int) -> tuple[Wide, Tensor, Tensor]:
+    """Magnitudes in units of the last place, the first bits below it, and a sticky bit for the rest."""
+    # Numbers that are shifted up further are beyond the range.
+    most = o.width + places
+    up = x.exponent - (x.significand.width - 1) - (o.quantum - places)
+    units = x.significand.resized(x.significand.width + most + 1).shift_left(up.clamp(0, most))
+    units, lost = units.shift_right((-up).clamp(min=0))
+    return units.truncated(places), units.bits(0, places), lost if x.sticky is None else lost | x.sticky
+
+
+def _beyond(x: Raw, magnitude: Wide, o: Fixed) -> Tensor:
+    """True where a magnitude exceeds the largest one of its sign."""
+    width = max(magnitude.width, o.width + 1)
+    low, high = (Wide.constant(end, width, magnitude.low) for end in (-o.lowest_integer, o.largest_integer))
+    wide = magnitude.resized(width)
+    return torch.where(x.sign, low < wide, high < wide)
+
+
+def truncate(x: Raw, o: Fixed, places: int) -> Truncated:
+    """Truncate magnitudes at the last place of the result format."""
+    integer, seen, sticky = _units(x, o, places)
+    return Truncated(integer.low64(), integer.low & 1, seen, sticky, _beyond(x, integer, o), places)
+
+
 def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
     seen_places = rounding.places
-    # The number in units of the last place that rounding looks at; what is shifted up further is beyond the range.
-    most = o.width + seen_places
-    up = x.exponent - (x.significand.width - 1) - (o.quantum - seen_places)
-    units = x.significand.resized(x.significand.width + most + 1).shift_left(up.clamp(0, most))
-    units, lost = units.shift_right((-up).clamp(min=0))
-    sticky = lost if x.sticky is None else lost | x.sticky
-
+    integer, below, sticky = _units(x, o, seen_places)
     # Of a negative number the floor lies below what truncation keeps, and the rest is what it has more than the floor.
-    below = units.bits(0, seen_places)
     rest = torch.where(x.sign, -(below + sticky), below) & ((1 << seen_places) - 1)
     inexact_below = (below != 0) | sticky
-    integer = units.truncated(seen_places)
     last = (integer.low ^ (x.sign & inexact_below)) & 1
     up_one = round_up(
         rounding,
@@ -59,13 +75,7 @@ def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | 
     negated = torch.where(x.sign, -magnitude.low64(), magnitude.low64())
     codes = negated & mask(o.width)
 
-    if saturate or o.overflow == "saturate":
-        width = max(magnitude.width, o.width + 1)
-        wide = magnitude.resized(width)
-        too_low = x.sign & (Wide.constant(-o.lowest_integer, width, codes) < wide)
-        too_high = ~x.sign & (Wide.constant(o.largest_integer, width, codes) < wide)
-    else:
-        too_low = too_high = torch.zeros_like(x.sign)
-    codes = torch.where(too_low | (x.inf & x.sign), int64(o.infinity(True)), codes)
-    codes = torch.where(too_high | (x.inf & ~x.sign), int64(o.infinity(False)), codes)
+    beyond = _beyond(x, magnitude, o) if saturate or not o.wraps else torch.zeros_like(x.sign)
+    codes = torch.where((beyond | x.inf) & x.sign, int64(o.infinity(True)), codes)
+    codes = torch.where((beyond | x.inf) & ~x.sign, int64(o.infinity(False)), codes)
     return torch.where(x.nan, 0, codes)

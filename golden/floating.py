@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Float, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64
-from .round import round_up
+from .round import Truncated, round_up
 from .wide import Wide
 
 
@@ -44,18 +44,13 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
 
 def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
-    field, kept, seen, sticky = _normalise_to(x, o, rounding)
-    rounded = kept + round_up(rounding, negative=x.sign, last=kept & 1, seen=seen, sticky=sticky, random=random)
-    # Rounding up to the next power of two moves the exponent.
-    carry = rounded >> o.precision
-    field, rounded = field + carry, rounded >> carry
-
-    top = o.emax - o.emin
-    largest_significand = (o.max_code & ((1 << o.man) - 1)) | (1 << o.man)
-    overflow = ((field > top) | ((field == top) & (rounded > largest_significand))) & ~x.zero
-    # The hidden bit adds the one that a normal number's exponent field has more than a subnormal's.
-    magnitude = (field.clamp(0, top) << o.man) + rounded
-    tiny = x.zero if o.subnormals else x.zero | (field < 0)
+    z = truncate(x, o, rounding.places)
+    # Rounding up to the next power of two carries into the exponent.
+    magnitude = z.code + round_up(
+        rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random
+    )
+    overflow = (z.beyond | (magnitude > o.max_code)) & ~x.zero
+    tiny = x.zero if o.subnormals else x.zero | (magnitude < 1 << o.man)
     magnitude = torch.where(tiny, 0, magnitude)
 
     positive_stays, negative_stays = (saturate or stays for stays in rounding.overflows_to_largest)
@@ -72,13 +67,9 @@ def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | 
     return torch.where(nan, int64(o.nan_code), codes)
 
 
-def _normalise_to(x: Raw, o: Float, rounding: Rounding) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Cut numbers at the last place of the result format.
-
-    Returns the exponent above ``o.emin`` (0 for subnormal results), the ``o.precision`` bits kept, the bits below that
-    the rounding looks at, and whether anything is left.
-    """
-    wanted = o.precision + rounding.places
+def truncate(x: Raw, o: Float, places: int) -> Truncated:
+    """Truncate numbers at the last place of the result format."""
+    wanted = o.precision + places
     significand = x.significand.pad(max(wanted - x.significand.width, 0))
     leading_zeros = x.leading_zeros
     # Places that the number may move up before it is subnormal in o; below zero it has to move down.
@@ -88,11 +79,19 @@ def _normalise_to(x: Raw, o: Float, rounding: Rounding) -> tuple[Tensor, Tensor,
     if o.subnormals:
         significand = significand.shift_left(torch.minimum(leading_zeros, room.clamp(min=0)))
         significand, lost = significand.shift_right((-room).clamp(min=0))
-        field, sticky = field.clamp(min=0), sticky | lost
+        sticky = sticky | lost
     else:
-        # Rounded as if the exponent were unbounded; what is then too small is flushed.
+        # Rounded as if the exponent were unbounded; a result that is then too small is flushed.
         significand = significand.shift_left(leading_zeros)
-    width = significand.width
-    kept = significand.bits(width - o.precision, o.precision)
-    seen = significand.bits(width - wanted, wanted - o.precision)
-    return field, kept, seen, sticky | significand.any_below(width - wanted)
+    width, top = significand.width, o.emax - o.emin
+    significand_bits = significand.bits(width - o.precision, o.precision)
+    # The hidden bit adds the one that a normal number's exponent field has more than a subnormal's.
+    code = (field.clamp(0 if o.subnormals else -2, top + 1) << o.man) + significand_bits
+    return Truncated(
+        code=code,
+        last=significand_bits & 1,
+        seen=significand.bits(width - wanted, places),
+        sticky=sticky | significand.any_below(width - wanted),
+        beyond=(field > top) | (code > o.max_code),
+        places=places,
+    )

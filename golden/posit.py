@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import Posit, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import round_up
+from .round import Truncated, round_up
 from .wide import LIMB, Wide, bit_length
 
 
@@ -35,13 +35,14 @@ def unpack(codes: Tensor, fmt: Posit) -> Raw:
     )
 
 
-def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once on the string of the code. Posits saturate anyway."""
+def truncate(x: Raw, o: Posit, places: int) -> Truncated:
+    """Truncate numbers at the last bit of the code's string, which is endless for numbers within the range."""
     leading_zeros = x.leading_zeros
     scale = x.exponent - leading_zeros
     significand = x.significand.shift_left(leading_zeros.clamp(max=x.significand.width - 1))
     # Beyond the ends there is no string, and within any will do.
     too_large, too_small = scale >= o.max_scale, scale < -o.max_scale
+    above = scale > o.max_scale
     scale = scale.clamp(-o.max_scale, o.max_scale - 1)
     k = scale >> o.es
     regime_width = torch.where(k >= 0, k + 2, 1 - k)
@@ -54,23 +55,36 @@ def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | 
         tuple(e | f for e, f in zip(exponent.limbs, fraction.resized(exponent.width).limbs, strict=True)),
         exponent.width,
     )
-    seen_places, kept_width = rounding.places, o.width - 3
-    tail = tail.pad(max(kept_width + seen_places - tail.width, 0))
+    tail_width = o.width - 3
+    tail = tail.pad(max(tail_width + places - tail.width, 0))
     tail, lost = tail.shift_right(regime_width - 2)
-    below = tail.width - kept_width
-    kept = tail.bits(below, kept_width)
-    seen = tail.bits(below - seen_places, seen_places)
-    sticky = lost | tail.any_below(below - seen_places)
+    below = tail.width - tail_width
+    sticky = lost | tail.any_below(below - places)
+    inexact_above = above | (too_large & ~fraction.is_zero())
     if x.sticky is not None:
-        sticky = sticky | x.sticky
+        sticky, inexact_above = sticky | x.sticky, inexact_above | (too_large & x.sticky)
 
     one = torch.ones_like(k)
     # Ones from the top down to the zero that ends them, or the one that ends zeros; modulo 2^64.
     ones = (one << (o.width - 1)) - (one << (o.width - 2 - k.clamp(min=0)))
     regime = torch.where(k >= 0, ones, one << (o.width - 2 + k.clamp(max=0)))
-    magnitude = regime + kept
-    magnitude += round_up(rounding, negative=x.sign, last=magnitude & 1, seen=seen, sticky=sticky, random=random)
-    magnitude = torch.where(too_large, o.max_code, torch.where(too_small, 1, magnitude))
+    code = regime + tail.bits(below, tail_width)
+    code = torch.where(too_large, o.max_code, torch.where(too_small, 0, code))
+    return Truncated(
+        code=code,
+        last=code & 1,
+        seen=torch.where(too_large | too_small, 0, tail.bits(below - places, places)),
+        sticky=torch.where(too_large, inexact_above, too_small | sticky),
+        beyond=inexact_above,
+        places=places,
+    )
+
+
+def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+    """Codes of numbers, rounded once on the string of the code. Posits saturate anyway."""
+    z = truncate(x, o, rounding.places)
+    up = round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
+    magnitude = torch.where(z.code == o.max_code, o.max_code, (z.code + up).clamp(min=1))
     magnitude = torch.where(x.zero, 0, magnitude)
     codes = torch.where(x.sign, -magnitude, magnitude) & mask(o.width)
     return torch.where(x.nan | x.inf, int64(o.nan_code), codes)

@@ -1,11 +1,42 @@
 """The rounding decision on tensors, and how far down it looks."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import ValueRange
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """Magnitudes truncated to a format, and the bits that were dropped.
+
+    Attributes
+    ----------
+    code : Tensor of int64
+        Place of the truncated magnitude among those of its sign, counted from zero; without an upper end where a
+        result is rounded as if there were none. Below the smallest number of a format that flushes, a place among
+        the subnormal ones that it does not have.
+    last : Tensor of int64
+        Last bit of the integer that is rounded.
+    seen : Tensor of int64
+        The first ``places`` bits below it.
+    sticky : Tensor of bool
+        A one is left below these.
+    beyond : Tensor of bool
+        The truncated magnitude exceeds the largest one of its sign.
+    places : int
+    """
+
+    code: Tensor
+    last: Tensor
+    seen: Tensor
+    sticky: Tensor
+    beyond: Tensor
+    places: int
 
 
 def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:

@@ -118,9 +118,9 @@ class Grid:
         code = self.fmt.encode(value, RZ, saturate=True)
         return int(self.unsigned(np.array([code], dtype=np.uint64))[1][0])
 
-    def value(self, magnitude: int) -> Fraction:
-        """Magnitude of a finite magnitude code; of zero where the format flushes the number."""
-        sign = np.array([int(magnitude > self.max_code)])
+    def value(self, magnitude: int, negative: int = 0) -> Fraction:
+        """Magnitude of a finite magnitude code; zero where the format flushes the number."""
+        sign = np.array([int(negative or magnitude > self.max_code)])
         code = int(self.signed(sign, np.array([magnitude], dtype=np.uint64))[0])
         value = self.fmt.decode(code)
         assert isinstance(value, Fraction)

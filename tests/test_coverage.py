@@ -11,9 +11,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from halfulp.golden.codec import round_and_pack, unpack
+from halfulp.golden.codec import round_and_pack, truncate, unpack
 from halfulp.golden.raw import add, align, mask, multiply
-from halfulp.golden.round import looked_at, round_up
+from halfulp.golden.round import Truncated, looked_at, round_up
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse, stochastic
 from halfulp.hdl.specs import ValueRange
 from halfulp.sim import bench
@@ -21,7 +21,7 @@ from halfulp.sim.coverage import Coverage, proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
 from halfulp.sim.coverage.model import Model
 from halfulp.sim.coverage.report import EXCLUDED, OPEN, REFUTED
-from halfulp.sim.coverage.truncated import Truncated, truncate
+from halfulp.sim.coverage.stages import first_bits, rest_of
 from halfulp.sim.directed import Directed
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
@@ -85,14 +85,14 @@ def test_stages_rounding_matches_golden(index: int) -> None:
 def _rounded(where: Truncated, exact: Any, o: Any, rounding: Rounding, word: Any) -> torch.Tensor:
     """Codes, saturated, from what is kept and what is dropped."""
     negative, one_by_one = exact.sign, rounding.places > 0
-    inexact = where.rest > 0
+    inexact = rest_of(where) > 0
     fixed = isinstance(o, Fixed)
     below = torch.where(negative, -(where.code + inexact.long()), where.code) if fixed else where.code
     up = round_up(
         rounding,
         negative=negative,
         last=below & 1 if fixed else where.last,
-        seen=where.first_bits(negative, o),
+        seen=first_bits(where, negative, o),
         sticky=where.sticky if one_by_one else inexact,
         random=word,
         twos_complement=fixed,

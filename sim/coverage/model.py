@@ -14,7 +14,7 @@ from halfulp.golden.activation import value_of
 from halfulp.golden.codec import round_and_pack, unpack
 from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.register import cancelled_sign
-from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit
+from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import ValueRange
 from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
@@ -146,10 +146,10 @@ class Model:
         for port, fmt in self.formats.items():
             classes = Classes(fmt)
             yield Alone(cross(f"{port}", Axis(port, classes.signed)), ((port,),), (classes.signed_places,))
-            if isinstance(fmt, Float) and fmt.subnormals and fmt.man:
-                zeros = Axis(port, tuple(f"subnormal, {count} down" for count in range(1, fmt.man + 1)))
+            if fmt.floor_exponent is not None and fmt.precision > 1:
+                zeros = Axis(port, tuple(f"subnormal, {count} down" for count in range(1, fmt.precision)))
                 yield Alone(cross(f"normalisation of {port}", zeros), ((port,),), (partial(_subnormal, Grid.of(fmt)),))
-            if isinstance(fmt, Posit):
+            if fmt.regimes:
                 regimes = Regimes(fmt)
                 yield Alone(cross(f"regime of {port}", Axis(port, regimes.signed)), ((port,),), (regimes.places,))
         for name, over in self._pairs().items():
@@ -182,7 +182,7 @@ class Model:
         if not factors:
             return
         formats = [self.formats[port] for port in factors[0]]
-        if any(isinstance(fmt, Fixed) for fmt in formats):
+        if any(fmt.spacing == "uniform" for fmt in formats):
             return
         axis = Axis("product of significands", ("below two", "two or more"))
         yield Joint(cross("carry of a * b", axis), factors, partial(_carry, formats))
@@ -212,9 +212,8 @@ class Model:
 
     def _operand(self, port: str) -> Term:
         fmt = self.formats[port]
-        return Term(
-            {port: fmt.width}, lambda codes: unpack(codes[port], fmt), ValueRange.of(fmt), isinstance(fmt, Fixed)
-        )
+        make = partial(_unpacked, port, fmt)
+        return Term({port: fmt.width}, make, ValueRange.of(fmt), fmt.spacing == "uniform")
 
     def _product(self, one: str, other: str) -> Term:
         a, b = self.formats[one], self.formats[other]
@@ -222,7 +221,7 @@ class Model:
         def make(codes: Tensors) -> Raw:
             return multiply(unpack(codes[one], a), unpack(codes[other], b))
 
-        fixed = isinstance(a, Fixed) and isinstance(b, Fixed)
+        fixed = a.spacing == b.spacing == "uniform"
         return Term({one: a.width, other: b.width}, make, ValueRange.of(a) * ValueRange.of(b), fixed)
 
     def _subtracted(self, term: Term) -> Term:
@@ -244,7 +243,7 @@ class Model:
             return unpack(code, stage.o)
 
         ports = dict(term.ports) | ({word: self.widths[word]} if word is not None else {})
-        return Term(ports, make, ValueRange.of(stage.o), isinstance(stage.o, Fixed))
+        return Term(ports, make, ValueRange.of(stage.o), stage.o.spacing == "uniform")
 
     def _stages(self) -> list[Stage]:
         given = self.unit.parameters
@@ -291,12 +290,8 @@ class Model:
         if spec.order == "exact":
             signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
             return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
-        total = Term(
-            {"total": spec.o.width},
-            lambda codes: unpack(codes["total"], spec.o),
-            ValueRange.of(spec.o),
-            isinstance(spec.o, Fixed),
-        )
+        make = partial(_unpacked, "total", spec.o)
+        total = Term({"total": spec.o.width}, make, ValueRange.of(spec.o), spec.o.spacing == "uniform")
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
         return [*first, Stage("step", (products[0], total), spec.o, **how)]
 
@@ -353,10 +348,15 @@ def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
     return codes
 
 
+def _unpacked(port: str, fmt: Format, codes: Tensors) -> Raw:
+    return unpack(codes[port], fmt)
+
+
 def _subnormal(grid: Grid, codes: Codes) -> Places:
-    """How far the first bit of a subnormal number is below that of a normal one, less one."""
-    down = grid.emin - grid.exponents(np.where(grid.unsigned(codes)[1] == 0, np.uint64(1), codes))
-    place: Places = np.where((down > 0) & (grid.unsigned(codes)[1] > 0), down - 1, NONE)
+    """Places between the first bit of a subnormal number and that of a normal one, less one."""
+    parts = grid.parts(codes)
+    down = grid.emin - parts.exponent
+    place: Places = np.where((down > 0) & ~parts.zero, down - 1, NONE)
     return place
 
 

@@ -160,7 +160,7 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
     if not any(flags.any() for flags in waiting.values()):
         return {name: Reach(flags, "") for name, flags in known.items()}
     terms = [_values(term) for term in stage.terms]
-    if isinstance(stage.o, Fixed) and all(term.fixed for term in stage.terms):
+    if stage.o.spacing == "uniform" and all(term.fixed for term in stage.terms):
         proof = _sums(stage, terms, known)
     else:
         proof = _pairs(stage, terms, waiting, known, progress)
@@ -193,7 +193,7 @@ def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     """What fixed point drops where every term is a multiple of its last place: nothing."""
     quantum = min(term.span.quantum for term in stage.terms)
-    if not isinstance(stage.o, Fixed) or quantum < stage.o.quantum:
+    if stage.o.spacing != "uniform" or quantum < stage.o.quantum:
         return {}
     found = {}
     for group in stage.groups:
@@ -264,7 +264,7 @@ def _pairs(
     words = ", with the random words that matter" if stage.rounding.bits else ""
     if len(found) == 1:
         for start in range(0, found[0].count, CHUNK):
-            _mark(stage, [_taken(found[0].raw, torch.arange(start, min(start + CHUNK, found[0].count)))], known)
+            _mark_reached(stage, [_taken(found[0].raw, torch.arange(start, min(start + CHUNK, found[0].count)))], known)
         return f"all {found[0].count:,} different numbers that are rounded{words}"
     blocks = _blocks(stage, found[0], found[1], waiting)
     total = sum(len(first) * len(second) for first, second in blocks)
@@ -272,7 +272,7 @@ def _pairs(
         return ""
     progress.total(f"proving {stage.name or 'sums'}", total)
     for first, second in _batches(blocks):
-        _mark(stage, [_taken(found[0].raw, first), _taken(found[1].raw, second)], known)
+        _mark_reached(stage, [_taken(found[0].raw, first), _taken(found[1].raw, second)], known)
         progress.advance(len(first))
         if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
             break
@@ -368,7 +368,7 @@ def _is_number(raw: Raw) -> Tensor:
     return ~(raw.zero | raw.nan | raw.inf)
 
 
-def _mark(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) -> None:
+def _mark_reached(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) -> None:
     for word in stage.extreme_words(raws):
         for group, numbers in zip(stage.groups, stage.bins(raws, word, result_of(stage, raws, word)), strict=True):
             known[group.name] |= group.count(numbers) > 0
@@ -388,7 +388,7 @@ def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags])
     names = {group.name: np.zeros(group.size, dtype=bool) for group in one.groups}
     for start in range(0, len(sums), CHUNK):
         codes = torch.from_numpy(sums[start : start + CHUNK]) & mask(width)
-        _mark(one, [unpack(codes, fmt)], names)
+        _mark_reached(one, [unpack(codes, fmt)], names)
     origins = stage.groups[0]
     labels = list(origins.labels())
     kinds = {

@@ -1,9 +1,10 @@
-"""What becomes of a sum of terms until it is a code: alignment, normalisation, rounding and range, as bins."""
+"""Bins of the way from a sum of terms to a code: alignment, normalisation, rounding and range."""
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -11,20 +12,20 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import register
-from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align
-from halfulp.golden.round import looked_at
-from halfulp.hdl.formats import RN, Float, Format, Posit, Rounding
+from halfulp.golden.codec import truncate
+from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align, mask
+from halfulp.golden.round import Truncated, looked_at
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
 
 from .bins import NONE, Axis, Group, Places, cross
-from .truncated import Truncated, truncate
 
 SIGNS = ("+", "-")
 RESTS = ("exact", "below the tie", "at the tie", "above the tie")
-"""What truncation drops, in the order of `Cut.rest`: guard and sticky, 00, 01, 10 and 11."""
+"""Bits that truncation drops, in the order of `rest_of`: guard and sticky, 00, 01, 10 and 11."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Stage:
 
     @property
     def places(self) -> int:
-        """Bits below the last place that are told one by one."""
+        """Bits below the last place that are looked at one by one."""
         return max(self.rounding.bits, 1)
 
     # Groups ----------------------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ class Stage:
         if self.rounding.bits:
             found += [self._named("random words", *self._words), self._named("random edge", self._edge)]
         found.append(self._named("result", Axis("result", Classes(self.o).signed)))
-        if isinstance(self.o, Posit):
+        if self.o.regimes:
             found.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
         return tuple(found)
 
@@ -143,7 +144,7 @@ class Stage:
             assert word is not None
             found += list(self._word(x, where, word))
         found.append((Classes(self.o).signed_places(result),))
-        if isinstance(self.o, Posit):
+        if self.o.regimes:
             found.append((Regimes(self.o).places(result),))
         return [group.bins(places) for group, places in zip(self.groups, found, strict=True)]
 
@@ -187,7 +188,7 @@ class Stage:
 
     @cached_property
     def _most(self) -> int:
-        """Largest distance that is told from larger ones: two more than the window has."""
+        """Largest distance with a bin of its own: two more than the window has."""
         return self.window + 2
 
     @cached_property
@@ -244,33 +245,40 @@ class Stage:
     # Range -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _edges(self) -> list[tuple[int, int, str]]:
-        """Sign, magnitude code and name of what the range is told apart by."""
-        return [(negative, code, name) for negative in (0, 1) for code, name in edges(self.o, negative).items()]
+    def _edges(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Magnitude codes of each sign at which ranges begin, with their names."""
+        return self._grid.edges(0), self._grid.edges(1)
+
+    @property
+    def _grid(self) -> Grid:
+        return Grid.of(self.o)
+
+    @property
+    def _normal(self) -> int:
+        """Magnitude code of the smallest normal number."""
+        return self._grid.code_of(Fraction(2) ** self._grid.first_normal)
 
     @cached_property
     def _range_places(self) -> dict[tuple[int, int | str, int], int]:
         """For sign, edge and rest the place on the axis."""
         keys: list[tuple[int, int | str, int]] = []
         for negative in (0, 1):
-            zero_signs = 2 if isinstance(self.o, Float) and self.o.has_negative_zero else 1
-            for code in edges(self.o, negative):
+            zero_signs = 2 if self.o.has_negative_zero else 1
+            for code in self._edges[negative]:
                 rests = range(4)
-                if isinstance(self.o, Posit) and code in (0, self.o.max_code):
+                if self.o.rounds == "string" and code in (0, self._grid.max_code):
                     # Between zero and the smallest number, and beyond the largest, there is no tie.
                     rests = range(2) if code == 0 else range(1)
                 keys += [(negative, code, rest) for rest in rests if code or rest or negative < zero_signs]
             if self.o.lowest < 0 or not negative:
                 keys += [(negative, "between", rest) for rest in range(4)]
             keys.append((negative, "beyond", 0))
-            if isinstance(self.o, Float) and not self.o.subnormals:
+            if self.o.flushes:
                 keys.append((negative, "flushed", 0))
         return {key: place for place, key in enumerate(keys)}
 
     @cached_property
     def _ranges(self) -> Axis:
-        names = {(negative, code): name for negative, code, name in self._edges}
-
         def label(negative: int, code: int | str, rest: int) -> str:
             match code:
                 case "between":
@@ -279,7 +287,7 @@ class Stage:
                     return f"{SIGNS[negative]}beyond the largest"
                 case "flushed":
                     return f"{SIGNS[negative]}far below the smallest normal"
-            return f"{SIGNS[negative]}{names[negative, int(code)]}, {RESTS[rest]}"
+            return f"{SIGNS[negative]}{self._edges[negative][int(code)]}, {RESTS[rest]}"
 
         return Axis("exact result at", tuple(label(*key) for key in self._range_places))
 
@@ -287,31 +295,30 @@ class Stage:
     def _range_table(self) -> tuple[Tensor, Tensor]:
         """Edges in ascending order, and places by sign, by twice the number of edges below and whether it is one
         itself, and by rest."""
-        codes = sorted({code for _, code, _ in self._edges})
+        codes = sorted({*self._edges[0], *self._edges[1]})
         table = torch.full((2, 2 * len(codes) + 1, 4), NONE)
         for negative, at, rest in itertools.product((0, 1), range(table.shape[1]), range(4)):
             key = codes[at // 2] if at % 2 else "between"
             key = key if (negative, key, rest) in self._range_places or key == "between" else "between"
-            if key == "between" and at % 2 and codes[at // 2] in edges(self.o, negative):
+            if key == "between" and at % 2 and codes[at // 2] in self._edges[negative]:
                 continue
             table[negative, at, rest] = self._range_places.get((negative, key, rest), NONE)
         return torch.tensor([_signed64(code) for code in codes]), table
 
     def _range(self, x: Raw, where: Truncated) -> Places:
         negative, code = x.sign.to(torch.int64), where.code
-        if not (isinstance(self.o, Float) and self.o.has_negative_zero):
+        if not self.o.has_negative_zero:
             negative = torch.where(x.zero, 0, negative)
         codes, table = self._range_table
         code = torch.where(x.zero, 0, code)
         below = torch.bucketize(code, codes)
         at = 2 * below + (codes[below.clamp(max=len(codes) - 1)] == code)
-        place = table[negative, at, torch.where(x.zero, 0, where.rest)]
+        place = table[negative, at, torch.where(x.zero, 0, rest_of(where))]
         for sign in (0, 1):
             here = (negative == sign) & ~x.zero
             place = torch.where(here & where.beyond, self._range_places[sign, "beyond", 0], place)
             if (sign, "flushed", 0) in self._range_places:
-                assert isinstance(self.o, Float)
-                low = here & (code < (1 << self.o.man) - 1)
+                low = here & (code < self._normal - 1)
                 place = torch.where(low, self._range_places[sign, "flushed", 0], place)
         return _numpy(torch.where(x.nan | x.inf, NONE, place))
 
@@ -322,14 +329,13 @@ class Stage:
             axes[self._named("normalisation", self._normalisations).name] = self._lies_down
         named = self._named(f"rounding {self.rounding}", *self._roundings)
         if group == named.name and self._has_subnormals and named.label(index).endswith("subnormal"):
-            assert isinstance(self.o, Float)
-            return Lies(until=self.o.emin)
+            return Lies(until=self._grid.first_normal)
         return axes[group](index) if group in axes else Lies()
 
     def _lies_in_range(self, index: int) -> "Lies":
-        _, edge, rest = next(key for key, place in self._range_places.items() if place == index)
+        negative, edge, rest = next(key for key, place in self._range_places.items() if place == index)
         # A sum of any terms may be zero, whose exponent is none.
-        return _lies_at(self.o, edge) if edge or rest else Lies()
+        return _lies_at(self.o, negative, edge) if edge or rest else Lies()
 
     def _lies_down(self, index: int) -> "Lies":
         """Two of one sign have the first places, and all others are differences."""
@@ -343,22 +349,21 @@ class Stage:
 
     @cached_property
     def _roundings(self) -> tuple[Axis, ...]:
-        axes = [Axis("last bit kept", ("even", "odd")), Axis("dropped", RESTS), Axis("sign", SIGNS)]
+        axes = [Axis("last bit", ("even", "odd")), Axis("dropped", RESTS), Axis("sign", SIGNS)]
         if self._has_subnormals:
             axes.append(Axis("result", ("subnormal", "normal")))
         return tuple(axes)
 
     @property
     def _has_subnormals(self) -> bool:
-        return isinstance(self.o, Float) and self.o.subnormals and self.o.man > 0
+        return self.o.floor_exponent is not None and self.o.precision > 1
 
     def _rounding(self, x: Raw, where: Truncated) -> tuple[Places, ...]:
         counted = ~(x.nan | x.inf | x.zero | where.beyond)
         last = _numpy(torch.where(counted, where.last, NONE))
-        found = [last, _numpy(where.rest), _numpy(x.sign.to(torch.int64))]
+        found = [last, _numpy(rest_of(where)), _numpy(x.sign.to(torch.int64))]
         if self._has_subnormals:
-            assert isinstance(self.o, Float)
-            found.append(_numpy((where.code >= 1 << self.o.man).to(torch.int64)))
+            found.append(_numpy((where.code >= self._normal).to(torch.int64)))
         return tuple(found)
 
     # Random words ----------------------------------------------------------------------------------------------
@@ -375,7 +380,7 @@ class Stage:
     def _word(self, x: Raw, where: Truncated, word: Tensor) -> tuple[tuple[Places, ...], tuple[Places, ...]]:
         bits = self.rounding.bits
         ones = (1 << bits) - 1
-        dropped = where.first_bits(x.sign, self.o)
+        dropped = first_bits(where, x.sign, self.o)
         counted = ~(x.nan | x.inf | x.zero | where.beyond)
         last = len(self._words[0].labels) - 1
 
@@ -392,31 +397,23 @@ class Stage:
             return [None]
         x = self.total(raws)
         ones = torch.full_like(x.exponent, (1 << self.rounding.bits) - 1)
-        dropped = truncate(x, self.o, self.places).first_bits(x.sign, self.o)
+        dropped = first_bits(truncate(x, self.o, self.places), x.sign, self.o)
         few = [torch.zeros_like(ones), torch.ones_like(ones), ones, ones - dropped]
         return [*few, torch.minimum(ones - dropped + 1, ones)]
 
 
-def edges(o: Format, negative: int) -> dict[int, str]:
-    """Magnitude codes at which the range of a format ends or its density changes, of numbers of a sign."""
-    grid = Grid.of(o)
-    match o:
-        case Float():
-            normal = 1 << o.man
-            named = {0: "zero", 1: "the smallest", normal - 1: "the largest subnormal", normal: "the smallest normal"}
-            if not o.subnormals:
-                named = {0: "zero", normal - 1: "just below the smallest normal", normal: "the smallest normal"}
-            named |= {o.max_code - 1: "the second largest", o.max_code: "the largest"}
-        case Posit():
-            named = {0: "zero", 1: "the smallest", o.max_code - 1: "the second largest", o.max_code: "the largest"}
-            named |= {(1 << (o.width - 2)) - 1: "just below one", 1 << (o.width - 2): "one"}
-        case _:
-            top = grid.top if negative else grid.max_code
-            named = {0: "zero", 1: "the smallest", top - 1: "the second largest", top: "the largest"}
-            if negative and not grid.negatives:
-                named = {0: "zero"}
-    # Of a tiny format some are the same; what comes first has the name.
-    return {code: next(text for other, text in named.items() if other == code) for code in sorted(named) if code >= 0}
+def rest_of(z: Truncated) -> Tensor:
+    """Part of a last place that truncation drops: 0 nothing, 1 below the tie, 2 at it, 3 above it."""
+    guard = z.seen >> (z.places - 1)
+    below = ((z.seen & mask(z.places - 1)) != 0) | z.sticky
+    return 2 * guard + below.to(torch.int64)
+
+
+def first_bits(z: Truncated, negative: Tensor, o: Format) -> Tensor:
+    """First bits that are dropped, as stochastic rounding sees them: of a floor, those of the signed number."""
+    if o.rounds != "floor":
+        return z.seen
+    return torch.where(negative, -(z.seen + z.sticky), z.seen) & mask(z.places)
 
 
 @dataclass(frozen=True)
@@ -437,13 +434,18 @@ class Lies:
     most: float = math.inf
 
 
-def _lies_at(o: Format, edge: int | str) -> Lies:
-    """Exponents of what is cut off to a magnitude code."""
+def _lies_at(o: Format, negative: int, edge: int | str) -> Lies:
+    """Exponents of numbers of a sign that are truncated to a magnitude code."""
     if isinstance(edge, str):
         return Lies(since=floor_log2(o.largest)) if edge == "beyond" else Lies()
     grid = Grid.of(o)
-    low = floor_log2(grid.value(edge)) if edge else -math.inf
-    return Lies(low, math.inf if edge >= grid.max_code else floor_log2(grid.value(edge + 1)))
+
+    def exponent(magnitude: int) -> int:
+        value = grid.value(magnitude, negative)
+        return floor_log2(value) if value else grid.first_normal - 1
+
+    last = grid.code_of(o.lowest if negative else o.largest)
+    return Lies(exponent(edge) if edge else -math.inf, math.inf if edge >= last else exponent(edge + 1))
 
 
 def _largest_significand(span: ValueRange) -> float:

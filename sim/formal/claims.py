@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from halfulp.hdl.formats import Fixed, Float, parse
+from halfulp.hdl.formats import parse
 from halfulp.sim.exact_text import line
 from halfulp.sim.ports import Ports
 from halfulp.sim.request import Request, request_of, write_vector
@@ -133,22 +133,21 @@ def _claims(fmt: str) -> Iterator[Claim]:
 
 
 def _properties(fmt: str, large: bool) -> Iterator[Claim]:
-    family = type(parse(fmt))
+    parsed = parse(fmt)
     sums = [Request(unit, fmt) for unit in ("mul", "add", "fma")]
     yield from (Claim("commutes", request) for request in sums)
     yield from (Claim("rz below rn", request) for request in sums)
-    yield from (Claim("valid", request) for request in [*sums, Request("mac", fmt)])
-    if family is not Fixed:
+    if not parsed.wraps:
+        yield from (Claim("valid", request) for request in [*sums, Request("mac", fmt)])
+    if parsed.lowest == -parsed.largest:
         yield from (Claim("symmetric", request) for request in sums)
     if not large:
         yield from (Claim("monotone", properties.conversion(fmt, mode)) for mode in MODES)
 
 
 def _structures(fmt: str, large: bool) -> Iterator[Claim]:
-    family = type(parse(fmt))
-    if family is Float:
-        eager = [Request(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
-        yield from (Claim("lazy is eager", replace(one, stochastic=None)) for one in eager if _is_granted(one))
+    eager = [Request(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
+    yield from (Claim("lazy is eager", replace(one, stochastic=None)) for one in eager if _is_granted(one))
     yield from (Claim("DSP is LUT", Request(unit, fmt)) for unit in ("mul", "fma", "mac"))
     for unit in ("mul", "add", "fma", "convert", "mac"):
         to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"

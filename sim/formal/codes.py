@@ -1,57 +1,73 @@
-"""What codes stand for, as hardware: order, magnitude, sign, and which of them an operation may give."""
+"""Order, magnitude and sign of codes, as hardware, from the description of their format alone."""
 
-from amaranth.hdl import Cat, Const, Mux, Value
+from amaranth.hdl import Array, Cat, Const, Mux, Value
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit
-from halfulp.hdl.shape import is_special
+from halfulp.hdl.formats import Format
 
 
 def is_nan(fmt: Format, bits: Value) -> Value:
-    """Whether a code stands for no number: NaN, or NaR of a posit."""
-    match fmt:
-        case Float():
-            return is_special(fmt, bits)[0]
-        case Posit():
-            return bits == fmt.nan_code
-    return Const(0, 1)
+    """True for codes of no number: NaN, or NaR of a posit."""
+    if not fmt.has_nan:
+        return Const(0, 1)
+    if fmt.code_order == "table":
+        return Array(Const(value != value, 1) for value in fmt.values)[bits]
+    ones, above = (1 << (fmt.width - 1)) - 1, fmt.max_code + fmt.has_inf
+    if fmt.code_order == "sign-magnitude" and fmt.nan_code & ones > above:
+        return bits[:-1] > above
+    return bits == fmt.nan_code
 
 
 def rank(fmt: Format, bits: Value) -> Value:
     """A signed integer that orders codes as their numbers are ordered; both zeros have the same one."""
-    match fmt:
-        case Float():
+    match fmt.code_order:
+        case "sign-magnitude":
             return Mux(bits[-1], -bits[:-1], bits[:-1]).as_signed()
-        case Fixed(signed=False):
+        case "unsigned":
             return Cat(bits, Const(0, 1)).as_signed()
-    return bits.as_signed()
+        case "two's complement":
+            return bits.as_signed()
+    ranks = (fmt.rank(code) or 0 for code in range(1 << fmt.width))
+    return Array(Const(place, fmt.width + 1).as_signed() for place in ranks)[bits]
 
 
 def magnitude(fmt: Format, bits: Value) -> Value:
     """An unsigned integer that orders codes by magnitude. A NaN that stands for overflow is above every number."""
-    match fmt:
-        case Float():
+    match fmt.code_order:
+        case "sign-magnitude":
             return bits[:-1]
-        case Fixed(signed=False):
+        case "unsigned":
             return bits
-    return Mux(bits[-1], -bits, bits)[: fmt.width]
+        case "two's complement":
+            return Mux(bits[-1], -bits, bits)[: fmt.width]
+    numbers = sorted({abs(value) for value in fmt.values if value == value})
+    places = (numbers.index(abs(value)) if value == value else len(numbers) for value in fmt.values)
+    return Array(Const(place, fmt.width + 1) for place in places)[bits]
 
 
 def negated(fmt: Format, bits: Value) -> Value:
-    """Code of the number with the other sign; of NaN the same code, where the format has one."""
-    match fmt:
-        case Float():
+    """Code of the number with the other sign; of NaN the same code.
+
+    Raises
+    ------
+    ValueError
+        If not every number of the format has an opposite.
+    """
+    if fmt.lowest != -fmt.largest:
+        raise ValueError(f"{fmt} is not symmetric: its lowest number has no opposite")
+    match fmt.code_order:
+        case "sign-magnitude":
             zero_stays = ~bits[:-1].any() & Const(int(not fmt.has_negative_zero), 1)
             return Cat(bits[:-1], bits[-1] ^ ~(is_nan(fmt, bits) | zero_stays))
-        case Posit():
+        case "two's complement":
             return (-bits)[: fmt.width]
-    raise ValueError(f"{fmt} is not symmetric: its lowest number has no opposite")
+    return Array(Const(fmt.negated(code), fmt.width) for code in range(1 << fmt.width))[bits]
 
 
 def is_negative(fmt: Format, bits: Value) -> Value:
-    """Whether a number is below zero."""
+    """True for numbers below zero."""
     return rank(fmt, bits) < 0
 
 
 def is_zero(fmt: Format, bits: Value) -> Value:
-    """Whether a code stands for zero."""
+    """True for codes of zero."""
     return (rank(fmt, bits) == 0) & ~is_nan(fmt, bits)

@@ -1,18 +1,15 @@
-"""What holds of results whatever the operands are."""
+"""Properties of results that hold for all operands."""
 
 from dataclasses import replace
 
 from amaranth.hdl import Const, Module, Value
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, parse
+from halfulp.hdl.formats import Format, parse
 from halfulp.sim.request import Request
 
 from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank
 from .miters import Codes, Miter, differ, widths
 from .structures import cycle, free_registers, steps_of
-
-WIDE = {Float: "fp16", Posit: "posit16", Fixed: "fxp8.8"}
-"""What is rounded where rounding is claimed to be monotone, by the family of the result."""
 
 
 def commutes(request: Request) -> Miter:
@@ -79,8 +76,8 @@ def symmetric(request: Request) -> Miter:
 
 
 def valid(request: Request) -> Miter:
-    """A result is one that the format has for it: of a NaN the canonical one; NaR only where an operand is, and zero
-    where a factor is; of fixed point the sign that it must have."""
+    """A result is a valid code: the only NaN is the canonical one; where strings of codes are rounded, NaR comes of
+    NaR alone and zero of a zero factor; without NaN, the sign is that of the exact result."""
 
     def wrong(m: Module, i: Miter) -> Value:
         given = {name: i[name] for name in i.free}
@@ -95,18 +92,18 @@ def valid(request: Request) -> Miter:
 def _invalid(unit: object, given: Codes, result: Value) -> Value:
     inputs, o = unit.inputs, unit.outputs["o"]  # type: ignore[attr-defined]
     formats = {name: shape for name, shape in inputs.items() if isinstance(shape, Format)}
-    match o:
-        case Float():
-            return is_nan(o, result) & (result != o.nan_code)
-        case Posit():
-            lost = Const(0, 1)
-            for name, fmt in formats.items():
-                lost = lost | is_nan(fmt, given[name])
-            bad = is_nan(o, result) != lost
-            if set(inputs) - set(unit.words) == {"a", "b"}:  # type: ignore[attr-defined]
-                nothing = is_zero(formats["a"], given["a"]) | is_zero(formats["b"], given["b"])
-                bad = bad | ~lost & (is_zero(o, result) != nothing)
-            return bad
+    if o.rounds == "string":
+        # No sum overflows to NaR, and no product is rounded to zero.
+        lost = Const(0, 1)
+        for name, fmt in formats.items():
+            lost = lost | is_nan(fmt, given[name])
+        bad = is_nan(o, result) != lost
+        if set(inputs) - set(unit.words) == {"a", "b"}:  # type: ignore[attr-defined]
+            nothing = is_zero(formats["a"], given["a"]) | is_zero(formats["b"], given["b"])
+            bad = bad | ~lost & (is_zero(o, result) != nothing)
+        return bad
+    if o.has_nan:
+        return is_nan(o, result) & (result != o.nan_code)
     a, b = (is_negative(formats[name], given[name]) for name in ("a", "b"))
     below, above = rank(o, result) < 0, rank(o, result) > 0
     if "subtract" in inputs:
@@ -133,14 +130,13 @@ def _valid_state(request: Request) -> Miter:
         given = {name: i[name] for name in unit.inputs}
         loaded = given | {"c": i["c"]}
         invalid = _invalid(unit, loaded, second.outputs["o"])
-        # Of a posit it is the start value that decides, so that one is asked for.
-        return invalid if isinstance(o, Float) else i["load"] & invalid
+        # Unless only the canonical NaN is asked for, the start value decides, which is loaded.
+        return invalid if o.has_nan and o.rounds != "string" else i["load"] & invalid
 
     free = free_registers(step) | widths(unit)
     return Miter(free, wrong, (step,))
 
 
 def conversion(fmt: str, rounding: str) -> Request:
-    """The unit that rounds to a format from the wide one of its family."""
-    family = next(family for family in WIDE if isinstance(parse(fmt), family))
-    return Request("convert", WIDE[family], to=fmt, rounding=rounding)
+    """The unit that rounds to a format from the wider one of its sums."""
+    return Request("convert", str(parse(fmt).default_accumulator()), to=fmt, rounding=rounding)
