@@ -46,9 +46,7 @@ def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | 
     """Codes of numbers, rounded once."""
     z = truncate(x, o, rounding.places)
     # Rounding up to the next power of two carries into the exponent.
-    magnitude = z.code + round_up(
-        rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random
-    )
+    magnitude = z.code + round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
     overflow = (z.beyond | (magnitude > o.max_code)) & ~x.zero
     tiny = x.zero if o.subnormals else x.zero | (magnitude < 1 << o.man)
     magnitude = torch.where(tiny, 0, magnitude)

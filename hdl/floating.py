@@ -7,7 +7,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import round_up
-from .shape import is_special
 from .wire import shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
@@ -19,7 +18,7 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         significand = Cat(mantissa, hidden)
     else:
         significand = Cat(mantissa & hidden.replicate(fmt.man), hidden)
-    nan, inf = is_special(fmt, bits)
+    nan, inf = _is_special(fmt, bits)
     return Raw(
         sign=sign,
         exponent=wire(m, field | ~hidden, f"{name}_exponent"),
@@ -34,6 +33,19 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         leading="floor" if fmt.subnormals and fmt.man else "one",
         zero_at_floor=True,
     )
+
+
+def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
+    """True for codes of NaN, and true for codes of infinity."""
+    magnitude, never = bits[:-1], Const(0, 1)
+    if fmt.specials == "fnuz":
+        return bits == fmt.sign_code, never
+    if fmt.specials == "fn":
+        return magnitude == fmt.nan_code, never
+    if fmt.specials == "finite":
+        return never, never
+    all_ones, fraction = magnitude[fmt.man :].all(), magnitude[: fmt.man].any()
+    return all_ones & fraction, all_ones & ~fraction
 
 
 @dataclass(frozen=True)

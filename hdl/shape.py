@@ -8,16 +8,16 @@ import functools
 from fractions import Fraction
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, ShapeCastable, Value, ValueCastable, unsigned
+from amaranth.hdl import Const, Module, ShapeCastable, Value, ValueCastable, unsigned
 from amaranth.hdl import Format as Text
 from amaranth.lib import wiring
 
-from .formats import Fixed, Float, Format, Posit
+from .formats import Format
 from .formats.base import Descriptor
 
 _TABLE_WIDTH = 8
-"""Widest format whose waveform text is a table of decimals; wider ones print as significand and exponent, because a
-table grows with the number of codes."""
+"""Widest format whose waveform text is a table of decimals; wider ones print as code and fields, because a table grows
+with the number of codes."""
 
 
 class FormatView(ValueCastable):
@@ -147,34 +147,16 @@ class FormatShape(ShapeCastable):
         return FormatView(self, target)
 
     def format(self: Any, value: FormatView, spec: str) -> Text:
-        """Decoded text, for waveforms and ``Print``."""
+        """Text for waveforms and ``Print``: the number, or of a wide format the fields of its code."""
         if spec:
             raise ValueError(f"a value of {self} is printed without a format specifier, not with {spec!r}")
         if self.width <= _TABLE_WIDTH:
             return _table_text(self, value)
-        match self:
-            case Fixed():
-                return _scaled_text(self, value)
-            case Posit():
-                return _posit_text(self, value)
-        return _float_text(self, value)
+        return _fields_text(self, value)
 
 
 # A class statement cannot name these bases: the formats are plain data and know nothing of Amaranth.
 Format.__bases__ = (FormatShape, Descriptor)
-
-
-def is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
-    """Whether a code stands for NaN, and whether it stands for infinity."""
-    magnitude, never = bits[:-1], Const(0, 1)
-    if fmt.specials == "fnuz":
-        return bits == fmt.sign_code, never
-    if fmt.specials == "fn":
-        return magnitude == fmt.nan_code, never
-    if fmt.specials == "finite":
-        return never, never
-    all_ones, fraction = magnitude[fmt.man :].all(), magnitude[: fmt.man].any()
-    return all_ones & fraction, all_ones & ~fraction
 
 
 @functools.lru_cache
@@ -191,62 +173,13 @@ def _table_text(fmt: Format, value: FormatView) -> Text:
     return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
 
 
-def _float_text(fmt: Any, value: FormatView) -> Text:
-    subnormal = value.exponent == 0
-    return _hexadecimal_text(
-        value.sign,
-        Text.Enum(subnormal, {0: "0x1.", 1: "0x0."}),
-        value.mantissa,
-        # Subnormal numbers share the exponent of the smallest normal one.
-        value.exponent + subnormal - fmt.bias,
-        Text.Enum(Cat(*is_special(fmt, value.as_value())), {0: "", 1: "(nan)", 2: "(inf)"}),
-    )
-
-
-def _posit_text(fmt: Posit, value: FormatView) -> Text:
-    bits = value.as_value()
-    body = Mux(bits[-1], -bits, bits)[: fmt.width - 1]
-    first = body[-1]
-    _, same = _leading_zeros(body[:-1] ^ first.replicate(len(body) - 1))
-    tail = (body[:-2] << same)[: len(body) - 2]
-    scale = Cat(tail[fmt.fraction_bits :], same ^ (~first).replicate(len(same)), ~first).as_signed()
-    nothing = ~bits[:-1].any()
-    return _hexadecimal_text(
-        bits[-1],
-        Text.Enum(nothing, {0: "0x1.", 1: "0x0."}),
-        tail[: fmt.fraction_bits],
-        scale,
-        Text.Enum(Cat(nothing & bits[-1], nothing & ~bits[-1]), {0: "", 1: "(nan)", 2: "(zero)"}),
-    )
-
-
-def _leading_zeros(value: Value) -> tuple[Value, Value]:
-    """Whether a value is zero, and its leading zeros, as an expression: a text has no module to put signals in."""
-    if len(value) == 1:
-        return ~value, ~value
-    half = len(value) // 2
-    low_none, low = _leading_zeros(value[:half])
-    high_none, high = _leading_zeros(value[half:])
-    return low_none & high_none, Mux(high_none, low + (len(value) - half), high)
-
-
-def _hexadecimal_text(sign: Value, first: Any, fraction: Value, exponent: Value, special: Any) -> Text:
-    """Text such as ``-0x1.8p3``, as C prints floats: sign, significand, exponent of two."""
-    digits = max(-(-len(fraction) // 4), 1)
-    return Text(
-        "{}{}{:0" + str(digits) + "x}p{:d}{}",
-        Text.Enum(sign, {0: "", 1: "-"}),
-        first,
-        Cat(Const(0, 4 * digits - len(fraction)), fraction),
-        exponent,
-        special,
-    )
-
-
-def _scaled_text(fmt: Fixed, value: FormatView) -> Text:
-    """Text such as ``-123*2^-8``: the integer and its scale."""
-    integer = value.as_value().as_signed() if fmt.signed else value.as_value()
-    return Text(f"{{:d}}*2^{fmt.quantum}", integer)
+def _fields_text(fmt: Format, value: FormatView) -> Text:
+    """Text such as ``3e00(sign=0,exponent=0f,mantissa=200)``: the code and its fields, in hexadecimal."""
+    fields = [name for name, width in reversed(fmt.fields().items()) if width]
+    parts = {name: getattr(value, name) for name in fields}
+    digits = [-(-len(bits) // 4) for bits in (value.as_value(), *parts.values())]
+    texts = ",".join(f"{name}={{:0{count}x}}" for name, count in zip(parts, digits[1:], strict=True))
+    return Text(f"{{:0{digits[0]}x}}({texts})", value.as_value(), *parts.values())
 
 
 def connect(m: Module, *args: Any, **kwargs: Any) -> None:

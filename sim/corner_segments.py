@@ -23,7 +23,7 @@ REACH = 2
 
 
 def corner_cases(unit: Any) -> dict[str, Codes]:
-    """Codes of operands around the breakpoints and zeros of a unit's table, by port; empty for units without a table."""
+    """Codes of operands around the breakpoints and zeros of a unit's table, by port; empty without a table."""
     table = unit.parameters.get("table")
     return {} if table is None else {"a": corner_arguments_of(table)}
 
@@ -33,7 +33,9 @@ def corner_arguments_of(table: Segments) -> Codes:
     """Codes of the argument at which a table turns, and around these, in both signs."""
     fmt = table.fmt
     numbers = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest}
-    codes = np.array(sorted({fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}), dtype=np.uint64)
+    codes = np.array(
+        sorted({fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}), dtype=np.uint64
+    )
     grid = Grid.of(fmt)
     codes = np.unique(np.concatenate([codes, grid.negated(codes)])) if grid.negatives else codes
     steps = np.arange(-REACH, REACH + 1)

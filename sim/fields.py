@@ -19,8 +19,8 @@ TINY_BITS = 5
 """Formats of so many bits have all their codes as landmarks."""
 
 TABULATED_BITS = 12
-"""Formats of so many bits are read from a table of their values; wider ones go through the golden model's stages,
-unless only the table of values orders their codes."""
+"""Formats of so many bits are read from a table of their values, and wider ones if nothing else orders their codes; all
+others by the stages of the golden model, because a table of 2^16 values takes half a second."""
 
 
 class Parts(NamedTuple):
@@ -189,7 +189,9 @@ class Grid:
         """Codes of every special and of both sides of every boundary, in both signs; of a tiny format, all codes."""
         if self.width <= TINY_BITS:
             return np.arange(1 << self.width, dtype=np.uint64)
-        centres = {1, 2, 3, self.top, *self.edges(0), *self.edges(1)} | {self.code_of(number) for number in self._powers()}
+        centres = {1, 2, 3, self.top, *self.edges(0), *self.edges(1)} | {
+            self.code_of(number) for number in self._powers()
+        }
         beyond = np.array([self.fmt.infinity(False), self.fmt.infinity(True), self.fmt.nan_code], dtype=np.uint64)
         centres |= set(map(int, self.unsigned(beyond)[1]))
         near = {centre + step for centre in centres for step in (-1, 0, 1)}
@@ -319,7 +321,7 @@ class Tabulated(Order):
         keys = self._keys(exponent, mantissa)
         keys[zero] = 0
         codes = np.arange(count)
-        rows = []
+        rows: list[Ints] = []
         for own in (0, 1):
             row = codes[sign == own]
             row = row[np.lexsort((row, nan[row], keys[row]))]
@@ -355,7 +357,7 @@ class Tabulated(Order):
         return self.signed(sign, np.where(sign == 1, found[1], found[0]).astype(np.uint64))
 
     def parts(self, codes: Codes) -> Parts:
-        return Parts(*(column[codes] for column in self._parts))
+        return Parts._make(column[codes] for column in self._parts)
 
 
 class Staged(Order):

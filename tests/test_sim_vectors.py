@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from halfulp.hdl.formats import E5M2, E6M5, FP32, FP64, RN, RZ, Float, Format, Posit, parse
-from halfulp.sim import corner_operands
-from halfulp.sim import vectors
+from halfulp.sim import corner_operands, vectors
 from halfulp.sim.directed import Directed, sums_of
 from halfulp.sim.fields import Grid
 from halfulp.sim.ports import Port, Ports

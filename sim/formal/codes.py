@@ -1,5 +1,7 @@
 """Order, magnitude and sign of codes, as hardware, from the description of their format alone."""
 
+from fractions import Fraction
+
 from amaranth.hdl import Array, Cat, Const, Mux, Value
 
 from halfulp.hdl.formats import Format
@@ -39,7 +41,7 @@ def magnitude(fmt: Format, bits: Value) -> Value:
             return bits
         case "two's complement":
             return Mux(bits[-1], -bits, bits)[: fmt.width]
-    numbers = sorted({abs(value) for value in fmt.values if value == value})
+    numbers: list[Fraction | float] = sorted({abs(value) for value in fmt.values if value == value})
     places = (numbers.index(abs(value)) if value == value else len(numbers) for value in fmt.values)
     return Array(Const(place, fmt.width + 1) for place in places)[bits]
 
