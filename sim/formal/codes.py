@@ -1,7 +1,5 @@
 """Order, magnitude and sign of codes, as hardware, from the description of their format alone."""
 
-from fractions import Fraction
-
 from amaranth.hdl import Array, Cat, Const, Mux, Value
 
 from halfulp.hdl.formats import Format
@@ -33,7 +31,7 @@ def rank(fmt: Format, bits: Value) -> Value:
 
 
 def magnitude(fmt: Format, bits: Value) -> Value:
-    """An unsigned integer that orders codes by magnitude. A NaN that stands for overflow is above every number."""
+    """An unsigned integer that orders codes of one sign by magnitude. A NaN of an overflow is above every number."""
     match fmt.code_order:
         case "sign-magnitude":
             return bits[:-1]
@@ -41,8 +39,9 @@ def magnitude(fmt: Format, bits: Value) -> Value:
             return bits
         case "two's complement":
             return Mux(bits[-1], -bits, bits)[: fmt.width]
-    numbers: list[Fraction | float] = sorted({abs(value) for value in fmt.values if value == value})
-    places = (numbers.index(abs(value)) if value == value else len(numbers) for value in fmt.values)
+    ranks = [fmt.rank(code) for code in range(1 << fmt.width)]
+    top = 1 << fmt.width
+    places = (top if place is None else abs(place) for place in ranks)
     return Array(Const(place, fmt.width + 1) for place in places)[bits]
 
 
