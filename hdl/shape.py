@@ -1,7 +1,8 @@
 """Formats as Amaranth shapes.
 
-Importing this module gives every `Format` the methods of Amaranth's ``ShapeCastable``: ``Signal(E5M2)`` is a signal
-of that format, ``Const(1.5, E5M2)`` its code for 1.5, and waveforms show decoded numbers.
+This module gives every `Format` the methods of Amaranth's ``ShapeCastable``: ``Signal(E5M2)`` is a signal of that
+format, ``Const(1.5, E5M2)`` its code for 1.5, and waveforms show decoded numbers. `halfulp.hdl` imports it as
+soon as Amaranth is imported.
 """
 
 import functools
@@ -13,7 +14,6 @@ from amaranth.hdl import Format as Text
 from amaranth.lib import wiring
 
 from .formats import Format
-from .formats.base import Descriptor
 
 _TABLE_WIDTH = 8
 """Widest format whose waveform text is a table of decimals; wider ones print as code and fields, because a table grows
@@ -116,7 +116,7 @@ class FormatConst(FormatView):
 
 
 class FormatShape(ShapeCastable):
-    """What Amaranth asks of a shape, answered for a `Format`."""
+    """Interface of an Amaranth shape, for a `Format`."""
 
     def as_shape(self: Any) -> Any:
         """The plain shape: unsigned, of the format's width."""
@@ -155,8 +155,9 @@ class FormatShape(ShapeCastable):
         return _fields_text(self, value)
 
 
-# A class statement cannot name these bases: the formats are plain data and know nothing of Amaranth.
-Format.__bases__ = (FormatShape, Descriptor)
+# A class statement cannot name this base, because formats do not import Amaranth; and Amaranth checks for the base with
+# `issubclass(type(fmt), ShapeCastable)`, so that nothing less makes a format a shape.
+Format.__bases__ = (FormatShape,)
 
 
 @functools.lru_cache

@@ -18,15 +18,11 @@ RoundedUnit = Literal["magnitude", "string", "floor"]
 Spacing = Literal["uniform", "relative", "tapered"]
 
 
-class Descriptor:
-    """Root of the descriptors.
-
-    It holds nothing. ``halfulp.hdl.shape`` inserts Amaranth's interface between it and `Format`, so that a format is
-    a shape in hardware while this folder stays plain Python.
-    """
+class Plain:
+    """Base of `Format` without Amaranth; ``halfulp.hdl.shape`` puts one that is an Amaranth shape in its place."""
 
 
-class Format(Descriptor):
+class Format(Plain):
     """A number format: a finite set of codes and the numbers they stand for.
 
     Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``. A family of formats is a subclass
