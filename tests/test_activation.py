@@ -19,6 +19,7 @@ from halfulp.golden.nn.activation import slopes
 from halfulp.hdl import lines
 from halfulp.hdl.fit.store import segments_of, write
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.segments import Piece, PowerSum, Segments
 from halfulp.sim.bench import plan, run
@@ -54,7 +55,7 @@ POLES: dict[str, dict[str, Any]] = {
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 """By default formats, roundings and structures take turns, so that each is met; here all meet."""
 
-ROUNDINGS = ("rn", "ra", "rz", "ru", "rd", "ro", "sr3")
+ROUNDINGS = (*ROUNDING_MODES, "sr3")
 
 
 def made(shape: str, fmt: str, out: str, slope: Any = None, **more: Any) -> Segments:

@@ -15,6 +15,7 @@ from halfulp.golden.codec import round_and_pack, truncate, unpack
 from halfulp.golden.raw import add, align, mask, multiply
 from halfulp.golden.round import Truncated, looked_at, round_up
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse, stochastic
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import ValueRange
 from halfulp.sim import bench
 from halfulp.sim.coverage import Coverage, proofs, reach
@@ -33,7 +34,7 @@ EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 FORMATS = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
 UNITS = ("mul", "add", "fma", "mac", "convert", "sru", "dot", "quire")
-MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr1", "sr4")
+MODES = (*ROUNDING_MODES, "sr1", "sr4")
 
 
 def made(name: str, fmt: str, **options: Any) -> Any:

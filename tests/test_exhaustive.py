@@ -14,6 +14,7 @@ from amaranth.hdl import Module, Value, unsigned
 
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.sim.build import design, models
 from halfulp.sim.loop import Loop
 from halfulp.sim.ports import Ports
@@ -23,7 +24,7 @@ from halfulp.units.catalogue import CATALOGUE, build
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
-MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr3")
+MODES = (*ROUNDING_MODES, "sr3")
 
 FORMATS = ("e5m2", "e4m3", "e4m3fn", "e4m3fnuz", "e3m4", "e3m2fn", "e2m3fn", "e2m1fn", "e5m2-ftz")
 
@@ -181,7 +182,7 @@ def test_fma_matches_golden_on_toy_formats(turn, fmt):
     assert checks >= len(modes) * 8**fmt.width
 
 
-WIDE_MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr10")
+WIDE_MODES = (*ROUNDING_MODES, "sr10")
 
 
 WIDE_POSITS = ("posit16", "posit16e1", "posit32")
@@ -276,7 +277,7 @@ def test_fma_subtracts_subnormal_from_product():
                 # Times 2^-19 each, where the exponent field is 6; the last place of subnormal numbers is 2^-24.
                 found += [(a + (5 << 10), b + (5 << 10), 0x8000 | taken) for taken in (1, 2, (a * b + 1) >> 14)]
     columns = dict(zip("abc", np.array(found, dtype=np.uint64).T, strict=True))
-    modes = ("rn", "ra", "rz", "ru", "rd", "ro")
+    modes = ROUNDING_MODES
     checks, failed = mismatches("fma", "fp16", modes=modes, columns_of=lambda ports: columns)
     assert not failed
     assert checks == len(modes) * len(found) > 2000

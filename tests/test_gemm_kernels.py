@@ -20,6 +20,7 @@ from halfulp.golden.kernels import build, plan
 from halfulp.golden.kernels.launch import Words, call
 from halfulp.golden.philox import philox, philox_words
 from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec
 
 gemm_module = importlib.import_module("halfulp.golden.gemm")
@@ -49,7 +50,7 @@ FORMATS = {
     "fixed": ["fxp4.4", "fxp8.8", "uint8", "fxp4.4-wrap", "fxp16.16", "ufxp4.2-wrap", "int32"],
     "posit": ["posit8", "posit16", "posit8e0", "posit16e1", "posit6", "posit32", "posit10e3"],
 }
-MODES = ["rn", "ra", "rz", "ru", "rd", "ro", "sr3", "sr10", "sr24"]
+MODES = [*ROUNDING_MODES, "sr3", "sr10", "sr24"]
 
 
 @pytest.fixture(autouse=True)

@@ -39,9 +39,10 @@ from halfulp.hdl.formats import (
     parse,
     stochastic,
 )
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import MacSpec, SumSpec
 
-MODES = [Rounding.parse(text) for text in ("rn", "ra", "rz", "ru", "rd", "ro", "sr1", "sr3")]
+MODES = [Rounding.parse(text) for text in (*ROUNDING_MODES, "sr1", "sr3")]
 
 TOYS = [
     Float(exp, man, specials=specials, subnormals=subnormals)

@@ -6,11 +6,12 @@ import re
 import pytest
 
 from halfulp.hdl.formats import NAMED, RN, Fixed, Rounding, parse, stochastic
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.formats.source import Lfsr, Plateau
 from halfulp.hdl.specs import UNITS, MacSpec, TextError, UnitSpec
 from halfulp.hdl.specs.grammar import page
 
-ROUNDINGS = [*map(Rounding.parse, ("rn", "ra", "rz", "ru", "rd", "ro")), stochastic(1), stochastic(8), stochastic(32)]
+ROUNDINGS = [*map(Rounding.parse, ROUNDING_MODES), stochastic(1), stochastic(8), stochastic(32)]
 
 
 def described(unit: str) -> list[UnitSpec]:

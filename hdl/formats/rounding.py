@@ -7,7 +7,10 @@ from fractions import Fraction
 MAX_RANDOM_BITS = 32
 """Widest random word of a stochastic mode."""
 
-_MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact")
+MODES = ("rn", "ra", "rz", "ru", "rd", "ro")
+"""Modes that round by the number alone."""
+
+_MODES = (*MODES, "sr", "exact")
 
 _IEEE_NAMES = {"rne": "rn", "rna": "ra", "rtz": "rz", "rup": "ru", "rdn": "rd", "rto": "ro"}
 """Other names of the modes, which are read and never printed."""

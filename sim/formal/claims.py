@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from halfulp.hdl.formats import parse
+from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
 from halfulp.sim.exact_text import line
 from halfulp.sim.ports import Ports
 from halfulp.sim.request import Request, request_of, write_vector
@@ -29,7 +30,7 @@ UNITS = ("mul", "add", "fma", "mac", "convert")
 LIMIT = 60.0
 """Seconds that one proof may take unless told otherwise."""
 
-MODES = ("rn", "ra", "rz", "ru", "rd", "ro", "sr4")
+MODES = (*ROUNDINGS, "sr4")
 
 
 @dataclass(frozen=True)
