@@ -85,6 +85,8 @@ def round_up(
         case "ra":
             # Of the floor of a negative number a tie stays, for away from zero is down.
             return seen & (sticky | ~negative) if twos_complement else seen
+        case "rh":
+            return seen & (sticky | negative) if twos_complement else seen & sticky
         case "rz":
             return (sticky & negative if twos_complement else torch.zeros_like(sticky)).to(torch.int64)
         case "ru":

@@ -47,10 +47,17 @@ def round_up(
     below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
     never = Const(0, 1)
     if twos_complement:
-        # Of the floor of a negative number a tie stays, for away from zero is down.
-        directed = {"ra": first & (below_first | ~negative), "rz": inexact & negative, "ru": inexact, "rd": never}
+        # Above the floor of a negative number, away from zero is down and toward zero is up.
+        directed = {"ra": first & (below_first | ~negative), "rh": first & (below_first | negative)}
+        directed |= {"rz": inexact & negative, "ru": inexact, "rd": never}
     else:
-        directed = {"ra": first, "rz": never, "ru": inexact & ~negative, "rd": inexact & negative}
+        directed = {
+            "ra": first,
+            "rh": first & below_first,
+            "rz": never,
+            "ru": inexact & ~negative,
+            "rd": inexact & negative,
+        }
     return {
         "rn": first & (below_first | last),
         # Up from an even number is what setting the last bit does.

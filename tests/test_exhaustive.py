@@ -130,7 +130,7 @@ def some_of(modes, turn):
     """All modes if asked; else nearest and two of the others, in turn."""
     if EXHAUSTIVE:
         return modes
-    first = 1 + 2 * (turn % 3)
+    first = 1 + 2 * (turn % (len(modes) // 2))
     return (modes[0], *modes[first : first + 2])
 
 

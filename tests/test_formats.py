@@ -51,6 +51,7 @@ from halfulp.hdl.formats import (
     stochastic,
 )
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.formats.source import Lfsr, Plateau
 from halfulp.hdl.specs import DotSpec, MacSpec, SumSpec, ValueRange
 
@@ -220,7 +221,7 @@ def test_str_is_canonical():
         (lambda: E5M2.decode(1.0), TypeError, "a code of e5m2 is an int, not float"),
         (lambda: E5M2.encode(Fraction(1, 3), EXACT), ValueError, "exact was asked for, but 1/3 of a unit in the last"),
         (lambda: E5M2.encode(65536, EXACT), ValueError, "exact was asked for, but e5m2 ends at 57344"),
-        (lambda: Rounding("rx"), ValueError, "unknown rounding mode 'rx'; the modes are rn, ra, rz, ru, rd, ro, exact"),
+        (lambda: Rounding("rx"), ValueError, "unknown rounding mode 'rx'; the modes are rn, ra, rh"),
         (lambda: Rounding.parse("sr"), ValueError, "unknown rounding mode 'sr'; the modes are"),
         (lambda: Rounding.parse("sr33"), ValueError, "sr33 has 33 random bits; stochastic rounding takes 1 to 32"),
         (lambda: Rounding("rn", 3), ValueError, "rn takes no random bits; only sr does"),
@@ -459,7 +460,8 @@ def test_encode_inverts_decode_and_codes_ascend(fmt):
     assert len(numbers) == 2 * half - fmt.has_nan
 
 
-MODES = (RN, RA, RZ, RU, RD, RO)
+RH = Rounding("rh")
+MODES = tuple(map(Rounding, ROUNDING_MODES))
 
 
 def chosen(mode, value, below, middle, above, odd):
@@ -467,10 +469,10 @@ def chosen(mode, value, below, middle, above, odd):
     toward_zero, away = sorted((below, above), key=abs)
     if value in (below, above):
         return value
-    if mode in (RN, RA) and value != middle:
+    if mode in (RN, RA, RH) and value != middle:
         return below if value < middle else above
     even = above if odd == below else below
-    return {RN: even, RA: away, RZ: toward_zero, RU: above, RD: below, RO: odd}[mode]
+    return {RN: even, RA: away, RH: toward_zero, RZ: toward_zero, RU: above, RD: below, RO: odd}[mode]
 
 
 def around(fmt):
@@ -555,7 +557,7 @@ def test_encode_fixed_rounds_before_overflow(fmt, overflow):
 def test_encode_special_results_of_fixed_and_posits():
     for fmt in (INT8, parse("int8-wrap")):
         ends = [fmt.encode(value, mode, saturate=True) for value in (math.inf, -math.inf) for mode in MODES]
-        assert ends == [0x7F] * 6 + [0x80] * 6
+        assert ends == [0x7F] * len(MODES) + [0x80] * len(MODES)
         assert [fmt.encode(value) for value in (math.inf, -math.inf, math.nan, -0.0)] == [0x7F, 0x80, 0, 0]
     assert [INT8.encode(value) for value in (127.5, -128.5, 1e9, -1e9)] == [0x7F, 0x80, 0x7F, 0x80]
     assert [parse("int8-wrap").encode(value) for value in (127.5, -129, 256, -257)] == [0x80, 0x7F, 0, 0xFF]
@@ -1124,3 +1126,18 @@ def test_rounding_reads_the_ieee_names_and_prints_the_short_ones(name, mode):
     assert Rounding.parse(name) == mode
     assert str(Rounding.parse(name)) == mode.mode
     assert MacSpec.parse(f"e5m2*e5m2+e6m5.{name}").rounding == mode
+
+
+def test_ties_toward_zero_differ_from_the_other_nearest_modes_at_ties_only():
+    fmt = parse("e4m3")
+    for code, word in itertools.product(range(fmt.max_code), range(8)):
+        low, high = (fmt.decode(place) for place in (code, code + 1))
+        number = low + (high - low) * Fraction(word, 8)
+        assert fmt.encode(number, RH) == (code + 1 if word > 4 else code), number
+        assert fmt.encode(-number, RH) & (fmt.sign_code - 1) == (code + 1 if word > 4 else code), number
+        assert (fmt.encode(number, RH) != fmt.encode(number, RA)) == (word == 4)
+    half = Fraction(1, 2)
+    assert [RH.round_signed(n + half) for n in (-3, -2, -1, 0, 1, 2)] == [-2, -1, 0, 0, 1, 2]
+    largest = fmt.largest + Fraction(2) ** (fmt.emax - fmt.man - 1)
+    assert fmt.encode(largest, RH) == fmt.max_code
+    assert fmt.encode(largest + 1, RH) == fmt.inf_code

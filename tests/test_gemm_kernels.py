@@ -175,6 +175,13 @@ def test_kernels_match_tensors(text):
     assert given[-1] == max(given) > 0
 
 
+@pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.rh", "posit8*posit8+posit16.rh", "fxp4.4*fxp4.4=fxp4.4.rh+fxp8.8.rn"])
+def test_lanes_leave_modes_that_they_do_not_decide_to_the_exact_kernel(text):
+    (source,) = plan.sources(MacSpec.parse(text), None, build.has_fma())
+    assert "gemm_exact" in source
+    assert compare(text, 10**4)[0] > 0
+
+
 def test_kernels_in_lanes_are_used():
     """On operands of middling size the first kernel of each description does the work, and it is one in lanes."""
     for text in LISTED[:-2]:

@@ -212,7 +212,7 @@ def test_mac_of_description(text):
         ),
         (lambda: binary(a="e1m2"), ValueError, "e1m2 has 1 exponent bit; a float needs 2 to 11"),
         (lambda: binary(a=8), TypeError, "a format is a Format or a text such as 'e5m2', not int"),
-        (lambda: binary(rounding="up"), ValueError, "unknown rounding mode 'up'; the modes are rn, ra, rz, ru, rd, ro"),
+        (lambda: binary(rounding="up"), ValueError, "unknown rounding mode 'up'; the modes are rn, ra, rh"),
         (lambda: binary(rounding="sr0"), ValueError, "sr0 has 0 random bits; stochastic rounding takes 1 to 32"),
         (lambda: binary(rounding=3), TypeError, "a rounding mode is a Rounding or a text such as 'rn', not int"),
         (lambda: binary(saturate=1), TypeError, "saturate is a bool, not int"),

@@ -12,7 +12,7 @@ using u64 = std::uint64_t;
 using i64 = std::int64_t;
 using u128 = unsigned __int128;
 
-enum Mode { RN, RA, RZ, RU, RD, RO, SR, EXACT };
+enum Mode { RN, RA, RH, RZ, RU, RD, RO, SR, EXACT };
 enum Specials { IEEE, FN, FNUZ, FINITE };
 
 // (-1)^sign * significand * 2^exponent, and something above zero and below the last place where `sticky`.
@@ -42,6 +42,7 @@ struct Rounding {
         switch (MODE) {
             case RN: return seen & (last | sticky);
             case RA: return floor ? seen & u64(sticky | !negative) : seen;
+            case RH: return seen & u64(sticky | (floor && negative));
             case RZ: return floor ? sticky & negative : 0;
             case RU: return floor ? sticky : sticky & !negative;
             case RD: return floor ? 0 : sticky & negative;

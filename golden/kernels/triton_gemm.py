@@ -16,7 +16,7 @@ from halfulp.hdl.specs import MacSpec
 PLACE = 58
 """Place of the first one of the larger term: below it is more than rounding looks at, and above it room for a carry."""
 
-MODES = {"rn": 0, "ra": 1, "rz": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "exact": 2}
+MODES = {"rn": 0, "ra": 1, "rz": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "rh": 7, "exact": 2}
 
 
 def takes(spec: MacSpec) -> bool:
@@ -88,6 +88,8 @@ def _pack(sign, exponent, significand, sticky, nan, inf, word, MODE: tl.constexp
         more = seen & (odd | sticky.to(tl.int64))
     elif MODE == 1:
         more = seen
+    elif MODE == 7:
+        more = seen & sticky.to(tl.int64)
     elif MODE == 3:
         more = (rest & (sign == 0)).to(tl.int64)
     elif MODE == 4:

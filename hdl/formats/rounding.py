@@ -7,7 +7,7 @@ from fractions import Fraction
 MAX_RANDOM_BITS = 32
 """Widest random word of a stochastic mode."""
 
-MODES = ("rn", "ra", "rz", "ru", "rd", "ro")
+MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro")
 """Modes that round by the number alone."""
 
 _MODES = (*MODES, "sr", "exact")
@@ -23,8 +23,9 @@ class Rounding:
     Parameters
     ----------
     mode : str
-        ``rn`` nearest, ties to even; ``ra`` nearest, ties away from zero; ``rz`` toward zero; ``ru`` up; ``rd``
-        down; ``ro`` to odd; ``sr`` stochastic; ``exact`` nothing may be lost.
+        ``rn`` nearest, ties to even; ``ra`` nearest, ties away from zero; ``rh`` nearest, ties toward zero (IEEE
+        754-2019 roundTiesToZero); ``rz`` toward zero; ``ru`` up; ``rd`` down; ``ro`` to odd; ``sr`` stochastic;
+        ``exact`` nothing may be lost.
     bits : int
         Width of the random word of ``sr``, 1 to 32; 0 for every other mode.
 
@@ -76,7 +77,7 @@ class Rounding:
     @property
     def places(self) -> int:
         """Number of discarded bits that the mode looks at one by one; below them a sticky bit is enough."""
-        return {"rn": 1, "ra": 1, "sr": self.bits}.get(self.mode, 0)
+        return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0)
 
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
         """Round a magnitude, given in units of the last place, to an integer.
@@ -102,6 +103,7 @@ class Rounding:
         up = {
             "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and floor % 2 == 1),
             "ra": rest >= Fraction(1, 2),
+            "rh": rest > Fraction(1, 2),
             "rz": False,
             "ru": rest > 0 and not negative,
             "rd": rest > 0 and negative,
@@ -133,6 +135,7 @@ class Rounding:
         up = {
             "rn": rest > half or (rest == half and floor % 2 == 1),
             "ra": rest > half or (rest == half and value > 0),
+            "rh": rest > half or (rest == half and value < 0),
             "rz": rest > 0 and value < 0,
             "ru": rest > 0,
             "rd": False,
