@@ -1,10 +1,14 @@
 """Parts that the commands of all rooms share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from .jobs import JobPool
+
+Function = Callable[..., Any]
 
 
 class Refused(click.ClickException):
@@ -24,3 +28,19 @@ def requests() -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise Refused(str(error)) from error
+
+
+def scheduled(function: Function) -> Function:
+    """Add ``--scheduler`` to a command, which takes the parameter ``pool``."""
+    return click.option(
+        "--scheduler",
+        "pool",
+        metavar="tcp://HOST:PORT",
+        callback=_pool,
+        help="Dask scheduler whose workers do the work; default: this machine",
+    )(function)
+
+
+def _pool(ctx: click.Context, parameter: click.Parameter, address: str | None) -> JobPool:
+    with requests():
+        return JobPool(address)

@@ -1,8 +1,8 @@
 """What is claimed of which unit, and what becomes of it: proved, refuted with a witness, or not finished."""
 
-import threading
+import collections
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +12,12 @@ from halfulp.sim.exact_text import line
 from halfulp.sim.ports import Ports
 from halfulp.sim.request import Request, request_of, write_vector
 from halfulp.tools.errors import ToolError
-from halfulp.tools.processes import processors
+from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress, silent
 
 from . import properties, structures
 from .miters import Miter
-from .prove import REFUTED, Question, Verdict
+from .prove import REFUTED, Question, Verdict, versions
 
 SMALL = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
 """Formats for which all is claimed unless told otherwise."""
@@ -169,7 +169,7 @@ def _is_granted(request: Request) -> bool:
 
 
 def examine(
-    wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, jobs: int | None = None
+    wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool | None = None
 ) -> Iterator[Finding]:
     """Find out about claims, several side by side; what is known already is not asked again.
 
@@ -179,9 +179,9 @@ def examine(
     limit : float
         Seconds that one may take.
     progress : Progress
-        Told of each that is through.
-    jobs : int, optional
-        Side by side; as many as there are processors unless told otherwise.
+        Advances with each that is through.
+    pool : JobPool, optional
+        Runs the proofs; default: this machine.
 
     Yields
     ------
@@ -191,43 +191,36 @@ def examine(
     Raises
     ------
     ToolError
-        If a tool fails. What was found until then is kept.
+        If a tool fails. Findings until then are saved.
     """
-    halt = threading.Event()
-    jobs = jobs or processors()
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting: list[tuple[Claim, Future[Verdict] | Verdict]] = []
-        try:
-            for claim in wanted:
-                question = claim.miter().question(f"{claim.kind} {claim.unit}")
-                known = question.known(limit)
-                waiting.append((claim, known or pool.submit(_asked, question, limit, halt)))
-                # No more circuits are made than are soon asked about.
-                while waiting and (_ended(waiting[0][1]) or len(waiting) > 8 * jobs):
-                    yield _finding(*waiting.pop(0))
-                    progress.advance(1)
-            while waiting:
-                yield _finding(*waiting.pop(0))
-                progress.advance(1)
-        finally:
-            halt.set()
+    waiting: collections.deque[tuple[Claim, Question]] = collections.deque()
+    verdicts: dict[Question, Verdict] = {}
+
+    def jobs() -> Iterator[Job]:
+        for claim in wanted:
+            question = claim.miter().question(f"{claim.kind} {claim.unit}")
+            waiting.append((claim, question))
+            if (known := question.known(limit)) is not None:
+                verdicts[question] = known
+            else:
+                yield Job(question.name, Question.answer, (question, limit))
+
+    def ended() -> Iterator[Finding]:
+        while waiting and waiting[0][1] in verdicts:
+            claim, question = waiting.popleft()
+            progress.advance(1)
+            yield _finding(claim, verdicts.pop(question))
+
+    with contextlib.ExitStack() as own:
+        for job, verdict in (pool or own.enter_context(JobPool())).run(jobs(), versions=versions):
+            question, _ = job.arguments
+            question.save(verdict)
+            verdicts[question] = verdict
+            yield from ended()
+        yield from ended()
 
 
-def _asked(question: Question, limit: float, halt: threading.Event) -> Verdict:
-    if halt.is_set():
-        raise ToolError("stopped")
-    return question.answer(limit, halt)
-
-
-def _ended(answer: "Future[Verdict] | Verdict") -> bool:
-    return isinstance(answer, Verdict) or answer.done()
-
-
-def _finding(claim: Claim, answer: "Future[Verdict] | Verdict") -> Finding:
-    # A wait that ends now and then lets a Ctrl-C through.
-    while not _ended(answer):
-        wait([answer], timeout=0.1, return_when=FIRST_COMPLETED)  # type: ignore[list-item]
-    verdict = answer if isinstance(answer, Verdict) else answer.result()
+def _finding(claim: Claim, verdict: Verdict) -> Finding:
     return Finding(claim, verdict, tuple(told(claim, verdict)) if verdict.status == REFUTED else ())
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from halfulp.tools.commands import requests
+from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.jobs import JobPool
 
 from .claims import LIMIT
 
@@ -16,6 +17,7 @@ from .claims import LIMIT
 @click.option(
     "--limit", default=LIMIT, metavar="SECONDS", type=click.FloatRange(1), help=f"for each; {LIMIT:g} by default"
 )
+@scheduled
 @click.option(
     "-o",
     "--output",
@@ -23,7 +25,7 @@ from .claims import LIMIT
     type=click.Path(file_okay=False, path_type=Path),
     help="leave the table there too, as Markdown, CSV and LaTeX",
 )
-def formal(unit: str, fmt: str | None, limit: float, output: Path | None) -> None:
+def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None) -> None:
     """Prove claims about UNIT (all by default) in FMT (several by default), for all inputs there are.
 
     What is proved or refuted is kept. A claim that is refuted comes with inputs that do so, and with the commands that
@@ -39,9 +41,9 @@ def formal(unit: str, fmt: str | None, limit: float, output: Path | None) -> Non
     from .report import table
 
     findings = []
-    with Bar("formal") as bar:
+    with pool, Bar("formal") as bar:
         bar.total("proving", len(wanted))
-        for finding in examine(wanted, limit=limit, progress=bar):
+        for finding in examine(wanted, limit=limit, progress=bar, pool=pool):
             findings.append(finding)
             if finding.lines:
                 click.echo("\n".join([f"{finding.claim.kind} of {finding.claim.unit} is refuted", *finding.lines, ""]))

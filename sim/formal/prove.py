@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import machine_errors, scratch
-from halfulp.tools.processes import Command, failure, run_all, start, stop, uninterrupted
+from halfulp.tools.processes import Command, run_all
 
 PROVED, REFUTED, UNFINISHED = "proved", "refuted", "not finished"
 
@@ -63,10 +62,6 @@ class Verdict:
     witness: dict[str, int] | None = None
 
 
-class Stopped(Exception):
-    """A proof that was given up because the run ends."""
-
-
 def circuit(component: Any, ports: Sequence[Any] | None = None) -> str:
     """RTLIL of a component, with the top module ``top``; of what is no component with the ports that are named."""
     text: str = rtlil.convert(component, name="top", ports=ports, emit_src=False)
@@ -93,7 +88,7 @@ def step_of(component: Any) -> Step:
     return Step(**cached_value("formal", (text, *_tools()), make, name="step"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """Whether the output ``bad`` of a circuit can be 1: ever, if it has registers, which are zero at first.
 
@@ -127,13 +122,11 @@ class Question:
         verdict = Verdict(**found)
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
-    def answer(self, limit: float, halt: threading.Event) -> Verdict:
-        """Find the answer.
+    def answer(self, limit: float) -> Verdict:
+        """Find the answer, and save it.
 
         Raises
         ------
-        Stopped
-            If ``halt`` is set meanwhile.
         ToolError
             If a tool fails.
         """
@@ -142,11 +135,20 @@ class Question:
         with scratch("formal") as folder:
             _yosys(folder, {"make": "aig"}, files)
             began = time.monotonic()
-            status = (_always if self.registers else _abc)(folder, limit, halt)
+            status = (_always if self.registers else _abc)(folder, limit)
             seconds = max(time.monotonic() - began, limit if status == UNFINISHED else 0.0)
             verdict = Verdict(status, seconds, _witness(folder) if status == REFUTED else None)
-        self.entry.store(asdict(verdict))
+        self.save(verdict)
         return verdict
+
+    def save(self, verdict: Verdict) -> None:
+        """Have the answer known from now on."""
+        self.entry.store(asdict(verdict))
+
+
+def versions() -> dict[str, str]:
+    """Versions of the programs that answer."""
+    return {"pyosys": version("pyosys")}
 
 
 @functools.cache
@@ -179,17 +181,17 @@ def prover() -> Path:
     raise ToolError("yosys-abc was not found beside pyosys; install it with: pip install pyosys")
 
 
-def _abc(folder: Path, limit: float, halt: threading.Event) -> str:
+def _abc(folder: Path, limit: float) -> str:
     """Have ABC look for inputs of which ``bad`` is 1, for at most so many seconds."""
     deadline = time.monotonic() + limit
     # Equivalences inside the circuit first, which makes short work of two structures of one thing.
-    said = _said(folder, "&read design.aig; &cec -m", deadline, halt)
+    said = _said(folder, "&read design.aig; &cec -m", deadline)
     if said is None:
         return UNFINISHED
     if re.search(r"^Networks are equivalent", said, re.M):
         return PROVED
     # It knows that there are some; this tells which.
-    said = _said(folder, "read_aiger design.aig; iprove; write_cex -n witness.txt", deadline, halt)
+    said = _said(folder, "read_aiger design.aig; iprove; write_cex -n witness.txt", deadline)
     if said is None:
         return UNFINISHED
     if re.search(r"^SATISFIABLE", said, re.M):
@@ -197,34 +199,25 @@ def _abc(folder: Path, limit: float, halt: threading.Event) -> str:
     raise ToolError(f"ABC comes to no result; it said: {' '.join(said.split())[-300:]}")
 
 
-def _always(folder: Path, limit: float, halt: threading.Event) -> str:
+def _always(folder: Path, limit: float) -> str:
     """Have ABC look for an invariant with which ``bad`` is never 1: registers that are always the same, and clauses
     about the others (property-directed reachability)."""
     deadline = time.monotonic() + limit
-    said = _said(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline, halt)
+    said = _said(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline)
     if said is None:
         return UNFINISHED
     none_left = re.search(r"lat =\s+0\b", said) is not None
-    said = _said(folder, f"read_aiger less.aig; {'iprove' if none_left else 'pdr'}", deadline, halt)
+    said = _said(folder, f"read_aiger less.aig; {'iprove' if none_left else 'pdr'}", deadline)
     return PROVED if said is not None and re.search(r"^(Property proved|UNSATISFIABLE)", said, re.M) else UNFINISHED
 
 
-def _said(folder: Path, commands: str, deadline: float, halt: threading.Event) -> str | None:
+def _said(folder: Path, commands: str, deadline: float) -> str | None:
     """What ABC says to some commands, or None when its time is up."""
     command = Command("ABC", [str(prover()), "-c", commands], folder / "abc.log", folder)
-    with uninterrupted():
-        process = start(command)
     try:
-        while (code := process.poll()) is None:
-            if halt.is_set():
-                raise Stopped
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(0.005)
-    finally:
-        stop(process)
-    if code != 0:
-        raise ToolError(failure(command, code))
+        run_all([command], seconds=deadline - time.monotonic())
+    except TimeoutError:
+        return None
     return command.log.read_text(errors="replace")
 
 

@@ -1,6 +1,5 @@
 """Whether a change of a netlist changes anything that can be seen, for all inputs there are; and if so, for which."""
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +53,6 @@ class EquivalenceChecker:
     ) -> None:
         self.made, self.inputs, self.outputs = made, dict(inputs), dict(outputs)
         self.latency, self.limit = latency, limit
-        self.halt = threading.Event()
 
     def judge(self, number: int) -> EquivalenceResult:
         """Of one change, by its number."""
@@ -82,7 +80,7 @@ class EquivalenceChecker:
 
     def _ask(self, miter: Miter, name: str) -> Verdict:
         question = miter.question(f"change {name}")
-        return question.known(self.limit) or question.answer(self.limit, self.halt)
+        return question.known(self.limit) or question.answer(self.limit)
 
     def _equivalence(self, verdict: Verdict, suffixes: list[str], calm: bool = False) -> EquivalenceResult:
         if verdict.status == PROVED:
