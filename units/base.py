@@ -1,5 +1,6 @@
 """What all units have in common."""
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -81,6 +82,16 @@ class Unit(wiring.Component):
 
     BOUNDARIES: Sequence[str] = ()
     stateful = False
+
+    def __new__(cls, *args: Any, **options: Any) -> "Unit":
+        unit = super().__new__(cls)
+        unit._made_of = (args, options)
+        return unit
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the arguments that it was made of, and built anew from them."""
+        args, options = self._made_of
+        return functools.partial(type(self), *args, **options), ()
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ import queue
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class JobPool:
         self.scheduler = scheduler
         self._open = contextlib.ExitStack()
         self._client: Any = None
+        self._running: weakref.WeakSet[Generator[tuple[Job, Any], None, None]] = weakref.WeakSet()
 
     def __enter__(self) -> "JobPool":
         return self
@@ -81,6 +83,8 @@ class JobPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for running in list(self._running):
+            running.close()
         self._client = None
         self._open.close()
 
@@ -104,7 +108,7 @@ class JobPool:
             If no scheduler answers, it has no workers, or they cannot run a job.
         """
         running = self._remote(jobs, versions) if self.scheduler else self._local(jobs, separate)
-        self._open.callback(running.close)
+        self._running.add(running)
         return running
 
     def _local(self, jobs: Iterable[Job], separate: bool) -> Generator[tuple[Job, Any], None, None]:

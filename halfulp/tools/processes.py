@@ -27,12 +27,19 @@ _OWN = threading.local()
 
 
 class Stopped(Exception):
-    """A tool was ended because its thread has to end."""
+    """A job was ended because nobody waits for it any more."""
 
 
 def halt_by(halt: threading.Event) -> None:
     """Have the tools of this thread end, with `Stopped`, as soon as an event is set."""
     _OWN.halt = halt
+
+
+def check_halt() -> None:
+    """Raise `Stopped` if this thread has to end."""
+    halt: threading.Event | None = getattr(_OWN, "halt", None)
+    if halt is not None and halt.is_set():
+        raise Stopped
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,6 @@ def run_all(
     """
     limit = jobs or processors()
     deadline = math.inf if seconds is None else time.monotonic() + seconds
-    halt: threading.Event | None = getattr(_OWN, "halt", None)
     waiting = iter(commands)
     running: list[tuple[subprocess.Popen[bytes], Command]] = []
     try:
@@ -168,8 +174,7 @@ def run_all(
                     if ended is not None:
                         ended(command)
             running = still
-            if halt is not None and halt.is_set():
-                raise Stopped
+            check_halt()
             if running and time.monotonic() > deadline:
                 raise TimeoutError
             time.sleep(0.003)
