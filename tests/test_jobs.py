@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,9 @@ from pathlib import Path
 import distributed
 import psutil
 import pytest
+from click.testing import CliRunner
 
+from halfulp.cli import cli
 from halfulp.fpga.synth.measure import Module, Program, results
 from halfulp.tools import jobs as room
 from halfulp.tools.errors import ToolError
@@ -358,6 +361,31 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
         pytest.raises(ToolError, match=r"has halfulp 0.*, and here is others: "),
     ):
         results(modules(1, "other"), program(tool, 0), pool=pool)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sweep mul e2m1fn",
+        "mutate mul e2m1 -n 8",
+        "faults mac e2m1 --acc e3m2 --bit-flips 96 --stuck-at 16",
+        "formal mul e2m1",
+    ],
+)
+def test_command_gives_same_output_on_scheduler(scheduler, tmp_path, monkeypatch, words):
+    address, _, place = scheduler
+    monkeypatch.chdir(tmp_path)
+    local = CliRunner().invoke(cli, words.split())
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    before = sum(1 for path in place.rglob("*") if path.is_file())
+    remote = CliRunner().invoke(cli, [*words.split(), "--scheduler", address])
+    assert (remote.exit_code, timeless(remote.stdout)) == (local.exit_code, timeless(local.stdout))
+    assert sum(1 for path in place.rglob("*") if path.is_file()) > before
+
+
+def timeless(text):
+    """Output without the lines and cells of times."""
+    return [line for line in re.sub(r"\| +[0-9.]+ \|$", "", text, flags=re.M).splitlines() if "seconds" not in line]
 
 
 def test_worker_without_task_module_is_reported(build, scheduler, tmp_path, monkeypatch):

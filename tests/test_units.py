@@ -1,5 +1,6 @@
 """Parameters, ports and names of units, the stream wrapper in Amaranth's own simulator, and the Verilog."""
 
+import pickle
 import random
 import re
 import shutil
@@ -30,6 +31,13 @@ def test_units_accept_texts_and_objects():
     assert text.inputs == {"a": E5M2, "b": E4M3FN, "random": unsigned(4)}
     assert text.a.shape() == E5M2
     assert text.o.shape() == E6M5
+
+
+def test_units_pickle_as_their_arguments():
+    for row in CATALOGUE.values():
+        unit = build(row.name, "fxp4.4", pipeline=1)
+        copy = pickle.loads(pickle.dumps(unit))
+        assert (type(copy), copy.name, copy.parameters) == (type(unit), unit.name, unit.parameters)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from .digests import code, modules, version
@@ -31,6 +31,8 @@ from .processes import Command, halt_by, processors, run_all
 
 PATIENCE = 5
 """Seconds that a scheduler has to answer, and then to name a worker."""
+
+T = TypeVar("T")
 
 Versions = Callable[[], Mapping[str, str]]
 """Versions of the programs that make results, on the machine where it is called."""
@@ -197,6 +199,20 @@ def _stream(
 
 def _call(job: Job) -> tuple[Any, ...]:
     return job.function, *job.arguments
+
+
+_LOCK = threading.Lock()
+_SHARED: dict[str, Any] = {}
+
+
+def shared(key: str, make: Callable[[], T]) -> T:
+    """A value that the jobs of a process share, made by the first one that asks for the key; the last one is kept."""
+    with _LOCK:
+        if key not in _SHARED:
+            _SHARED.clear()
+            _SHARED[key] = make()
+        found: T = _SHARED[key]
+        return found
 
 
 # A job in a process of its own --------------------------------------------------------------------------------------

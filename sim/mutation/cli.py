@@ -8,7 +8,8 @@ import click
 
 from halfulp.sim.options import unit_options
 from halfulp.sim.request import Request
-from halfulp.tools.commands import requests
+from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.jobs import JobPool
 
 
 @click.command()
@@ -19,6 +20,7 @@ from halfulp.tools.commands import requests
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of mutants and vectors; 0 by default")
 @click.option("--stream", is_flag=True, help="mutate the stream wrapper of the unit, and run that")
 @click.option("--keep", is_flag=True, help="keep vectors that show survivors, to be run before all others")
+@scheduled
 @click.option(
     "-o",
     "--output",
@@ -27,7 +29,15 @@ from halfulp.tools.commands import requests
     help="leave the tables there too, as Markdown, CSV and LaTeX",
 )
 def mutate(
-    unit: str, fmt: str, mutants: int, seed: int, stream: bool, keep: bool, output: Path | None, **options: Any
+    unit: str,
+    fmt: str,
+    mutants: int,
+    seed: int,
+    stream: bool,
+    keep: bool,
+    pool: JobPool,
+    output: Path | None,
+    **options: Any,
 ) -> None:
     """Say how many mistakes in UNIT in FMT (e5m2 by default) the bench sees.
 
@@ -44,8 +54,8 @@ def mutate(
             check_stream(built)
     from . import mutants as mutation
 
-    with Bar(built.name) as bar:
-        campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar)
+    with pool, Bar(built.name) as bar:
+        campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar, pool=pool)
     found = mutation.table([campaign])
     click.echo(found.markdown(), nl=False)
     for line in mutation.survivors(campaign):
@@ -87,6 +97,7 @@ class _Count(click.ParamType):
 @click.option("--bit-flips", "flips", metavar="N", type=_Count(), help="upsets of register bits, in all")
 @click.option("--stuck-at", "stuck", metavar="N", type=_Count(), help="results of every net stuck at 0, and at 1")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of operands and moments; 0 by default")
+@scheduled
 @click.option(
     "-o",
     "--output",
@@ -100,6 +111,7 @@ def faults(
     flips: int | None,
     stuck: int | None,
     seed: int,
+    pool: JobPool,
     output: Path | None,
     **options: Any,
 ) -> None:
@@ -118,8 +130,8 @@ def faults(
         if flips is None and stuck is None:
             flips, stuck = FLIPS if built.clocked else None, STUCK
         campaigns.check(built, flips)
-    with Bar(built.name) as bar:
-        found = campaigns.campaign(built, flips=flips, stuck=stuck, seed=seed, progress=bar)
+    with pool, Bar(built.name) as bar:
+        found = campaigns.campaign(built, flips=flips, stuck=stuck, seed=seed, progress=bar, pool=pool)
     nets = campaigns.table(found)
     click.echo(nets.markdown(), nl=False)
     # matplotlib takes long to load.

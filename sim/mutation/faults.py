@@ -1,8 +1,11 @@
 """What faults of the hardware do to results: upsets of registers and nets that are stuck, net by net, in ulp."""
 
+import contextlib
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +16,21 @@ from halfulp.hdl.formats import Fixed, Float, Format
 from halfulp.sim.fields import Grid
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports, is_random
+from halfulp.tools.jobs import Job, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
-from .model import Change, Model, make
+from .model import Change, Made, Model, make, versions
 
 STEPS = 16
 """Steps of a sum, or operations of a unit without an accumulator, between two resets."""
 
 CHUNK = 1 << 17
 """Cycles of one call of the model."""
+
+BATCH = 8
+"""Faults of a job."""
 
 UPSET, LOW, HIGH = "upset", "stuck at 0", "stuck at 1"
 
@@ -75,7 +82,15 @@ class Faults:
     effects: list[Effect]
 
 
-def campaign(unit: Any, *, flips: int | None, stuck: int | None, seed: int = 0, progress: Progress = silent) -> Faults:
+def campaign(
+    unit: Any,
+    *,
+    flips: int | None,
+    stuck: int | None,
+    seed: int = 0,
+    progress: Progress = silent,
+    pool: JobPool | None = None,
+) -> Faults:
     """Put faults into a unit and see what becomes of its results.
 
     Operands are numbers of middling size. Of a unit with an accumulator the result is a sum of 16 steps, and an upset
@@ -91,7 +106,9 @@ def campaign(unit: Any, *, flips: int | None, stuck: int | None, seed: int = 0, 
     seed : int
         Of operands, and of when an upset comes.
     progress : Progress
-        Told of each fault that is through.
+        Advances with each fault that is through.
+    pool : JobPool, optional
+        Runs the faults; default: this machine.
 
     Raises
     ------
@@ -101,22 +118,35 @@ def campaign(unit: Any, *, flips: int | None, stuck: int | None, seed: int = 0, 
         If a tool or the machine fails.
     """
     check(unit, flips)
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     progress.phase("building")
-    made = make(unit, inputs, outputs, mutants=None)
+    key = uuid.uuid4().hex
+    made = shared(key, partial(_made, unit))
     upsets = [number for number, change in enumerate(made.changes, 1) if change.mode == "inv"]
     others = [number for number, change in enumerate(made.changes, 1) if change.mode != "inv"]
     todo = [(number, size) for number, size in zip(upsets, _spread(flips or 0, len(upsets)), strict=True) if size]
     todo += [(number, stuck) for number in others if stuck]
     progress.total("faults", len(todo))
-    rng = np.random.default_rng(seed)
-    effects = []
-    with one_thread(), Model(made, inputs, outputs) as model:
-        for number, size in todo:
-            change = made.changes[number - 1]
-            effects.append(_effect(unit, model, number, change, size, rng))
-            progress.advance(1)
-    return Faults(unit, effects)
+    jobs = (Job(unit.name, run_faults, (key, unit, seed, todo[at : at + BATCH])) for at in range(0, len(todo), BATCH))
+    effects: dict[int, Effect] = {}
+    with one_thread(), contextlib.ExitStack() as own:
+        for _, found in (pool or own.enter_context(JobPool())).run(jobs, versions=versions):
+            effects |= found
+            progress.advance(len(found))
+    return Faults(unit, [effects[number] for number, _ in todo])
+
+
+def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> dict[int, Effect]:
+    """Effects of some faults, by their numbers; for each so many results."""
+    made = shared(key, partial(_made, unit))
+    with one_thread(), Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+        return {
+            number: _effect(unit, model, number, made.changes[number - 1], size, np.random.default_rng([seed, number]))
+            for number, size in todo
+        }
+
+
+def _made(unit: Any) -> Made:
+    return make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=None)
 
 
 def check(unit: Any, flips: int | None) -> None:

