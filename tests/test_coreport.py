@@ -280,6 +280,7 @@ def test_report_request_matches_mac_description(text):
     assert (same.name, same.parameters, str(same.spec)) == (unit.name, unit.parameters, str(MacSpec.parse(text)))
 
 
+@pytest.mark.slow
 def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     """Place and route itself is tested with the units; here only who is asked for what."""
     asked = []
@@ -462,6 +463,7 @@ def test_plot_front_merges_labels_of_equal_points():
     assert axis.get_yscale() == "symlog"
 
 
+@pytest.mark.slow
 def test_report_files_are_reproducible(place, finished, tmp_path):
     write_files(load(place / "out" / "small.json"), tmp_path, "small")
     assert contents(tmp_path) == contents(place / "out")

@@ -167,7 +167,7 @@ def compare(text, products, seed=0):
     return given
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
 def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
@@ -538,7 +538,7 @@ TARGETS = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
 def test_encode_kernel_matches_tensors(target, source):

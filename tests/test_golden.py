@@ -285,6 +285,7 @@ def overflows_by(fmt):
     return (False, True) if isinstance(fmt, Float) or getattr(fmt, "overflow", None) == "wrap" else (False,)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("formats", PAIRS, ids=" ".join)
 @pytest.mark.parametrize("name", ["mul", "add", "compare"])
 def test_golden_matches_exact_on_toy_families(name, formats):

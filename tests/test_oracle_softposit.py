@@ -541,6 +541,7 @@ def compare_quires(kind):
     return len(rows), *judge(ours, theirs, departures)
 
 
+@pytest.mark.sampled(2)
 @every_type
 def test_quire_matches_softposit(kind):
     count, departed, wrong = compare_quires(kind)

@@ -261,7 +261,7 @@ def test_shared_source_gives_lanes_different_words():
         assert all(count == counts[0] for count in counts)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("rounding", "source", "stochastic"),
     [

@@ -26,7 +26,7 @@ from halfulp.units.catalogue import CATALOGUE, build
 VECTORS = 1 << 14
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "fmt", "options"),
     [

@@ -140,6 +140,7 @@ def test_arrays_match_golden_products(makes):
     check(*(make() for make in makes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Chain, Grid] if EXHAUSTIVE else [Chain])
 def test_arrays_keep_macs_busy(kind):
     """64 x 256 x 64 on 8 x 8 of them: 97 of 100 cycles are steps, counting all from first operand to last result."""

@@ -199,6 +199,7 @@ def test_scripts_reject_device_of_another_vendor():
 # The program -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "sentence"),
     [
