@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from halfulp.cli import main
 from halfulp.tools.paths import build_root
 
 # A worker has one processor. torch would take all of them, and its threads would wait for each other.
@@ -39,3 +42,18 @@ def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "cache" / kind).symlink_to(shared)
     monkeypatch.setenv("HALFULP_BUILD", str(folder))
     return folder
+
+
+@pytest.fixture
+def halfulp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the program in this process: exit code, standard output and standard error."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as end:
+            main()
+        signal.signal(signal.SIGTERM, before)
+        return end.value.code, *capsys.readouterr()
+
+    return run

@@ -13,9 +13,15 @@ from typing import Any
 
 import pytest
 
+from halfulp.cli import COMMANDS
+from halfulp.hdl.formats import RN, parse
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
 from halfulp.tools.processes import Command, run_all, uninterrupted
+from halfulp.units.catalogue import CATALOGUE
+
+UNITS = sum(row.takes(parse("e2m1fn"), RN) for row in CATALOGUE.values())
+"""Number of units that compute in e2m1fn."""
 
 PROGRAM = [sys.executable, "-m", "halfulp"]
 
@@ -24,18 +30,25 @@ def environment(**changes: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | changes
 
 
-def halfulp(*words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+Answer = tuple[int, str, str]
+"""Exit code, standard output and standard error."""
+
+Program = Callable[..., Answer]
+
+
+def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> Answer:
+    """Answer of the program in a process of its own."""
+    done = subprocess.run(
         [*PROGRAM, *words], capture_output=True, text=True, timeout=240, env=env or environment(), **options
     )
+    return done.returncode, done.stdout, done.stderr
 
 
-def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
+def refused(answer: Answer, code: int) -> str:
     """The one sentence on standard error."""
-    assert answer.returncode == code, answer.stderr
-    assert answer.stdout == ""
-    lines = answer.stderr.strip().split("\n")
-    assert len(lines) == 1, answer.stderr
+    assert answer[:2] == (code, ""), answer
+    lines = answer[2].strip().split("\n")
+    assert len(lines) == 1, lines
     assert lines[0].startswith("halfulp: ")
     return lines[0].removeprefix("halfulp: ")
 
@@ -103,7 +116,7 @@ def refused(answer: subprocess.CompletedProcess[str], code: int) -> str:
         ("frobnicate", "frobnicate"),
     ],
 )
-def test_cli_rejects_bad_requests(words: str, keyword: str) -> None:
+def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) -> None:
     assert keyword in refused(halfulp(*words.split()), 2)
 
 
@@ -114,16 +127,16 @@ def test_cli_does_not_import_torch_for_help_and_errors() -> None:
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
 
 
-def test_cli_help_lists_commands() -> None:
-    answer = halfulp("--help")
-    assert answer.returncode == 0
-    for command in ("bench", "cost", "emit", "list", "sim", "sweep", "synth"):
-        assert f"  {command} " in answer.stdout
-    assert halfulp().returncode == 2
+def test_cli_help_lists_commands(halfulp: Program) -> None:
+    code, out, err = halfulp("--help")
+    assert code == 0, err
+    for command in (*COMMANDS, "list"):
+        assert f"  {command} " in out
+    assert halfulp()[0] == 2
 
 
-def test_list_targets_prints_parts_and_totals() -> None:
-    rows = {line.split()[0]: line.split()[1:] for line in halfulp("list", "targets").stdout.splitlines() if line}
+def test_list_targets_prints_parts_and_totals(halfulp: Program) -> None:
+    rows = {line.split()[0]: line.split()[1:] for line in halfulp("list", "targets")[1].splitlines() if line}
     assert rows["u55c"] == [
         "xcu55c-fsvh2892-2L-e",
         "xcup",
@@ -137,23 +150,23 @@ def test_list_targets_prints_parts_and_totals() -> None:
     assert rows["ecp5-85k"] == ["LFE5U-85F-6BG381C", "ecp5", "83,640", "83,640", "41,820", "156", "208", "0"]
 
 
-def test_synth_prints_one_table() -> None:
-    answer = halfulp("synth", "mul", "e2m1fn", "--target", "ecp5-85k")
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("## Cost on ecp5-85k\n")
-    (row,) = [line for line in answer.stdout.splitlines() if line.startswith("| mul_e2m1fn_e2m1fn_e2m1fn_rn ")]
+def test_synth_prints_one_table(halfulp: Program) -> None:
+    code, out, err = halfulp("synth", "mul", "e2m1fn", "--target", "ecp5-85k")
+    assert code == 0, err
+    assert out.startswith("## Cost on ecp5-85k\n")
+    (row,) = [line for line in out.splitlines() if line.startswith("| mul_e2m1fn_e2m1fn_e2m1fn_rn ")]
     assert row.endswith("% LUT |")
-    assert "synth_ecp5 -nodsp" in answer.stdout
-    answer = halfulp("synth", "all", "e2m1fn", "--target", "ecp5-85k", "--acc", "e3m2fn", "--k", "2")
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.count("_rn ") == 10
+    assert "synth_ecp5 -nodsp" in out
+    code, out, err = halfulp("synth", "all", "e2m1fn", "--target", "ecp5-85k", "--acc", "e3m2fn", "--k", "2")
+    assert code == 0, err
+    assert out.count("_rn ") == UNITS
 
 
-def test_list_prints_formats_and_units() -> None:
-    assert "e4m3fnuz" in halfulp("list", "formats").stdout
-    formats = {line.split()[0] for line in halfulp("list", "formats").stdout.splitlines() if line}
+def test_list_prints_formats_and_units(halfulp: Program) -> None:
+    assert "e4m3fnuz" in halfulp("list", "formats")[1]
+    formats = {line.split()[0] for line in halfulp("list", "formats")[1].splitlines() if line}
     assert {"int8", "posit8", "fixed", "posit", "float"} <= formats
-    units = halfulp("list", "units").stdout.splitlines()
+    units = halfulp("list", "units")[1].splitlines()
     for row, options in (
         ("mac ", "--b --acc --product --to --carry --stochastic --dsp"),
         ("accumulate", "--acc --to --carry --stochastic"),
@@ -167,10 +180,10 @@ def test_list_prints_formats_and_units() -> None:
 # Success -----------------------------------------------------------------------------------------------------------
 
 
-def test_sim_prints_checks() -> None:
-    answer = halfulp("sim", "mac", "e5m2", "--vectors", "20000", "--seed", "5")
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert answer.stderr == ""
+def test_sim_prints_checks(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "mac", "e5m2", "--vectors", "20000", "--seed", "5")
+    assert code == 0, out + err
+    assert err == ""
     for text in (
         "mac_e5m2_e5m2_e6m5_rn\n  a e5m2, b e5m2, c e6m5 -> o e6m5, rounding rn, latency 1\n",
         "8,192  with stalls",
@@ -178,50 +191,50 @@ def test_sim_prints_checks() -> None:
         "mismatches  0",
         "seconds",
     ):
-        assert text in answer.stdout
-    assert answer.stdout.endswith("PASS\n")
+        assert text in out
+    assert out.endswith("PASS\n")
 
 
-def test_sim_prints_one_vector_in_detail() -> None:
-    answer = halfulp("sim", "mac", "e5m2", "--vector", "0x3c,0x40,0x001")
-    assert answer.returncode == 0
-    assert "a * b + c = 2.0000000000291038 = 68719476737 * 2^-35" in answer.stdout
-    assert "0x400  0_100000_00000  2" in answer.stdout
+def test_sim_prints_one_vector_in_detail(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "mac", "e5m2", "--vector", "0x3c,0x40,0x001")
+    assert code == 0, err
+    assert "a * b + c = 2.0000000000291038 = 68719476737 * 2^-35" in out
+    assert "0x400  0_100000_00000  2" in out
 
 
-def test_sim_prints_one_dot_vector_in_detail() -> None:
-    answer = halfulp("sim", "dot", "posit8", "--k", "2", "--c", "int8", "--vector", "0x40,0x48,0x40,0xc0,3")
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "dot", "posit8", "--k", "2", "--c", "int8", "--vector", "0x40,0x48,0x40,0xc0,3")
+    assert code == 0, out + err
     for text in (
         "dot2_posit8_posit8_int8_posit8_rn\n  a0 to a1 posit8, b0 to b1 posit8, c int8 -> o posit8, rounding rn, comb",
         "b1             0xc0  1_1000000  -1",
         "exact          the sum without any rounding = 2 = 1 * 2^1",
         "expected o              0x48  0_1001000  2",
     ):
-        assert text in answer.stdout
+        assert text in out
 
 
 @pytest.mark.slow
-def test_sim_all_passes_options_to_units_that_have_them() -> None:
-    answer = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert answer.stdout.count("PASS\n") == 10
-    assert "mac_e2m1fn_e2m1fn_e4m3_rn" in answer.stdout
-    assert "mul_e2m1fn_e2m1fn_e3m2fn_rn" in answer.stdout
+def test_sim_all_passes_options_to_units_that_have_them(halfulp: Program) -> None:
+    code, out, err = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
+    assert code == 0, out + err
+    assert out.count("PASS\n") == UNITS
+    assert "mac_e2m1fn_e2m1fn_e4m3_rn" in out
+    assert "mul_e2m1fn_e2m1fn_e3m2fn_rn" in out
 
 
-def test_emit_writes_to_file_and_stdout(tmp_path: Path) -> None:
+def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> None:
     path = tmp_path / "mul.v"
     path.write_text("old")
-    answer = halfulp("emit", "mul", "e2m1fn", "-o", str(path))
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+    code, out, err = halfulp("emit", "mul", "e2m1fn", "-o", str(path))
+    assert (code, out, err) == (0, "", "")
     assert "module mul_e2m1fn_e2m1fn_e2m1fn_rn(" in path.read_text()
     assert [entry.name for entry in tmp_path.iterdir()] == ["mul.v"]
-    assert halfulp("emit", "mul", "e2m1fn").stdout == path.read_text()
-    answer = halfulp("emit", "dot", "posit8", "--k", "3", "--order", "sequential", "--pipeline", "2")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "module dot3_posit8_posit8_posit8_sequential_rn_p2(" in answer.stdout
-    assert all(f"input [7:0] {name};" in answer.stdout for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
+    assert halfulp("emit", "mul", "e2m1fn")[1] == path.read_text()
+    code, out, err = halfulp("emit", "dot", "posit8", "--k", "3", "--order", "sequential", "--pipeline", "2")
+    assert (code, err) == (0, "")
+    assert "module dot3_posit8_posit8_posit8_sequential_rn_p2(" in out
+    assert all(f"input [7:0] {name};" in out for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
 
 
 # A machine that fails ----------------------------------------------------------------------------------------------
@@ -231,12 +244,12 @@ def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
     env.pop("CXX", None)
-    said = refused(halfulp("sim", "mul", "e2m1fn", env=env), 3)
+    said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
     assert said == (
         "a C++ compiler is needed to build simulations and g++ was not found; "
         "install g++ (Debian: apt install g++) or name another in CXX"
     )
-    said = refused(halfulp("sim", "mul", "e2m1fn", env=env | {"CXX": "no-such-compiler"}), 3)
+    said = refused(process("sim", "mul", "e2m1fn", env=env | {"CXX": "no-such-compiler"}), 3)
     assert "no-such-compiler was not found" in said
 
 
@@ -245,7 +258,7 @@ def test_sim_reports_failing_compiler(tmp_path: Path) -> None:
     compiler.write_text('#!/bin/sh\ntest "$1" = --version && exit 0\necho "error: out of ideas" >&2\nexit 7\n')
     compiler.chmod(0o755)
     env = environment(HALFULP_BUILD=str(tmp_path / "build"), CXX=str(compiler))
-    said = refused(halfulp("sim", "mul", "e2m1fn", env=env), 3)
+    said = refused(process("sim", "mul", "e2m1fn", env=env), 3)
     assert said == "the C++ compiler failed with exit code 7: error: out of ideas"
     assert leftovers(tmp_path / "build") == []
 
@@ -256,7 +269,7 @@ def test_sim_reports_full_disk(tmp_path: Path, room: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
     env = environment(HALFULP_BUILD=str(tmp_path / "build"), PYTHONDONTWRITEBYTECODE="1")
-    said = refused(halfulp("sim", "mul", "e2m1fn", env=env, preexec_fn=limit), 3)
+    said = refused(process("sim", "mul", "e2m1fn", env=env, preexec_fn=limit), 3)
     assert said.startswith("the disk is full: ")
     assert leftovers(tmp_path / "build") == []
 
@@ -267,7 +280,7 @@ def test_emit_keeps_old_file_on_full_disk(tmp_path: Path) -> None:
 
     path = tmp_path / "mac.v"
     path.write_text("old")
-    said = refused(halfulp("emit", "mac", "e5m2", "-o", str(path), preexec_fn=limit), 3)
+    said = refused(process("emit", "mac", "e5m2", "-o", str(path), preexec_fn=limit), 3)
     assert said.startswith("the disk is full: ")
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
@@ -277,7 +290,7 @@ def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
     """Results that a command is asked for are not written to a temporary folder."""
     (tmp_path / "build").write_text("a file")
     env = environment(HALFULP_BUILD=str(tmp_path / "build"))
-    assert "could not be written" in refused(halfulp("train", "lenet5", "--limit", "10", env=env), 3)
+    assert "could not be written" in refused(process("train", "lenet5", "--limit", "10", env=env), 3)
 
 
 def test_machine_errors_are_one_sentence(tmp_path: Path) -> None:
@@ -442,7 +455,7 @@ def save_times(build: Path) -> set[int]:
 
 def shared_runtime(tmp_path: Path) -> Path:
     """A build folder of one's own that has the compiled runtime already."""
-    halfulp("sim", "mul", "e2m1fn", "--vectors", "16")
+    process("sim", "mul", "e2m1fn", "--vectors", "16")
     (tmp_path / "build" / "cache").mkdir(parents=True)
     (tmp_path / "build" / "cache" / "runtime").symlink_to(build_root() / "cache" / "runtime")
     return tmp_path / "build"

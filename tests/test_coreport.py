@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ import pytest
 from PIL import Image
 
 from halfulp.boards.targets import TARGETS
-from halfulp.cli import main
 from halfulp.fpga.report import resources
 from halfulp.fpga.report.coreport import Accuracy, Report, Row, Variant, _flags, _request, load, measure
 from halfulp.fpga.report.coreport_tables import plot, tables, write_files
@@ -215,20 +213,6 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
     (tmp_path / "small.json").write_text("{")
     assert halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))[0] == 0
     assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
-
-
-@pytest.fixture
-def halfulp(monkeypatch, capsys):
-    """The program, in this process: exit code and what it prints."""
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["halfulp", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.mark.parametrize(

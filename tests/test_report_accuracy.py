@@ -3,8 +3,6 @@
 import csv
 import json
 import math
-import signal
-import sys
 from fractions import Fraction
 
 import pytest
@@ -12,7 +10,6 @@ import torch
 from PIL import Image
 
 from halfulp import golden
-from halfulp.cli import main
 from halfulp.fpga.report import accuracy as accuracy_module
 from halfulp.fpga.report import dots as dots_module
 from halfulp.fpga.report.accuracy import (
@@ -44,6 +41,14 @@ e5m2*e5m2+e5m10.rn,lenet5,97,e5m2*e5m2+e5m10.rn,MNIST,40,10,2,64,0.02
 
 
 @pytest.fixture
+def halfulp(halfulp, monkeypatch, tmp_path):
+    """The program in an empty folder."""
+    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    monkeypatch.chdir(tmp_path)
+    return halfulp
+
+
+@pytest.fixture
 def layer(tmp_path):
     """A file of a layer of 5 inputs: 4 examples, 3 outputs."""
     path = tmp_path / "layer.pt"
@@ -51,23 +56,6 @@ def layer(tmp_path):
     tensors = {"activations": (4, 5), "weights": (3, 5)}
     torch.save({name: torch.randn(shape, generator=generator) for name, shape in tensors.items()}, path)
     return path
-
-
-@pytest.fixture
-def halfulp(monkeypatch, capsys, tmp_path):
-    """Runs the program in this process: exit code, standard output and error."""
-    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])
-        before = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(SystemExit) as caught:
-            main()
-        signal.signal(signal.SIGTERM, before)
-        return caught.value.code, *capsys.readouterr()
-
-    return run
 
 
 def test_published_accuracies_match_papers():

@@ -3,8 +3,6 @@
 import csv
 import math
 import re
-import signal
-import sys
 import xml.etree.ElementTree as ET
 from fractions import Fraction
 
@@ -12,7 +10,6 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.cli import main
 from halfulp.fpga.report import stats
 from halfulp.fpga.report.stats import (
     Count,
@@ -262,20 +259,6 @@ def test_stats_plots_have_two_panels_per_source(measurements, sources):
 
 
 # The command -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def halfulp(monkeypatch, capsys):
-    """The program, in this process: exit code and what it prints."""
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["halfulp", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code, *capsys.readouterr()
-
-    return run
 
 
 def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from halfulp.cli import main
 from halfulp.fpga.report.study import _trained
 from halfulp.golden.nn import Linear, MultiheadAttention, PiecewiseLinear
 from halfulp.golden.train import data as data_module
@@ -32,21 +31,6 @@ SR = "e5m2*e5m2+e6m5.sr10"
 # The last layer alone, rounded at random in every way there is, so that a step takes no time.
 SMALL = f'mac = "fp32"\n[layers."11"]\nmac = "{SR}"\nweights = "sr3"\nupdate = "e5m9.sr8"\nmaster = true\n'
 PROGRAM = [sys.executable, "-m", "halfulp"]
-
-
-@pytest.fixture
-def halfulp(monkeypatch, capsys):
-    """Runs the program in this process: exit code, standard output and error."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])
-        before = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(SystemExit) as caught:
-            main()
-        signal.signal(signal.SIGTERM, before)
-        return caught.value.code, *capsys.readouterr()
-
-    return run
 
 
 # Data ----------------------------------------------------------------------------------------------------------------
