@@ -252,7 +252,7 @@ class Impatient(Convert):
 
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_bench_catches_source_that_steps_in_stall(pipeline: int) -> None:
-    options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "pipeline": pipeline}
+    options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "build": Build(pipeline=pipeline)}
     result = run(Impatient(a="e6m5", o="e4m3", **options), limit=VECTORS)
     assert not result.passed
     # Nothing stalls the compiled loop, so there every word is the right one.

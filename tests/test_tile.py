@@ -35,7 +35,7 @@ COST_MODEL = CostModel(
 def written(*words):
     """The command, as if what kernels cost were known."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("halfulp.fpga.vendor.tile.cores_law", lambda *_, **__: COST_MODEL)
+        patch.setattr("halfulp.fpga.vendor.tile.cores_cost_model", lambda *_, **__: COST_MODEL)
         answer = CliRunner().invoke(tile, [*map(str, words)])
     return answer.exit_code, answer.output
 
