@@ -9,7 +9,8 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, RN, Fixed, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs.segments import MAX_POWER, Piece, Segments, Special, last_place
+from halfulp.hdl.specs.pieces import Piece, last_place
+from halfulp.hdl.specs.segments import MAX_POWER, Segments, Special
 
 from . import fixed
 from .check import check_call, codes_of, random_of

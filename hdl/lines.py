@@ -15,7 +15,7 @@ from .formats import RN
 from .formats.base import floor_log2
 from .product import product
 from .raw import Raw
-from .specs.segments import Piece, PowerSum, last_place
+from .specs.pieces import Piece, PowerSum, last_place
 from .wire import lookup, wire
 
 Line = tuple[Fraction, Fraction]

@@ -11,7 +11,8 @@ import numpy as np
 
 from halfulp.hdl.formats import RD
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.specs.segments import Piece, Segments
+from halfulp.hdl.specs.pieces import Piece
+from halfulp.hdl.specs.segments import Segments
 
 from .fields import Codes, Grid
 

@@ -21,7 +21,8 @@ from halfulp.hdl.fit.store import segments_of, write
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import Build
-from halfulp.hdl.specs.segments import Piece, PowerSum, Segments
+from halfulp.hdl.specs.pieces import Piece, PowerSum
+from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
 from halfulp.sim.corner_segments import corner_arguments_of

@@ -19,7 +19,8 @@ from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Fixed, parse
-from halfulp.hdl.specs.segments import Piece, Segments
+from halfulp.hdl.specs.pieces import Piece
+from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.request import Request
 
 VU9P, INT4 = TARGETS["vu9p"], parse("int4")

@@ -17,7 +17,7 @@ from halfulp.hdl.fit.points import nearest_to
 from halfulp.hdl.fit.rounding_table import rounding_table_of
 from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
-from halfulp.hdl.specs.segments import Piece
+from halfulp.hdl.specs.pieces import Piece
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 

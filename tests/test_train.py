@@ -24,7 +24,8 @@ from halfulp.golden.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
 from halfulp.golden.train.results import append, row_of, rows
 from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import MacSpec
-from halfulp.hdl.specs.segments import Piece, Segments
+from halfulp.hdl.specs.pieces import Piece
+from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.paths import build_root
 
 SR = "e5m2*e5m2+e6m5.sr10"

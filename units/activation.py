@@ -30,7 +30,8 @@ from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
 from halfulp.hdl.specs import Build
 from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, TABLE
-from halfulp.hdl.specs.segments import PowerSum, Segments, Special
+from halfulp.hdl.specs.pieces import PowerSum
+from halfulp.hdl.specs.segments import Segments, Special
 from halfulp.hdl.wire import lookup, wire
 
 from .base import Arithmetic

@@ -8,9 +8,10 @@ import numpy as np
 from halfulp.hdl.formats import RN, Rounding
 from halfulp.hdl.specs.segments import Segments
 
+from .folding import Folding
 from .functions import Function
 from .lines import sums
-from .points import Folding, points_of
+from .points import points_of
 from .rounding_table import Numbers
 
 

@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
-from halfulp.hdl.specs.segments import SYMMETRIES, Piece, PowerSum, Segments, check_holds
+from halfulp.hdl.specs.pieces import Piece, PowerSum
+from halfulp.hdl.specs.segments import Segments
 
 from .error import Errors, errors
-from .functions import ALL, Function, function_of
+from .folding import Folding, folding_of, one_of
+from .functions import Function, function_of
 from .grid import Grid, fixed_for, grid_of
 from .lean import Key, fewest_places, leanest
-from .points import BEHIND, MEASURES, REFERENCES, Folding, Points, points_of, power_factor
-from .rounding_table import check_width, numbers_of
+from .points import BEHIND, MEASURES, REFERENCES, Points, points_of
 from .segmentation import BREAKPOINTS, Found, Parts, Tails, Task
 
 MOST_PIECES = 1024
 
 SHARE = 1 / 16
-"""How much more the error may be where formats of coefficients are chosen; the slope's share is half of it."""
+"""Growth of the error that is allowed where formats of coefficients are chosen; half of it is the slope's."""
 
 _EXACT = 52  # bits of integers, and one for their sign, that double precision holds
 _MOST_PLACES, _MORE_PLACES = 32, 8
@@ -31,7 +32,7 @@ _STEEPEST = 1.5  # the steepest of the functions on the intervals that arguments
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit, and what it is a fit of.
+    """A fit, with the parameters that it was made for.
 
     Attributes
     ----------
@@ -129,28 +130,28 @@ def fit(
         out=_format(fmt if out is None else out, "out"),
         pieces=_pieces(pieces, error),
         error=_target(error),
-        breakpoints=_one_of("breakpoints", breakpoints, BREAKPOINTS),
+        breakpoints=one_of("breakpoints", breakpoints, BREAKPOINTS),
         power=_power_sum(slopes, terms, slope),
         slope=None if slope is None else _format(slope, "slope"),
         intercept=None if intercept is None else _format(intercept, "intercept"),
-        against=_one_of("against", against, REFERENCES),
+        against=one_of("against", against, REFERENCES),
         rounding=Rounding.parse(rounding),
     )
     if breakpoints == "uniform" and pieces is None:
         raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
-    folding = _folding(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
+    folding = folding_of(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
     chosen = measure or measure_of(asked.function, asked.out, folding.reduction)
-    return asked.fit(folding, _one_of("measure", chosen, MEASURES))
+    return asked.fit(folding, one_of("measure", chosen, MEASURES))
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
-    """What errors of a fit are measured in unless told otherwise."""
+    """Default measure of a fit's errors."""
     return "ulp" if isinstance(out, Fixed) or reduction or function.scales else "absolute"
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a fit is to be, checked."""
+    """Parameters of a fit, checked."""
 
     function: Function
     fmt: Format
@@ -187,8 +188,8 @@ class _Asked:
                 f"and {self.error:g} was asked for"
             )
         tails = self._tails(points, folding)
-        cut, found, slope, intercept = self._best(points, folding, measure, tails)
-        segments = self._segments(cut, folding, found.parts, slope, intercept)
+        points, found, slope, intercept = self._best(points, folding, measure, tails)
+        segments = self._segments(points, folding, found.parts, slope, intercept)
         return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
 
     def _tails(self, points: Points, folding: Folding) -> Tails:
@@ -201,7 +202,10 @@ class _Asked:
             if folding.interval is None and asymptote is not None:
                 slopes[side].add(float(asymptote))
             # A value at the end of the range of the output, or outside of the interval.
-            if len(points.cuts) > 1 and points.value[points.cuts[first]] == points.value[points.cuts[second]]:
+            if (
+                len(points.breakpoints) > 1
+                and points.value[points.breakpoints[first]] == points.value[points.breakpoints[second]]
+            ):
                 saturates = points.nearest[first] in (0, len(points.rounding_table.values) - 1)
                 if folding.interval is not None or saturates:
                     slopes[side].add(0.0)
@@ -237,7 +241,7 @@ class _Asked:
         return task.points, found, slope, intercept
 
     def _key(self, folding: Folding) -> Key | None:
-        """What integers arguments are of which a unit takes the leading bits off."""
+        """Integers whose leading bits a unit takes to find the piece of an argument."""
         if folding.reduction == "exp2":
             return Key(folding.fraction, folding.fraction)
         if folding.reduction is not None:
@@ -283,8 +287,8 @@ class _Asked:
         self, points: Points, folding: Folding, parts: Parts, slope: Format | PowerSum, intercept: Format
     ) -> Segments:
         pieces: list[Piece] = []
-        for cut, line in parts:
-            start = Fraction(float(points.t[points.cuts[cut]]))
+        for place, line in parts:
+            start = Fraction(float(points.t[points.breakpoints[place]]))
             piece = Piece(start, Fraction(line[0]), Fraction(line[1]))
             if not pieces or (pieces[-1].slope, pieces[-1].intercept) != (piece.slope, piece.intercept):
                 pieces.append(piece)
@@ -305,7 +309,7 @@ class _Asked:
         return self._with_zero(segments) if folding.interval is None else segments
 
     def _specials(self, folding: Folding) -> dict[str, Any]:
-        """What the function says of NaN, infinities and zeros, as far as there are any."""
+        """Values of the function at NaN, infinities and zeros, as far as there are any."""
         function = self.function
         found: dict[str, Any] = {"nan": function.nan, "zero": function.zero, "minus_zero": function.minus_zero}
         if self.fmt.has_inf:
@@ -338,7 +342,7 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
         places = max(out.precision, 2 - out.quantum)
     steepest, rise = _STEEPEST, 2.0
     if folding.reduction is None:
-        value, t = points.value[points.cuts], points.t[points.cuts]
+        value, t = points.value[points.breakpoints], points.t[points.breakpoints]
         with np.errstate(invalid="ignore", over="ignore"):
             slopes = np.diff(value) / np.diff(t)
             intercepts = np.abs(value[1:] - slopes * t[1:])
@@ -365,7 +369,7 @@ def _narrowest(numbers: list[float], step: float) -> Fixed:
     return fixed_for(min(numbers), max(numbers), places)
 
 
-# What is asked ------------------------------------------------------------------------------------------------------
+# Parameters --------------------------------------------------------------------------------------------------------
 
 
 def _format(given: Format | str, what: str) -> Format:
@@ -374,12 +378,6 @@ def _format(given: Format | str, what: str) -> Format:
     if not isinstance(given, Format):
         raise TypeError(f"{what} is a Format or a text such as 'fxp4.12', not {type(given).__name__}")
     return given
-
-
-def _one_of(what: str, given: Any, known: tuple[str, ...]) -> str:
-    if given not in known:
-        raise ValueError(f"unknown {what} {given!r}; there are {', '.join(known)}")
-    return str(given)
 
 
 def _pieces(pieces: int | None, error: Any) -> int | None:
@@ -405,107 +403,8 @@ def _target(error: Any) -> float | None:
 
 
 def _power_sum(slopes: str, terms: int, slope: Any) -> PowerSum | None:
-    if _one_of("slopes", slopes, ("any", "pow2")) == "any":
+    if one_of("slopes", slopes, ("any", "pow2")) == "any":
         return None
     if slope is not None:
         raise ValueError("slopes that are sums of powers of two have no format; leave slope out")
     return PowerSum(terms)
-
-
-def _folding(
-    function: Function,
-    fmt: Format,
-    out: Format,
-    interval: Any,
-    symmetry: str | None,
-    reduction: str | None,
-    measure: str | None,
-) -> Folding:
-    """How a function is folded and reduced between two formats."""
-    check_width(fmt)
-    check_width(out)
-    ends = None if interval is None else _interval(interval, fmt, function)
-    both_fixed = isinstance(fmt, Fixed) and isinstance(out, Fixed)
-    if reduction == "auto":
-        wanted = ends is None and not (function.reduction == "exp2" and both_fixed)
-        reduction = function.reduction if wanted else None
-    elif reduction is not None:
-        if reduction != function.reduction:
-            raise ValueError(
-                f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}"
-            )
-        if ends is not None:
-            raise ValueError("a reduction takes all numbers; leave the interval out, or the reduction")
-    if reduction is None and function.domain != ALL and ends is None:
-        raise ValueError(
-            f"{function.name} has a pole at zero, which {fmt} holds; name an interval without it, or reduce"
-        )
-    chosen = _symmetry(function, fmt, ends, symmetry, both_fixed or (measure != "ulp" and not isinstance(out, Fixed)))
-    factor, fraction = power_factor(out) if reduction == "exp2" else (Fraction(1), 0)
-    centre = 2 * Fraction(_half(function)) if chosen == "point" else Fraction(1)
-    return Folding(chosen, centre, reduction, factor, fraction, ends)
-
-
-def _half(function: Function) -> Fraction:
-    """Value at zero."""
-    value = function.at(Fraction(0))
-    return value if isinstance(value, Fraction) else Fraction(float(value))
-
-
-def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction, Fraction]:
-    if not isinstance(interval, tuple | list) or len(interval) != 2:
-        raise TypeError("an interval is a pair of numbers")
-    try:
-        low, high = (Fraction(end) for end in interval)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"an interval is a pair of finite numbers, not {interval}") from None
-    if low >= high:
-        raise ValueError(f"the interval from {float(low):g} to {float(high):g} is empty")
-    for end in (low, high):
-        try:
-            check_holds(fmt, end, "end of the interval")
-        except ValueError as error:
-            raise ValueError(str(error)) from None
-    inside = numbers_of(fmt)
-    inside = inside[(inside >= float(low)) & (inside <= float(high))]
-    for number in (float(low), 0.0, float(high)):
-        if number in inside and not function.defined(Fraction(number)):
-            raise ValueError(
-                f"{function.name} has a pole or no value at {number:g}, inside the interval from {float(low):g} to "
-                f"{float(high):g}"
-            )
-    return low, high
-
-
-def _symmetry(
-    function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, asked: str | None, sums_hold: bool
-) -> str | None:
-    """Which symmetry is of use; that which is asked for, if it is there."""
-    usable = fmt.lowest < 0 and (ends is None or ends[0] == -ends[1])
-    if asked == "auto":
-        # A float's small results are not differences of large ones.
-        fits = function.symmetry in ("odd", "even") or (
-            sums_hold and (function.symmetry == "point" or isinstance(fmt, Fixed))
-        )
-        return function.symmetry if usable and fits and (ends is None or function.symmetry != "linear") else None
-    if asked is None:
-        return None
-    _one_of("symmetry", asked, SYMMETRIES)
-    if not usable:
-        raise ValueError(f"symmetry {asked} needs numbers below zero, and an interval that is the same there")
-    if asked == "linear" and not (isinstance(fmt, Fixed) and ends is None):
-        raise ValueError("symmetry linear is for arguments in fixed point, without interval")
-    _check_symmetry(function, fmt, ends, asked)
-    return asked
-
-
-def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str) -> None:
-    """Raise ValueError unless a function has a symmetry, as far as double precision tells."""
-    centre = 2 * float(function.at(Fraction(0)))
-    numbers = np.unique(numbers_of(fmt))
-    top = float(fmt.largest if ends is None else ends[1])
-    for x in numbers[(numbers > 0) & (numbers <= top)][::97]:
-        above, below = (float(function.at(Fraction(float(side)))) for side in (x, -x))
-        expected = {"odd": -above, "even": above, "point": centre - above, "linear": above - x}[symmetry]
-        if abs(below - expected) > 1e-12 * (abs(above) + abs(below) + abs(centre)):
-            raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g}, and not {expected:g}")

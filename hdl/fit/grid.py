@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import Fixed, Format
-from halfulp.hdl.specs.segments import PowerSum
+from halfulp.hdl.specs.pieces import PowerSum
 
 from .rounding_table import WIDEST, Numbers, numbers_of
 

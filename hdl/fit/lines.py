@@ -49,8 +49,8 @@ class Band:
 
     def part(self, first: int, last: int) -> "Band":
         """Of some points, from one to before another."""
-        cut = slice(first, last)
-        return Band(self.t[cut], self.low[cut], self.high[cut], self.low_closed[cut], self.high_closed[cut])
+        part = slice(first, last)
+        return Band(self.t[part], self.low[part], self.high[part], self.low_closed[part], self.high_closed[part])
 
     @property
     def empty(self) -> bool:

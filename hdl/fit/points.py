@@ -1,4 +1,4 @@
-"""What a table is fitted to: for every code the argument of the pieces, the function's value, and what of it counts.
+"""Points that a table is fitted to: for every code the argument of the pieces, and the function's value.
 
 The value is the function's to 53 bits, rounded to nearest; what that rounds to is decided on as many bits as it takes.
 """
@@ -14,8 +14,8 @@ import numpy as np
 from mpmath import mp
 
 from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit, Rounding
-from halfulp.hdl.formats.base import floor_log2
 
+from .folding import Folding
 from .functions import GUARD, Function
 from .lines import Band
 from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
@@ -33,38 +33,6 @@ _SURE = 2.0**-46
 _FARTHEST = 1000  # powers of two, beyond which every result is out of range
 
 
-@dataclass(frozen=True)
-class Folding:
-    """How an argument becomes that of the pieces, as `Segments` has it.
-
-    Attributes
-    ----------
-    symmetry : str, optional
-    centre : Fraction
-    reduction : str, optional
-    factor : Fraction
-    fraction : int
-    interval : (Fraction, Fraction), optional
-        Numbers outside are taken as its nearer end.
-    """
-
-    symmetry: str | None = None
-    centre: Fraction = Fraction(1)
-    reduction: str | None = None
-    factor: Fraction = Fraction(1)
-    fraction: int = 0
-    interval: tuple[Fraction, Fraction] | None = None
-
-
-def power_factor(out: Format) -> tuple[Fraction, int]:
-    """Factor and fraction bits of ``exp2`` for exp: what is lost is an eighth of a result's last place, or less."""
-    fraction = out.precision + 3
-    scale = max(abs(floor_log2(out.largest)), abs(floor_log2(out.smallest))) + 2
-    places = fraction + scale.bit_length()
-    with mp.workprec(places + 64):
-        return Fraction(int(mp.nint(mpmath.ldexp(1 / mp.ln2, places))), 1 << places), fraction
-
-
 @dataclass(frozen=True, eq=False)
 class Points:
     """All codes that come to the pieces, by rising argument.
@@ -78,15 +46,15 @@ class Points:
     value : array of float64
         The function's, to 53 bits, inside the range of the output where that saturates.
     nearest : array of int
-        What that rounds to, in the ladder.
+        Place in the rounding table of what that rounds to.
     unit : array of float64
-        What an error is divided by.
-    ladder : Ladder
+        Divisor of an error.
+    rounding_table : RoundingTable
         Of the output.
-    cuts : array of int
-        Where a piece may begin: the first of all points with that argument.
+    breakpoints : array of int
+        Points at which a piece may begin: the first of all with that argument.
     addresses : array of int
-        Of the arguments at these cuts, whose leading bits may choose a piece.
+        Arguments at these breakpoints as integers, whose leading bits may choose a piece.
     """
 
     x: Numbers
@@ -97,7 +65,7 @@ class Points:
     nearest: Any
     unit: Numbers
     rounding_table: RoundingTable
-    cuts: Any
+    breakpoints: Any
     addresses: Any
 
     def __len__(self) -> int:
@@ -105,23 +73,23 @@ class Points:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The cuts, and the number of points."""
-        return [*map(int, self.cuts), len(self.t)]
+        """The breakpoints, and the number of points."""
+        return [*map(int, self.breakpoints), len(self.t)]
 
     def slice(self, first: int, last: int) -> "Points":
-        """Some of them, of which each is a cut."""
-        cut = slice(first, last)
+        """Some of them, of which only the first is a breakpoint."""
+        part = slice(first, last)
         arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
-        return replace(self, **{name: getattr(self, name)[cut] for name in arrays}, cuts=np.array([0]))
+        return replace(self, **{name: getattr(self, name)[part] for name in arrays}, breakpoints=np.array([0]))
 
     def coarser(self, grain: int) -> "Points":
         """Where a piece may begin only at multiples of 2^grain, and at the first argument."""
         kept = self.addresses % (1 << grain) == 0
         kept[0] = True
-        return replace(self, cuts=self.cuts[kept], addresses=self.addresses[kept])
+        return replace(self, breakpoints=self.breakpoints[kept], addresses=self.addresses[kept])
 
     def errors(self, index: Any) -> Numbers:
-        """Errors of results, given by their places in the ladder."""
+        """Errors of results, given by their places in the rounding table."""
         got = self.rounding_table.values[index]
         with np.errstate(invalid="ignore"):
             error = np.abs(got - self.value) / self.unit
@@ -129,7 +97,7 @@ class Points:
         return np.where(outside, np.where(index == self.nearest, 0.0, np.inf), error)
 
     def results(self, s: Numbers, rest: Numbers) -> Any:
-        """Places in the ladder of what the values of the pieces come to, as `lines.sums` has these."""
+        """Places in the rounding table of what the values of the pieces come to, as `lines.sums` has these."""
         # The scale is a power of two, or less one; an offset makes another sum.
         scaled, rest = s * self.scale, rest * self.scale
         total = scaled + self.offset
@@ -212,7 +180,7 @@ def _double(value: Any) -> float:
 
 
 def nearest_to(function: Function, x: Fraction, rounding_table: RoundingTable) -> int:
-    """Place in the ladder that the function's value at a number is rounded to, on as many bits as it takes."""
+    """Place in the rounding table that the function's value at a number is rounded to, on as many bits as it takes."""
     exact = function.exact(x)
     if exact is not None:
         return _place(exact, rounding_table=rounding_table)
@@ -245,7 +213,7 @@ def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
 
 
 def _place(value: Fraction, side: int = 0, *, rounding_table: RoundingTable) -> int:
-    """Place in the ladder of a number, exactly, or of one that is next to nothing above it (1) or below (-1)."""
+    """Place in the rounding table of a number, or of one that is just above it (1) or below it (-1)."""
     near = float(value)
     rest = value - Fraction(near)
     side = (rest > 0) - (rest < 0) or side
@@ -285,7 +253,7 @@ def points_of(
     t = t[order]
     starts = np.flatnonzero(np.concatenate([[True], t[1:] > t[:-1]]))
     held = (t[starts] >= float(fmt.lowest)) & (t[starts] <= float(fmt.largest))
-    cuts = starts[held | (starts == 0) | (folding.reduction is not None)]
+    breakpoints = starts[held | (starts == 0) | (folding.reduction is not None)]
     return Points(
         x[order],
         t,
@@ -295,8 +263,8 @@ def points_of(
         nearest[order],
         unit[order],
         rounding_table,
-        cuts,
-        addresses(fmt, folding, t[cuts]),
+        breakpoints,
+        addresses(fmt, folding, t[breakpoints]),
     )
 
 

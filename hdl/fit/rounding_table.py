@@ -67,7 +67,7 @@ class RoundingTable:
 
 @lru_cache(maxsize=8)
 def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
-    """The ladder of a format.
+    """Rounding table of a format.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def _threshold(rounding: Rounding, odd: bool, negative: bool) -> tuple[int, bool
 
 
 def _rounding_table(fmt: Format, rounding: Rounding) -> RoundingTable:
-    """The ladder of a format that does not wrap."""
+    """Rounding table of a format that does not wrap."""
     numbers = np.unique(numbers_of(fmt))
     numbers = numbers[np.isfinite(numbers)]
     odd = _odd(fmt, numbers)
@@ -165,7 +165,7 @@ def _flushed(fmt: Float, rounding: Rounding, numbers: Numbers, thresholds: Numbe
 
 
 def _with_ends(fmt: Float, rounding: Rounding, rounding_table: RoundingTable, odd: Flags) -> RoundingTable:
-    """A float's ladder with the ends that stand for results out of range, where these are no finite number."""
+    """A float's rounding table with the ends that stand for results out of range, where these are no finite number."""
     numbers, thresholds, up = rounding_table.values, rounding_table.thresholds, rounding_table.up
     half = math.ldexp(1.0, fmt.emax - fmt.man - 1)
     to_largest = (True, True) if fmt.specials == "finite" else rounding.overflows_to_largest
@@ -182,7 +182,7 @@ def _with_ends(fmt: Float, rounding: Rounding, rounding_table: RoundingTable, od
 
 
 def _wrapped(fmt: Fixed, rounding: Rounding) -> RoundingTable:
-    """The ladder of a format that wraps: that of a wider one, cut off where this one's range ends."""
+    """Table of a format that wraps: that of a wider one, up to the ends of this one's range."""
     wider = _rounding_table(Fixed(fmt.int_bits + 2, fmt.frac_bits), rounding)
     first, last = np.searchsorted(wider.values, [float(fmt.lowest), float(fmt.largest)])
     values = wider.values[first - 1 : last + 2].copy()

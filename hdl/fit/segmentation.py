@@ -20,7 +20,7 @@ BREAKPOINTS = ("free", "uniform", "power")
 """Where pieces may begin: at any argument; at equal distances; where leading bits of the argument change."""
 
 Parts = list[tuple[int, Line]]
-"""Cuts at which pieces begin, and their lines."""
+"""Breakpoints at which pieces begin, by their places, and their lines."""
 
 _LOOSE, _LOOSER = 2.0**-20, 2.0**-8
 _STEPS = 64
@@ -42,7 +42,7 @@ class Found:
     Attributes
     ----------
     parts : list of (int, (float, float))
-        Cuts and lines, tails among them.
+        Breakpoints and lines, tails among them.
     inner : int
         Pieces that are no tails.
     error : float
@@ -99,8 +99,8 @@ class Task:
         return Found(parts, len(inner), self.error(parts))
 
     def _tail(self, band: Band, slopes: tuple[float, ...], *, from_right: bool) -> tuple[int, Line | None]:
-        """The longest line of one of these slopes at an end: cut at its inner end, and the line."""
-        ends, count = self.points.ends, len(self.points.cuts)
+        """The longest line of one of these slopes at an end: breakpoint at its inner end, and the line."""
+        ends, count = self.points.ends, len(self.points.breakpoints)
         if not from_right:
             count = ends.index(len(band.t))
         best: tuple[int, Line | None] = (count if from_right else 0, None)
@@ -109,8 +109,8 @@ class Task:
             short, long, line = 0, count, None
             while short < long:
                 length = (short + long + 1) // 2
-                cut = slice(ends[count - length], len(band.t)) if from_right else slice(0, ends[length])
-                found = band.part(cut.start, cut.stop).intercept(slope, self.intercepts)
+                part = slice(ends[count - length], len(band.t)) if from_right else slice(0, ends[length])
+                found = band.part(part.start, part.stop).intercept(slope, self.intercepts)
                 if found is None:
                     long = length - 1
                 else:
@@ -121,7 +121,7 @@ class Task:
         return best
 
     def _inner(self, band: Band, first: int, last: int) -> Parts | None:
-        """Pieces from one cut to before another."""
+        """Pieces from one breakpoint to before another."""
         if first == last:
             return []
         if self.breakpoints == "free":
@@ -134,10 +134,10 @@ class Task:
         ends = self.points.ends
         return band.part(ends[first], ends[last]).line(self.slopes, self.intercepts)
 
-    def _lines(self, band: Band, cuts: list[int]) -> Parts | None:
+    def _lines(self, band: Band, breakpoints: list[int]) -> Parts | None:
         """A line for each piece."""
         parts: Parts = []
-        for first, last in itertools.pairwise(cuts):
+        for first, last in itertools.pairwise(breakpoints):
             line = self._line(band, first, last)
             if line is None:
                 return None
@@ -176,13 +176,13 @@ class Task:
         return short, line
 
     def _even(self, first: int, last: int) -> Iterator[int]:
-        """Cuts at equal distances, as near as there are arguments."""
-        t, cuts = self.points.t, self.points.cuts
-        start = float(t[cuts[first]])
-        end = float(t[cuts[last]]) if last < len(cuts) else float(t[-1])
+        """Breakpoints at equal distances, as near as there are arguments."""
+        t, breakpoints = self.points.t, self.points.breakpoints
+        start = float(t[breakpoints[first]])
+        end = float(t[breakpoints[last]]) if last < len(breakpoints) else float(t[-1])
         assert self.pieces is not None
         places = start + (end - start) * np.arange(self.pieces) / self.pieces
-        yield from (int(cut) for cut in np.unique(np.clip(np.searchsorted(t[cuts], places), first, last - 1)))
+        yield from map(int, np.unique(np.clip(np.searchsorted(t[breakpoints], places), first, last - 1)))
 
     def _blocks(self, band: Band, first: int, last: int) -> Parts | None:
         """Pieces of which each is all arguments with the same leading bits, as few as there are."""
@@ -213,9 +213,9 @@ class Task:
     def spans(self, parts: Parts) -> Iterator[tuple[int, int, Line]]:
         """First point, end and line of each piece."""
         ends = self.points.ends
-        stops = [cut for cut, _ in parts[1:]] + [len(ends) - 1]
-        for (cut, line), stop in zip(parts, stops, strict=True):
-            yield ends[cut], ends[stop], line
+        stops = [place for place, _ in parts[1:]] + [len(ends) - 1]
+        for (place, line), stop in zip(parts, stops, strict=True):
+            yield ends[place], ends[stop], line
 
     def best(self, *, nearly: bool = False) -> Found:
         """The smallest largest error with so many pieces; with ``nearly``, less than a hundredth more.
@@ -274,11 +274,11 @@ class Task:
     def polished(self, found: Found) -> Found:
         """The same pieces, each with the smallest error of its own."""
         parts: Parts = []
-        for (cut, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
-            tail = (cut == 0 and self._is_tail(line, self.tails.left)) or (
+        for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
+            tail = (place == 0 and self._is_tail(line, self.tails.left)) or (
                 last == len(self.points) and self._is_tail(line, self.tails.right)
             )
-            parts.append((cut, self._own(first, last, line, keep_slope=tail)))
+            parts.append((place, self._own(first, last, line, keep_slope=tail)))
         return Found(parts, found.inner, self.error(parts))
 
     def _is_tail(self, line: Line, slopes: tuple[float, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""What a piecewise-linear approximation is: exact coefficients, and an exact function that they stand for.
+"""Tables of line segments: exact coefficients, and the exact function that they stand for.
 
 That function is rational. A unit, its golden model and the oracle give it rounded once, to the output format.
 """
@@ -12,99 +12,32 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from halfulp.hdl.formats import EXACT, RU, Fixed, Format, Rounding, parse
+from halfulp.hdl.formats import Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
-from . import ValueRange
+from .pieces import Piece, PowerSum, ceiling, check_bits, check_holds, last_place
+from .ranges import ValueRange
 
 SYMMETRIES = ("odd", "even", "point", "linear")
-"""What f(-x) is: -f(x), f(x), centre - f(x), f(x) - x."""
+"""Symmetries, by f(-x): -f(x), f(x), centre - f(x), f(x) - x."""
 
 REDUCTIONS = ("exp2", "reciprocal", "rsqrt", "log2")
-"""Where f comes from g on a short interval, see `Segments`."""
+"""Reductions of f to a function g on a short interval, see `Segments`."""
 
 DOMAINS = {"exp2": (0, 1), "reciprocal": (1, 2), "rsqrt": (1, 4), "log2": (1, 2)}
-"""Where the reduced arguments are: from the first number to below the second."""
+"""Intervals of reduced arguments: from the first number to below the second."""
 
 MAX_POWER = 1 << 13
 """Powers of two of `exp2` are no more than this in magnitude: what is farther out is beyond every format anyway."""
+
+MAX_PIECES, MAX_FRACTION = 1 << 12, 48
+"""Most pieces, and bits behind the point of `exp2`."""
 
 Special = Fraction | str
 """A value of its own: a fraction, ``inf``, ``-inf``, ``nan`` or ``-0``."""
 
 _SPECIALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-0": -0.0}
-
-MAX_PIECES, MAX_TERMS, MAX_FRACTION, MAX_BITS = 1 << 12, 8, 48, 62
-"""Most pieces, powers of two in a slope, bits behind the point of `exp2`, and bits of a coefficient."""
-
-
-@dataclass(frozen=True)
-class PowerSum:
-    """Slopes that are sums of a few signed powers of two, so that a product is a few shifts and additions.
-
-    Parameters
-    ----------
-    terms : int
-        Most powers of a slope, 1 to 8.
-    """
-
-    terms: int = 1
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.terms, int) or isinstance(self.terms, bool):
-            raise TypeError(f"the powers of two of a slope are counted by an int, not {type(self.terms).__name__}")
-        if not 1 <= self.terms <= MAX_TERMS:
-            raise ValueError(f"a slope of {self.terms} powers of two is out of range; there are 1 to {MAX_TERMS}")
-
-    def __str__(self) -> str:
-        return f"pow2x{self.terms}"
-
-    @staticmethod
-    def powers(slope: Fraction) -> list[tuple[int, int]]:
-        """The fewest signed powers of two that a slope is the sum of: signs, 1 or -1, and exponents.
-
-        Raises
-        ------
-        ValueError
-            If it is no sum of powers of two.
-        """
-        if slope.denominator & (slope.denominator - 1):
-            raise ValueError(f"{slope} is no sum of powers of two")
-        rest, exponent, powers = slope.numerator, 1 - slope.denominator.bit_length(), []
-        # The non-adjacent form: no other has fewer terms (Reitwiesner, 1960).
-        while rest:
-            if rest & 1:
-                sign = 2 - (rest & 3)
-                powers.append((sign, exponent))
-                rest -= sign
-            rest >>= 1
-            exponent += 1
-        return powers
-
-    def check(self, slope: Fraction) -> None:
-        """Raise ValueError unless the slope has so few powers of two."""
-        if (count := len(self.powers(slope))) > self.terms:
-            raise ValueError(f"a slope of {slope} takes {count} powers of two; {self} allows {self.terms}")
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A line ``slope * t + intercept``, of which ``start`` is the first argument."""
-
-    start: Fraction
-    slope: Fraction
-    intercept: Fraction
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if not isinstance(value, Fraction):
-                raise TypeError(f"the {item.name} of a piece is a Fraction, not {type(value).__name__}")
-
-    def at(self, t: Fraction) -> Fraction:
-        """The line's value."""
-        return self.slope * t + self.intercept
 
 
 @dataclass(frozen=True)
@@ -182,7 +115,7 @@ class Segments:
     def __hash__(self) -> int:
         return hash(self.text)
 
-    # What is refused -------------------------------------------------------------------------------------------
+    # Checks -------------------------------------------------------------------------------------------
 
     def _check_kinds(self) -> None:
         if not isinstance(self.name, str):
@@ -205,7 +138,7 @@ class Segments:
             raise ValueError(f"unknown symmetry {self.symmetry!r}; there are {', '.join(SYMMETRIES)}")
         if self.symmetry != "point" and self.centre != 1:
             raise ValueError(f"centre {self.centre} does nothing; only symmetry point has one")
-        _check_bits(self.centre)
+        check_bits(self.centre)
         if self.symmetry is not None and self.negative is not None:
             raise ValueError(f"{self.name} is {self.symmetry}: below zero it has no value of its own")
 
@@ -246,7 +179,7 @@ class Segments:
         for negative in (False, True):
             for piece in self.unfolded(negative):
                 for value in (piece.slope, piece.intercept):
-                    _check_bits(value)
+                    check_bits(value)
         if self.reduction == "exp2":
             self._check_exp2()
 
@@ -274,15 +207,15 @@ class Segments:
                 if special not in _SPECIALS:
                     raise ValueError(f"{what} {special!r} is no value; there are fractions, {', '.join(_SPECIALS)}")
             elif isinstance(special, Fraction):
-                _check_bits(special)
+                check_bits(special)
             elif special is not None or what == "nan":
                 raise TypeError(f"{what} of {self.name} is a Fraction or a text, not {type(special).__name__}")
 
-    # What it is called -----------------------------------------------------------------------------------------
+    # Text -------------------------------------------------------------------------------------------
 
     @cached_property
     def text(self) -> str:
-        """All that it consists of, a line each; `read` is the inverse."""
+        """All of its fields, a line each; `read` is the inverse."""
         lines = []
         for item in fields(self):
             if item.name == "pieces":
@@ -318,7 +251,7 @@ class Segments:
     def __str__(self) -> str:
         return f"{self.name}{len(self.pieces)}-{self.digest}"
 
-    # What it means ---------------------------------------------------------------------------------------------
+    # Values --------------------------------------------------------------------------------------------
 
     def piece_at(self, argument: Fraction) -> Piece:
         """The piece that an argument, folded and reduced, is on."""
@@ -489,43 +422,6 @@ class Segments:
             # At x = -t: -(a t + b); a t + b; centre - (a t + b); (a t + b) - t.
             mirrored = {"odd": (a, -b), "even": (-a, b), "point": (a, self.centre - b), "linear": (1 - a, b)}
             yield mirrored[str(self.symmetry)]
-
-
-def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
-    """The least number of a format that is not below a value; None where there is none."""
-    if value > fmt.largest:
-        return None
-    if value <= fmt.lowest:
-        return fmt.lowest
-    found = fmt.decode(fmt.encode(value, RU))
-    assert isinstance(found, Fraction)
-    # What is too small for a format that flushes it, or for a posit, goes to the next number up.
-    return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
-
-
-def last_place(value: Fraction) -> int:
-    """Exponent of the last one of a binary fraction other than zero."""
-    numerator = abs(value.numerator)
-    return (numerator & -numerator).bit_length() - value.denominator.bit_length()
-
-
-def _check_bits(value: Fraction) -> None:
-    """Raise ValueError where a coefficient is no binary fraction of so many bits as hardware is made for."""
-    if value.denominator & (value.denominator - 1):
-        raise ValueError(f"{value} has no finite number of bits")
-    numerator = abs(value.numerator)
-    if numerator and (bits := (numerator // (numerator & -numerator)).bit_length()) > MAX_BITS:
-        raise ValueError(f"{float(value):.9g} as a coefficient has {bits} bits; {MAX_BITS} are the most")
-
-
-def check_holds(fmt: Format, value: Fraction, what: str) -> None:
-    """Raise ValueError unless a format holds a coefficient."""
-    try:
-        held = fmt.decode(fmt.encode(value, EXACT))
-    except ValueError:
-        held = None
-    if held != value:
-        raise ValueError(f"{fmt} cannot hold the {what} {float(value):.9g} ({value})")
 
 
 def _signed(special: Special) -> tuple[Fraction | float, bool]:

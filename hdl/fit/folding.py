@@ -1,0 +1,155 @@
+"""Symmetry, reduction and interval of a fit."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+from mpmath import mp
+
+from halfulp.hdl.formats import Fixed, Format
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.pieces import check_holds
+from halfulp.hdl.specs.segments import SYMMETRIES
+
+from .functions import ALL, Function
+from .rounding_table import check_width, numbers_of
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How an argument becomes that of the pieces, as `Segments` has it.
+
+    Attributes
+    ----------
+    symmetry : str, optional
+    centre : Fraction
+    reduction : str, optional
+    factor : Fraction
+    fraction : int
+    interval : (Fraction, Fraction), optional
+        Numbers outside are taken as its nearer end.
+    """
+
+    symmetry: str | None = None
+    centre: Fraction = Fraction(1)
+    reduction: str | None = None
+    factor: Fraction = Fraction(1)
+    fraction: int = 0
+    interval: tuple[Fraction, Fraction] | None = None
+
+
+def power_factor(out: Format) -> tuple[Fraction, int]:
+    """Factor and fraction bits of ``exp2`` for exp: what is lost is an eighth of a result's last place, or less."""
+    fraction = out.precision + 3
+    scale = max(abs(floor_log2(out.largest)), abs(floor_log2(out.smallest))) + 2
+    places = fraction + scale.bit_length()
+    with mp.workprec(places + 64):
+        return Fraction(int(mp.nint(mpmath.ldexp(1 / mp.ln2, places))), 1 << places), fraction
+
+
+def one_of(what: str, given: Any, known: tuple[str, ...]) -> str:
+    """An option, refused unless it is known."""
+    if given not in known:
+        raise ValueError(f"unknown {what} {given!r}; there are {', '.join(known)}")
+    return str(given)
+
+
+def folding_of(
+    function: Function,
+    fmt: Format,
+    out: Format,
+    interval: Any,
+    symmetry: str | None,
+    reduction: str | None,
+    measure: str | None,
+) -> Folding:
+    """How a function is folded and reduced between two formats."""
+    check_width(fmt)
+    check_width(out)
+    ends = None if interval is None else _interval(interval, fmt, function)
+    both_fixed = isinstance(fmt, Fixed) and isinstance(out, Fixed)
+    if reduction == "auto":
+        wanted = ends is None and not (function.reduction == "exp2" and both_fixed)
+        reduction = function.reduction if wanted else None
+    elif reduction is not None:
+        if reduction != function.reduction:
+            raise ValueError(
+                f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}"
+            )
+        if ends is not None:
+            raise ValueError("a reduction takes all numbers; leave the interval out, or the reduction")
+    if reduction is None and function.domain != ALL and ends is None:
+        raise ValueError(
+            f"{function.name} has a pole at zero, which {fmt} holds; name an interval without it, or reduce"
+        )
+    chosen = _symmetry(function, fmt, ends, symmetry, both_fixed or (measure != "ulp" and not isinstance(out, Fixed)))
+    factor, fraction = power_factor(out) if reduction == "exp2" else (Fraction(1), 0)
+    centre = 2 * Fraction(_half(function)) if chosen == "point" else Fraction(1)
+    return Folding(chosen, centre, reduction, factor, fraction, ends)
+
+
+def _half(function: Function) -> Fraction:
+    """Value at zero."""
+    value = function.at(Fraction(0))
+    return value if isinstance(value, Fraction) else Fraction(float(value))
+
+
+def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction, Fraction]:
+    if not isinstance(interval, tuple | list) or len(interval) != 2:
+        raise TypeError("an interval is a pair of numbers")
+    try:
+        low, high = (Fraction(end) for end in interval)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"an interval is a pair of finite numbers, not {interval}") from None
+    if low >= high:
+        raise ValueError(f"the interval from {float(low):g} to {float(high):g} is empty")
+    for end in (low, high):
+        try:
+            check_holds(fmt, end, "end of the interval")
+        except ValueError as error:
+            raise ValueError(str(error)) from None
+    inside = numbers_of(fmt)
+    inside = inside[(inside >= float(low)) & (inside <= float(high))]
+    for number in (float(low), 0.0, float(high)):
+        if number in inside and not function.defined(Fraction(number)):
+            raise ValueError(
+                f"{function.name} has a pole or no value at {number:g}, inside the interval from {float(low):g} to "
+                f"{float(high):g}"
+            )
+    return low, high
+
+
+def _symmetry(
+    function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, asked: str | None, sums_hold: bool
+) -> str | None:
+    """Which symmetry is of use; that which is asked for, if it is there."""
+    usable = fmt.lowest < 0 and (ends is None or ends[0] == -ends[1])
+    if asked == "auto":
+        # A float's small results are not differences of large ones.
+        fits = function.symmetry in ("odd", "even") or (
+            sums_hold and (function.symmetry == "point" or isinstance(fmt, Fixed))
+        )
+        return function.symmetry if usable and fits and (ends is None or function.symmetry != "linear") else None
+    if asked is None:
+        return None
+    one_of("symmetry", asked, SYMMETRIES)
+    if not usable:
+        raise ValueError(f"symmetry {asked} needs numbers below zero, and an interval that is the same there")
+    if asked == "linear" and not (isinstance(fmt, Fixed) and ends is None):
+        raise ValueError("symmetry linear is for arguments in fixed point, without interval")
+    _check_symmetry(function, fmt, ends, asked)
+    return asked
+
+
+def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str) -> None:
+    """Raise ValueError unless a function has a symmetry, as far as double precision tells."""
+    centre = 2 * float(function.at(Fraction(0)))
+    numbers = np.unique(numbers_of(fmt))
+    top = float(fmt.largest if ends is None else ends[1])
+    for x in numbers[(numbers > 0) & (numbers <= top)][::97]:
+        above, below = (float(function.at(Fraction(float(side)))) for side in (x, -x))
+        expected = {"odd": -above, "even": above, "point": centre - above, "linear": above - x}[symmetry]
+        if abs(below - expected) > 1e-12 * (abs(above) + abs(below) + abs(centre)):
+            raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g}, and not {expected:g}")
