@@ -7,35 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.sim.options import Function, unit_options, wanted
-from halfulp.tools.commands import requests
+from halfulp.sim.options import unit_options, wanted
+from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.jobs import JobPool
+from halfulp.tools.report import Report
 
 from .report.study import ENDINGS
 from .vendor.cli import DEFAULT_CLOCK
 
 if TYPE_CHECKING:
-    from halfulp.tools.jobs import JobPool
-    from halfulp.tools.tables import Table
-
-    from .report.coreport import Report
-
-
-def _scheduled(function: Function) -> Function:
-    """The option that says where synthesis runs."""
-    return click.option(
-        "--scheduler", metavar="tcp://HOST:PORT", help="Dask scheduler whose workers synthesise; else this machine does"
-    )(function)
-
-
-def _written(function: Function) -> Function:
-    """The option that says where tables are left."""
-    return click.option(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="where the files go; reports/ of the build folder by default",
-    )(function)
+    from .report.coreport import Record
 
 
 @click.command()
@@ -53,14 +34,8 @@ def _written(function: Function) -> Function:
     help="who synthesises; yosys by default, vivado places and routes too where it is installed",
 )
 @click.option("--clock", metavar="MHZ", type=float, help=f"frequency that Vivado aims at; {DEFAULT_CLOCK} by default")
-@_scheduled
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="leave the table there too, as Markdown, CSV and LaTeX",
-)
+@scheduled
+@also_written
 def synth(
     unit: str,
     fmt: str,
@@ -68,13 +43,12 @@ def synth(
     route: bool,
     flow: str,
     clock: float | None,
-    scheduler: str | None,
+    pool: JobPool,
     output: Path | None,
     **options: Any,
 ) -> None:
     """Say what UNIT in FMT (e5m2 by default) costs on a device; UNIT `all` takes every unit for such operands."""
     from halfulp.boards.targets import check_route, target_of
-    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
     vivado = flow == "vivado"
@@ -83,7 +57,6 @@ def synth(
         asked = wanted(unit, fmt, options)
         for request in asked:
             request.build()
-        pool = JobPool(scheduler)
         if vivado and route:
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
         if clock is not None and not vivado:
@@ -101,29 +74,23 @@ def synth(
             costs = implement_requests(asked, target, bar, clock_mhz=clock, pool=pool)
         else:
             costs = measure_requests(asked, target, bar, route=route, pool=pool)
-    found = table(costs, target, clock_mhz=clock)
-    click.echo(found.markdown(), nl=False)
-    if output is not None:
-        _write_report(found, output, "synth")
+    publish(Report({"synth": table(costs, target, clock_mhz=clock)}), output)
 
 
 @click.command()
-@_scheduled
-@_written
-def cost(scheduler: str | None, output: Path | None) -> None:
+@scheduled
+@written
+def cost(pool: JobPool, output: Path | None) -> None:
     """Measure the units that costs are recorded of, and leave the records as CSV.
 
     The project's own are in fpga/results, where `make cost` leaves them: a change of cost is a change of these files.
     """
-    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
-    with requests():
-        pool = JobPool(scheduler)
     from .report.records import write
 
     with pool, Bar("cost") as bar:
-        for path in write(output or _reports(), bar, pool):
+        for path in write(report_folder(output), bar, pool):
             click.echo(f"halfulp: wrote {path}", err=True)
 
 
@@ -149,37 +116,31 @@ def report() -> None:
 
 
 @report.command()
-@_scheduled
-@_written
-def sru(scheduler: str | None, output: Path | None) -> None:
+@scheduled
+@written
+def sru(pool: JobPool, output: Path | None) -> None:
     """Stochastic rounding units beside those of Chang et al. (DATE 2023)."""
-    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
-    with requests():
-        pool = JobPool(scheduler)
     from .report.sru import study, tables
 
     with pool, Bar("report sru") as bar:
         found = study(progress=bar, pool=pool)
-    _show(tables(found), output)
+    publish(Report(tables(found)), report_folder(output))
 
 
 @report.command()
-@_scheduled
-@_written
-def adders(scheduler: str | None, output: Path | None) -> None:
+@scheduled
+@written
+def adders(pool: JobPool, output: Path | None) -> None:
     """Stochastic rounding in adders and accumulators, lazy and eager, beside rounding to nearest."""
-    from halfulp.tools.jobs import JobPool
     from halfulp.tools.progress import Bar
 
-    with requests():
-        pool = JobPool(scheduler)
     from .report.adders import study, table
 
     with pool, Bar("report adders") as bar:
         found = study(progress=bar, pool=pool)
-    _show({"adders": table(found)}, output)
+    publish(Report({"adders": table(found)}), report_folder(output))
 
 
 def _counts(ctx: click.Context, parameter: click.Parameter, text: str) -> list[int]:
@@ -203,8 +164,8 @@ def _counts(ctx: click.Context, parameter: click.Parameter, text: str) -> list[i
 )
 @click.option("--slopes", default="any", metavar="WHICH", help="any, or pow2: sums of powers of two; any by default")
 @click.option("--target", "name", default="vu9p", metavar="NAME", help="device; vu9p by default")
-@_scheduled
-@_written
+@scheduled
+@written
 def pwl(
     functions: tuple[str, ...],
     fmt: str,
@@ -212,7 +173,7 @@ def pwl(
     pieces: list[int],
     slopes: str,
     name: str,
-    scheduler: str | None,
+    pool: JobPool,
     output: Path | None,
 ) -> None:
     """Functions as line segments: error over every code, and cost, against the number of segments.
@@ -221,43 +182,32 @@ def pwl(
     breakpoints stand beside uniform ones.
     """
     from halfulp.boards.targets import target_of
-    from halfulp.tools.jobs import JobPool
-    from halfulp.tools.paths import machine_errors
     from halfulp.tools.progress import Bar
 
-    from .report.pwl import cases, study, table, write_files
+    from .report.pwl import cases, study
+    from .report.pwl import report as report_of
 
     with requests():
         target = target_of(name)
         wanted = cases(functions or ("tanh", "sigmoid"), fmt, pieces, to=to, slopes=slopes)
-        pool = JobPool(scheduler)
-    folder = output or _reports()
-    # What is no place for files is told before the work.
-    with machine_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = report_folder(output)
     with requests(), pool, Bar("report pwl") as bar:
         found = study(wanted, target, bar, pool)
-    click.echo(table(found).markdown())
     words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
     words += ["--to", to] if to else []
     words += ["--slopes", slopes, "--target", name]
-    for path in write_files(found, folder, shlex.join(["halfulp", "report", "pwl", *words])):
-        click.echo(f"halfulp: wrote {path}", err=True)
+    publish(report_of(found, shlex.join(["halfulp", "report", "pwl", *words])), folder)
 
 
 @report.command()
 @click.option("--largest", metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes")
-@_scheduled
-@_written
-def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> None:
+@scheduled
+@written
+def tiles(largest: int | None, pool: JobPool, output: Path | None) -> None:
     """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
-    from halfulp.tools.jobs import JobPool
-    from halfulp.tools.progress import Bar
-
-    with requests():
-        pool = JobPool(scheduler)
     from halfulp.boards.targets import TARGETS
     from halfulp.hdl.specs import MacSpec
+    from halfulp.tools.progress import Bar
 
     from .kernel.arrays import cores_cost_model
     from .report.tiles import LARGEST, MAC, study, table
@@ -265,7 +215,7 @@ def tiles(largest: int | None, scheduler: str | None, output: Path | None) -> No
     with pool, Bar("report tiles") as bar, requests():
         found = study(LARGEST if largest is None else largest, progress=bar, pool=pool)
         kernels = cores_cost_model(MacSpec.parse(MAC), TARGETS["u55c"], bar, pool)
-    _show({"tiles": table(found, kernels)}, output)
+    publish(Report({"tiles": table(found, kernels)}), report_folder(output))
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -276,73 +226,55 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--mac", "texts", metavar="MAC", multiple=True, help="whose dot products; those published by default")
 @click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; one of a LeNet5 by default")
 @click.option("--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind")
-@_written
+@written
 def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, count: int, output: Path | None) -> None:
     """Networks that were trained, beside those of Ben Ali et al. (DATE 2025), and the error of dot products."""
     import sys
 
     from halfulp.golden.train.results import results, rows
     from halfulp.hdl.specs import MacSpec
-    from halfulp.tools.paths import machine_errors
     from halfulp.tools.progress import Bar
 
-    from .report.accuracy import MACS, default_dots, measure, tables, trained_layer, write_files
+    from .report.accuracy import MACS, default_dots, measure, trained_layer
+    from .report.accuracy import report as report_of
 
     with requests():
         macs = [MacSpec.parse(text) for text in dict.fromkeys(texts or MACS)]
         place = table or results()
         runs = rows(place) if table is not None or place.is_file() else []
-    folder = output or _reports()
-    # What is no place for files is told before the work.
-    with machine_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = report_folder(output)
     with requests(), Bar("report accuracy") as bar:
         layer, text = trained_layer(trained, bar)
         found = measure(macs, runs, default_dots(count, layer), text, shlex.join(["halfulp", *sys.argv[1:]]), bar)
-    for one in tables(found).values():
-        click.echo(one.markdown())
-    for path in write_files(found, folder):
-        click.echo(f"halfulp: wrote {path}", err=True)
+    publish(report_of(found), folder)
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_scheduled
-@_written
-def _study(file: Path, scheduler: str | None, output: Path | None) -> None:
+@scheduled
+@written
+def _study(file: Path, pool: JobPool, output: Path | None) -> None:
     """Multiply-accumulates side by side: cost, clock, error, accuracy, and which no other beats.
 
     FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, of which tables and plots are made
-    again, beside it unless told otherwise.
+    again; default folder: its own.
     """
-    from halfulp.tools.jobs import JobPool
-    from halfulp.tools.paths import machine_errors
-
     from .report.coreport import load
-
-    with requests():
-        pool = JobPool(scheduler)
 
     if file.suffix == ".json":
         with requests():
             found = load(file)
         folder = output or file.parent
     else:
-        folder = output or _reports()
-        # What is no place for files is told before the work.
-        with machine_errors(str(folder)):
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = report_folder(output)
         found = _measured(file, folder / f"{file.stem}.json", pool)
     # matplotlib takes long to load.
-    from .report.coreport_tables import tables, write_files
+    from .report.coreport_tables import report as report_of
 
-    for table in tables(found).values():
-        click.echo(table.markdown())
-    for path in write_files(found, folder, file.stem):
-        click.echo(f"halfulp: wrote {path}", err=True)
+    publish(report_of(found, file.stem), folder)
 
 
-def _measured(file: Path, record: Path, pool: "JobPool") -> "Report":
+def _measured(file: Path, record: Path, pool: JobPool) -> "Record":
     """The figures of a study, from its record where nothing changed since."""
     from halfulp.tools.progress import Bar
 
@@ -359,25 +291,6 @@ def _measured(file: Path, record: Path, pool: "JobPool") -> "Report":
             return measure(study, shlex.join(["halfulp", "report", file.name]), bar, pool)
 
 
-def _show(tables: "dict[str, Table]", output: Path | None) -> None:
-    """Print tables, and leave them in a folder under their names."""
-    folder = output or _reports()
-    for stem, table in tables.items():
-        click.echo(table.markdown())
-        _write_report(table, folder, stem)
-
-
-def _write_report(table: "Table", folder: Path, stem: str) -> None:
-    for path in table.write(folder, stem):
-        click.echo(f"halfulp: wrote {path}", err=True)
-
-
-def _reports() -> Path:
-    from halfulp.tools.paths import build_root
-
-    return build_root() / "reports"
-
-
 @click.group()
 def stats() -> None:
     """Statistics of rounding, as a table and plots."""
@@ -392,41 +305,21 @@ def stats() -> None:
     help="lfsrN, naiveN (the same), plateauN, or with fewer bits lfsrN.srM; several times for several sources",
 )
 @click.option("--rounds", metavar="N", type=click.IntRange(1), help="of each fraction; a period or 2^17 by default")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="where the files go; reports/ of the build folder by default",
-)
+@written
 def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
     """How often stochastic rounding goes up, for each random source: measured, by the source's law, and ideally.
 
     The tables are printed as Markdown and left, with a plot, as Markdown, CSV, LaTeX, PNG and SVG.
     """
-    from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
 
-    from .report.stats import SOURCES, Rounder, fractions_table, measure, sources_table
+    from .report.stats import SOURCES, Rounder, measure
+    from .report.stats import report as report_of
 
     with requests():
         rounders = [Rounder.parse(text) for text in dict.fromkeys(texts or SOURCES)]
-    folder = output or build_root() / "reports"
-    # What is no place for files is told before the work.
-    with machine_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = report_folder(output)
     with Bar("stats sru") as bar:
         measurements = [measure(rounder, rounds, bar) for rounder in rounders]
-    # matplotlib takes long to load.
-    from halfulp.tools.plots import plot_chances, write
-
-    files = []
-    for stem, table in (
-        ("stats-sru-fractions", fractions_table(measurements)),
-        ("stats-sru", sources_table(measurements)),
-    ):
-        click.echo(table.markdown())
-        files += table.write(folder, stem)
-    files += write(plot_chances([measurement.count.plotted() for measurement in measurements]), folder, "stats-sru")
-    for file in files:
-        click.echo(f"halfulp: wrote {file}", err=True)
+    words = ["halfulp", "stats", "sru", *(f"--random={text}" for text in texts)]
+    publish(report_of(measurements, shlex.join(words)), folder)

@@ -19,12 +19,14 @@ from PIL import Image
 
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.report import resources
-from halfulp.fpga.report.coreport import Accuracy, Report, Row, Variant, _flags, _request, load, measure
-from halfulp.fpga.report.coreport_tables import plot, tables, write_files
+from halfulp.fpga.report.coreport import Accuracy, Record, Row, Variant, _flags, _request, load, measure
+from halfulp.fpga.report.coreport_tables import plot, tables
+from halfulp.fpga.report.coreport_tables import report as report_of_record
 from halfulp.fpga.report.dots import Error
 from halfulp.fpga.report.study import Dots, Study
 from halfulp.hdl.specs import Build, MacSpec
-from halfulp.tools.plots import Panel, best_so_far, plot_front
+from halfulp.tools.pareto import undominated
+from halfulp.tools.plots import Panel, plot_front
 from halfulp.tools.tables import Table
 from halfulp.units import Mac
 
@@ -122,7 +124,7 @@ def test_report_writes_all_files(place, finished):
     assert sorted(contents(place / "out")) == sorted(NAMES)
     assert finished.stderr == "".join(f"halfulp: wrote out/{name}\n" for name in NAMES)
     texts = [(place / "out" / f"small-{name}.md").read_text() for name in ("vu9p", "errors")]
-    assert finished.stdout == "".join(f"{text}\n" for text in texts)
+    assert finished.stdout == "\n".join(texts)
 
 
 NO_TOOLS = """
@@ -326,7 +328,7 @@ def test_pareto_flags_mark_undominated_rows():
 
 
 def report_of(*rows):
-    return Report(
+    return Record(
         "50 % of & #1",
         "k",
         "halfulp report x",
@@ -373,7 +375,9 @@ def test_report_latex_compiles(place, finished, tmp_path):
     """Where there is a pdflatex; what it would stumble over is looked for everywhere."""
     files = sorted((place / "out").glob("*.tex"))
     files += [
-        path for path in write_files(report_of(row("a", 9, 0.5, net=0.5)), tmp_path, "x") if path.suffix == ".tex"
+        path
+        for path in report_of_record(report_of(row("a", 9, 0.5, net=0.5)), "x").write(tmp_path)
+        if path.suffix == ".tex"
     ]
     assert len(files) == 4
     for path in files:
@@ -413,10 +417,14 @@ def test_report_latex_compiles(place, finished, tmp_path):
         assert "Overfull" not in answer.stdout
 
 
-def test_best_so_far_is_the_pareto_front():
+def test_undominated_points_are_the_pareto_front():
     points = [(3, 0.5), (1, 0.9), (2, 0.9), (2, 0.7), (4, 0.6), (5, 0.1), (5, 0.2)]
-    assert best_so_far(points, "lowest") == [(1, 0.9), (2, 0.7), (3, 0.5), (5, 0.1)]
-    assert best_so_far(points, "highest") == [(1, 0.9)]
+    assert [point for point, best in zip(points, undominated(points), strict=True) if best] == (
+        [(3, 0.5), (1, 0.9), (2, 0.7), (5, 0.1)]
+    )
+    # Equal points are both on it, and a coordinate that one lacks is not compared.
+    assert undominated([(1, 1), (1, 1), (2, None), (0, None)]) == [False, False, False, True]
+    assert undominated([(1, 1), (1, 1), (2, 0)]) == [True, True, True]
 
 
 def test_report_plot_has_panel_per_network():
@@ -449,7 +457,7 @@ def test_plot_front_merges_labels_of_equal_points():
 
 @pytest.mark.slow
 def test_report_files_are_reproducible(place, finished, tmp_path):
-    write_files(load(place / "out" / "small.json"), tmp_path, "small")
+    report_of_record(load(place / "out" / "small.json"), "small").write(tmp_path)
     assert contents(tmp_path) == contents(place / "out")
     drawn = io.BytesIO((tmp_path / "small-vu9p.png").read_bytes())
     assert min(Image.open(drawn).size) > 500

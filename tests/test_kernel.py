@@ -11,8 +11,9 @@ import torch
 
 from halfulp import golden
 from halfulp.fpga.kernel import layout as kernelmap
-from halfulp.fpga.kernel.kernel import LATENCY, Kernel
+from halfulp.fpga.kernel.kernel import Kernel
 from halfulp.fpga.kernel.layout import ERRORS
+from halfulp.fpga.kernel.timing import LATENCY, cycles
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.golden.nn import functional
 from halfulp.golden.train import data, networks
@@ -217,7 +218,7 @@ def a_network_runs_on_the_kernel(monkeypatch):
             wide = torch.cat([torch.full((len(a), 1), one), a], 1), torch.cat([row, b])
             for x, y, z in ((*wide, found), (wide[1].mT, wide[0].mT, found.mT)):
                 assert torch.equal(verilated.product(x, y, read=LATENCY, write=LATENCY), z)
-                expected = kernel.cycles(*x.shape, y.shape[1], read=LATENCY, write=LATENCY)
+                expected = cycles(kernel, *x.shape, y.shape[1], read=LATENCY, write=LATENCY)
                 assert abs(verilated.cycles - expected) <= 0.01 * expected
 
 

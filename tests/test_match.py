@@ -17,7 +17,7 @@ from halfulp.fpga.match.cli import match
 from halfulp.fpga.match.performance import Exact, Published, Total, total
 from halfulp.fpga.match.products import Gemm
 from halfulp.fpga.match.published import clocks
-from halfulp.fpga.match.search import SIZES, Option, fastest, published, searched, storage, unbeaten
+from halfulp.fpga.match.search import SIZES, Option, fastest, published, searched, storage
 from halfulp.fpga.match.workload import EXAMPLES, workload
 from halfulp.hdl.specs import MacSpec
 
@@ -137,21 +137,6 @@ def test_match_reports_board_without_room(known, monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.cores_cost_model", lambda mac, target, progress, pool: large)
     with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
         searched(U55C, load, MAC)
-
-
-def test_pareto_options_are_undominated():
-    def option(lut, seconds):
-        return Option(1, 1, 1, 100.0, lut, Total(seconds, 0.0, 1))
-
-    options = [
-        option(1.0, 3.0),
-        option(2.0, 2.0),
-        option(2.0, 3.0),
-        option(3.0, 2.0),
-        option(3.0, 1.0),
-        option(3.0, 1.0),
-    ]
-    assert unbeaten(options) == [options[0], options[1], options[4], options[5]]
 
 
 def test_fastest_prefers_the_smallest_of_equals():

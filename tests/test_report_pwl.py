@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga import cli
 from halfulp.fpga.report import records
-from halfulp.fpga.report.pwl import cases, lean, plot, study, table, write_files
+from halfulp.fpga.report.pwl import cases, lean, plot, report, study, table
 from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.fit.error import errors
 from halfulp.hdl.fit.functions import FUNCTIONS
@@ -136,12 +136,12 @@ def test_pwl_segments_file_is_keyed_by_content(tmp_path):
 
 
 def test_pwl_report_writes_files(found, tmp_path):
-    paths = write_files(found, tmp_path, "halfulp report pwl tanh")
+    paths = report(found, "halfulp report pwl tanh").write(tmp_path)
     assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.png", "pwl.pdf"]
     kept = pd.read_csv(io.StringIO((tmp_path / "pwl.csv").read_text()))
     assert kept["LUT"].tolist() == table(found).frame["LUT"].tolist()
     assert {"slope", "intercept", "uniform max ulp", "uniform at"} <= set(kept)
-    again = write_files(found, tmp_path / "again", "halfulp report pwl tanh")
+    again = report(found, "halfulp report pwl tanh").write(tmp_path / "again")
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert b"halfulp report pwl tanh" in (tmp_path / "pwl.png").read_bytes()
 

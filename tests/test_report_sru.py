@@ -173,7 +173,7 @@ def test_sru_command_prints_and_writes(found, tmp_path, monkeypatch):
     monkeypatch.setattr(sru, "study", lambda progress, pool: found)
     answer = CliRunner().invoke(cli.report, ["sru", "-o", str(tmp_path / "new")])
     assert answer.exit_code == 0
-    assert answer.stdout == "".join(table.markdown() + "\n" for table in tables(found).values())
+    assert answer.stdout == "\n".join(table.markdown() for table in tables(found).values())
     files = [tmp_path / "new" / f"{stem}.{ending}" for stem in tables(found) for ending in ("md", "csv", "tex")]
     assert answer.stderr.splitlines() == [f"halfulp: wrote {path}" for path in files]
     assert sorted((tmp_path / "new").iterdir()) == sorted(files)

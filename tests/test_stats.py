@@ -271,7 +271,7 @@ def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert err == "".join(f"halfulp: wrote {folder / name}\n" for name in names)
     tables = [(folder / f"{stem}.md").read_text() for stem in ("stats-sru-fractions", "stats-sru")]
-    assert out == "".join(f"{table}\n" for table in tables)
+    assert out == "\n".join(tables)
     assert all("\\toprule" in path.read_text() for path in folder.glob("*.tex"))
     with (folder / "stats-sru-fractions.csv").open() as file:
         rows = list(csv.DictReader(file))

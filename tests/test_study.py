@@ -168,10 +168,10 @@ def test_study_has_defaults(tmp_path):
         ),
         (LEAST + "dots.against = 'all'", ValueError, "dots.against: unknown 'all'; operands are rounded or drawn"),
         (LEAST + "accuracy = 'none.csv'", ValueError, "none.csv cannot be read: No such file or directory"),
-        (LEAST + "accuracy = 'bad.csv'", ValueError, "accuracy, bad.csv: there is no column accuracy; it has one row"),
-        (LEAST + "accuracy = 'nan.csv'", ValueError, "accuracy, nan.csv: line 2: accuracy is a number, not 'nan'"),
-        (LEAST + "accuracy = 'who.csv'", ValueError, "accuracy, who.csv: line 2: 'e5' is no multiply-accumulate"),
-        (LEAST + "accuracy = 'short.csv'", ValueError, "accuracy, short.csv: line 2: accuracy is a number, not None"),
+        (LEAST + "accuracy = 'bad.csv'", ValueError, "accuracy: bad.csv has no column accuracy"),
+        (LEAST + "accuracy = 'nan.csv'", ValueError, "accuracy: nan.csv, line 2: accuracy 'nan' is invalid"),
+        (LEAST + "accuracy = 'who.csv'", ValueError, "accuracy: who.csv, line 2: mac 'e5' is invalid"),
+        (LEAST + "accuracy = 'short.csv'", ValueError, "accuracy: short.csv, line 2: network None is invalid"),
     ],
 )
 def test_study_rejects_bad_toml(tmp_path, text, kind, sentence):
@@ -185,7 +185,6 @@ def test_study_rejects_bad_toml(tmp_path, text, kind, sentence):
     assert type(caught.value) is kind
     assert str(caught.value).startswith("study.toml: ")
     assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,6 @@ def test_study_rejects_bad_yaml(tmp_path, text, sentence):
     with pytest.raises((TypeError, ValueError)) as caught:
         read(tmp_path / "s.yaml")
     assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 # Dot products ----------------------------------------------------------------------------------------------------

@@ -387,10 +387,10 @@ def test_run_appends_results(tmp_path):
     append(table, found[0] | {"run": "new"})
     assert [row["note"] for row in rows(table)] == ["mine"] * 3 + [""]
     table.write_text("mac,network,accuracy\nfp32,lenet5,97\nfp32,lenet5\n")
-    with pytest.raises(ValueError, match=r"results\.csv: the accuracy of run 2 is a number, not None"):
+    with pytest.raises(ValueError, match=r"results\.csv, line 3: accuracy None is invalid"):
         append(table, found[0])
     table.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="is no table of training runs: there is no column mac"):
+    with pytest.raises(ValueError, match="has no column mac"):
         append(table, found[0])
     assert table.read_text() == "a,b\n1,2\n"
 
@@ -420,7 +420,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
         (["--mac", SR, "--resume", "--restart"], "--resume goes on and --restart starts over; give one of them"),
         (["--mac", SR, "--resume", "-o", "nowhere"], "there is no nowhere/lenet5-"),
         (["--mac", SR, "--data", "nowhere"], "nowhere has no train-images-idx3-ubyte, gzipped or not; name the folder"),
-        (["--mac", SR, "--results", "small.toml"], "small.toml is no table of training runs: there is no column mac"),
+        (["--mac", SR, "--results", "small.toml"], "small.toml has no column mac"),
         (["--mac", SR, "--epochs", "0"], "Invalid value for '--epochs': 0 is not in the range x>=1."),
         (["--mac", SR, "--rate", "nan"], "Invalid value for '--rate': nan is not finite"),
         (["--mac", SR, "--scale", "inf"], "Invalid value for '--scale': inf is not finite"),

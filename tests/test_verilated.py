@@ -9,6 +9,7 @@ import torch
 from halfulp import golden
 from halfulp.fpga.kernel import axi
 from halfulp.fpga.kernel.kernel import Kernel
+from halfulp.fpga.kernel.timing import cycles
 from halfulp.fpga.kernel.verilated import Verilated
 from halfulp.hdl.specs import Build
 from halfulp.tools.errors import ToolError
@@ -66,7 +67,7 @@ def test_verilated_kernel_cycles_match_model(number):
             a, b = operands(kernel.array.mac, *(min(size, 130) for size in sizes), generator)
             shape = (*a.shape, b.shape[1])
             verilated.product(a, b, read=read, write=3)
-            expected = kernel.cycles(*shape, read=read, write=3)
+            expected = cycles(kernel, *shape, read=read, write=3)
             exact += verilated.cycles == expected
             assert abs(verilated.cycles - expected) <= verilated.cycles / (300 if read < 34 else 30), (shape, read)
     assert exact > len(SHAPES) * (3 if number == 1 else len(LATENCIES)) / 2

@@ -4,7 +4,6 @@ An array is so many multiply-accumulates, so many elements, so many columns and 
 arrays tell how many of each, and with them those of any other, to a few percent.
 """
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from halfulp.sim.build import verilog
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.records import read_records
 
 SMALL = ((1, 1), (1, 2), (2, 1), (2, 2))
 """Elements and multiply-accumulates of each, of the arrays that are synthesised."""
@@ -91,14 +91,15 @@ def recorded(names: Sequence[str], target: Target) -> list[Cells] | None:
     """Cells of components of these names on devices of that kind, by the records; None where one is not there."""
     if not RECORDS.is_file():
         return None
-    with RECORDS.open(newline="") as file:
-        rows = {row["unit"]: row for row in csv.DictReader(file) if TARGETS[row["target"]].family is target.family}
+    counts = dict.fromkeys([kind.upper() for kind in KINDS] + ["memory"], int)
+    found = read_records(RECORDS, {"unit": str, "target": TARGETS.__getitem__, **counts})
+    rows = {row["unit"]: row for row in found if row["target"].family is target.family}
     if not set(names) <= set(rows):
         return None
 
-    def cells(row: Mapping[str, str]) -> Cells:
-        own = {kind: int(row[kind.upper()]) for kind in KINDS}
-        return Cells(**own | {"lut": own["lut"] + MEMORY_LUTS * int(row["memory"])})
+    def cells(row: Mapping[str, Any]) -> Cells:
+        own = {kind: row[kind.upper()] for kind in KINDS}
+        return Cells(**own | {"lut": own["lut"] + MEMORY_LUTS * row["memory"]})
 
     return [cells(rows[name]) for name in names]
 

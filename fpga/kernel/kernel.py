@@ -8,7 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from halfulp.units.systolic import Array, Chain
+from halfulp.units.systolic import Array
 
 from . import layout as kernelmap
 from . import movers, packing, reorder
@@ -29,12 +29,6 @@ from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
 
 CHUNK = 32
 """Columns of ``a`` that are read at a time, and held on chip, unless told otherwise."""
-
-LATENCY = 100
-"""Cycles that a memory of a card takes to answer, unless told otherwise."""
-
-OVERHEAD = 12
-"""Cycles of a run in which neither the array works nor a memory is waited for."""
 
 READ_AHEAD = 16
 """Beats that wait behind each port that reads."""
@@ -115,35 +109,6 @@ class Kernel(wiring.Component):
         mac = self.array.mac
         a, b, c = (element_bytes(fmt.width) for fmt in (mac.a, mac.b, mac.o))
         return a, b, c
-
-    def cycles(self, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
-        """Clock cycles of a run, as the register ``cycles`` tells them.
-
-        Of a chain they are exact where rows begin at whole beats and the requests that a port may have under way hide
-        the memory's latency (`halfulp.fpga.kernel.timing`), but for a few cycles now and then; else to three
-        percent, unless four chunks of ``a`` take less time than the memory's latency.
-
-        Parameters
-        ----------
-        n, k, m : int
-            Sizes, of a product of (n, k) and (k, m).
-        read : int
-            Cycles from an address that the memory takes to the first beat, of a memory that has a beat in every cycle
-            and answers bursts as fast as they are asked for.
-        write : int
-            Cycles from the last beat of a burst that is written to its answer.
-        """
-        array = self.array
-        if isinstance(array, Chain):
-            from .timing import Memory, Timing
-
-            return Timing.of(self, Memory(read, write)).cycles(n, k, m)
-        # Before the first step a chunk of every row has come, element by element.
-        chunk = array.tiling.height * min(k, self.chunk)
-        busy = array.cycles(n, k, m)
-        # Elements of a come one by one, and those of b as many as a power of two is in m.
-        parts = max(array.a_lanes, array.m // movers.power_below(array.m, BYTES // self.bytes[1]))
-        return OVERHEAD + read + chunk + max(busy, parts * array.tiling.steps(n, k, m)) + write
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -7,17 +7,14 @@ written beside each law. The tests hold it against the simulated kernel.
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from halfulp.hdl.specs import Tiling
 from halfulp.units.systolic import Chain
 
 from .axi import BYTES, OUTSTANDING
+from .kernel import Kernel
 from .movers import power_below
 from .reorder import BUFFERS
-
-if TYPE_CHECKING:
-    from .kernel import Kernel
 
 Time = int | Fraction
 """In clock cycles; between the two steps that it is an average of where it is not whole."""
@@ -36,6 +33,13 @@ WRITTEN = 2
 
 ENDED = 3
 """Cycles from the last answer of the memory to the end of the run, and the one in which it ends."""
+
+
+LATENCY = 100
+"""Cycles that a memory of a card takes to answer, unless told otherwise."""
+
+OVERHEAD = 12
+"""Cycles of a run in which neither the array works nor a memory is waited for."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Timing:
     memory: Memory
 
     @classmethod
-    def of(cls, kernel: "Kernel", memory: Memory) -> "Timing":
+    def of(cls, kernel: Kernel, memory: Memory) -> "Timing":
         """Of a kernel.
 
         Raises
@@ -229,3 +233,32 @@ class Timing:
         if count > room:
             last_asked = max(last_asked, taken(count - 1 - room) + 1)
         return last_asked + 1, taken(count - 1), taken(chunk.rows * vectors - 1) + parts - 1
+
+
+def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
+    """Clock cycles of a run, as the register ``cycles`` has them.
+
+    Those of a chain are exact where rows begin at whole beats and the requests that a port may have under way hide the
+    memory's latency, but for a few cycles now and then; else to three percent, unless four chunks of ``a`` take less
+    time than the memory's latency.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    n, k, m : int
+        Sizes, of a product of (n, k) and (k, m).
+    read : int
+        Cycles from an address that the memory takes to the first beat, of a memory that has a beat in every cycle and
+        answers bursts as fast as they are asked for.
+    write : int
+        Cycles from the last beat of a burst that is written to its answer.
+    """
+    array = kernel.array
+    if isinstance(array, Chain):
+        return Timing.of(kernel, Memory(read, write)).cycles(n, k, m)
+    # Before the first step a chunk of every row has come, element by element.
+    chunk = array.tiling.height * min(k, kernel.chunk)
+    busy = array.cycles(n, k, m)
+    # Elements of a come one by one, and those of b as many as a power of two is in m.
+    parts = max(array.a_lanes, array.m // power_below(array.m, BYTES // kernel.bytes[1]))
+    return OVERHEAD + read + chunk + max(busy, parts * array.tiling.steps(n, k, m)) + write

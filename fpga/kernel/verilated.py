@@ -10,6 +10,7 @@ from . import layout as kernelmap
 from .host import from_memory, stride_of, to_memory
 from .kernel import Kernel
 from .layout import AP_CTRL, ARGUMENTS, GIE, IER, ISR, RESULTS
+from .timing import cycles
 
 BASE = 1 << 40
 """Address of the memory: all words of an address count."""
@@ -98,7 +99,7 @@ class Verilated:
         arguments = {"n": n, "k": k, "m": m, "flags": int(go_on) << kernelmap.CONTINUE}
         for name, place, fmt, columns in zip("abc", places, (mac.a, mac.b, mac.o), (k, m, m), strict=True):
             arguments |= {name: BASE + place, f"{name}_stride": stride_of(columns, fmt.width)}
-        self._run(arguments, SLOWEST * (self.kernel.cycles(n, k, m, read=read, write=write) + read + write))
+        self._run(arguments, SLOWEST * (cycles(self.kernel, n, k, m, read=read, write=write) + read + write))
         result = memory[places[2] : places[2] + size].tobytes()
         memory[places[2] : places[2] + size] = 0
         if not np.array_equal(memory, kept):

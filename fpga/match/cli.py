@@ -1,10 +1,12 @@
 """Commands about boards: `halfulp match` and `halfulp tile`."""
 
+import shlex
 from pathlib import Path
 
 import click
 
-from halfulp.tools.commands import Refused, requests
+from halfulp.tools.commands import Refused, publish, report_folder, requests, scheduled, written
+from halfulp.tools.jobs import JobPool
 
 MAC = "e5m2*e5m2+e6m5.sr10"
 
@@ -22,13 +24,8 @@ MAC = "e5m2*e5m2+e6m5.sr10"
 @click.option("--clock", metavar="MHZ", type=float, help="of all arrays; by default what published ones reached")
 @click.option("--batch", metavar="N", type=int, help="examples of a step; as the network is trained by default")
 @click.option("--inference", is_flag=True, help="forward products alone, not those of gradients")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="where the files go; reports/ of the build folder by default",
-)
+@scheduled
+@written
 def match(
     network: str,
     name: str,
@@ -37,6 +34,7 @@ def match(
     clock: float | None,
     batch: int | None,
     inference: bool,
+    pool: JobPool,
     output: Path | None,
 ) -> None:
     """Find the arrays on a board that NETWORK runs fastest on: their size, their number and their clock.
@@ -45,7 +43,6 @@ def match(
     """
     from halfulp.boards.catalogue import board_of
     from halfulp.hdl.specs import MacSpec
-    from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
 
     with requests():
@@ -53,25 +50,21 @@ def match(
         mac = MacSpec.parse(text)
         if clock is not None and model == "published":
             raise ValueError("published arrays have the clocks that were published; --clock is for --model exact")
-    folder = output or build_root() / "reports"
-    # What is no place for files is told before the work.
-    with machine_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = report_folder(output)
     # torch takes long to load.
     from .search import published, searched
-    from .tables import table, write_files
+    from .tables import report
     from .workload import workload
 
-    with requests(), Bar("match") as bar:
+    with requests(), pool, Bar("match") as bar:
         load = workload(network, batch, training=not inference)
         if model == "published":
             options, notes = published(board, load, mac)
         else:
-            options, notes = searched(board, load, mac, bar, clock=clock)
-    click.echo(table(options, board, load, notes).markdown(), nl=False)
+            options, notes = searched(board, load, mac, bar, pool, clock=clock)
     stem = f"match-{network.replace(':', '-').replace('.', '-')}-{board.name}"
-    for path in write_files(options, board, load, notes, folder, stem):
-        click.echo(f"halfulp: wrote {path}", err=True)
+    words = ["halfulp", "match", network, "--board", name, "--mac", text, "--model", model]
+    publish(report(options, board, load, notes, stem, shlex.join(words)), folder)
 
 
 @click.command()

@@ -12,6 +12,7 @@ from halfulp.fpga.kernel.timing import Memory
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.jobs import JobPool
+from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
 
 from .performance import Exact, Published, Total, total
@@ -134,7 +135,9 @@ def searched(
         if clock is None
         else "MHz: as was asked for."
     )
-    return unbeaten(found), [
+    # Cells of every option are known here.
+    front = undominated([(option.total.seconds, option.lut) for option in found])
+    return list(itertools.compress(found, front)), [
         f"Multiply-accumulates: {mac}. Of {len(SIZES) ** 2} sizes of arrays, each with the number of cores that is the "
         "fastest, those that no other beats in time and lookup tables.",
         "Time: from start to done of the kernels, exact in cycles but for the memory, which is taken to answer after "
@@ -161,24 +164,6 @@ def _fastest_number(
         model = Exact(core, cores, mhz, bits, board.pcie_gbps)
         options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, counts)))
     return [fastest(options)] if options else []
-
-
-def unbeaten(options: Sequence[Option]) -> list[Option]:
-    """Those that no other beats in time and in size."""
-
-    def worth(option: Option) -> tuple[float, float]:
-        return option.total.seconds, option.macs if option.lut is None else option.lut
-
-    return [
-        option
-        for option in options
-        if not any(
-            other is not option
-            and worth(other) != worth(option)
-            and all(a <= b for a, b in zip(worth(other), worth(option), strict=True))
-            for other in options
-        )
-    ]
 
 
 def fastest(options: Sequence[Option]) -> Option:

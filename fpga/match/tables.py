@@ -1,17 +1,18 @@
 """Arrays that were searched for, as a table and a plot."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from halfulp.boards.board import Board
-from halfulp.tools.plots import Panel, plot_front, write
+from halfulp.tools.pareto import undominated
+from halfulp.tools.plots import Panel, plot_front
+from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from .search import Option, fastest, unbeaten
+from .search import Option, fastest
 from .workload import Workload
 
 
@@ -51,22 +52,12 @@ def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequen
     )
 
 
-def write_files(
-    options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str], folder: Path, stem: str
-) -> list[Path]:
-    """Write the table and a plot of time against size to a folder; says which files these are.
-
-    Raises
-    ------
-    ToolError
-        If a file cannot be written.
-    """
+def report(
+    options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str], stem: str, command: str
+) -> Report:
+    """The table and a plot of time against size."""
     found = table(options, board, load, notes)
-    about = {"title": found.title, "description": found.notes[0]}
-    return [
-        *found.write(folder, stem),
-        *write(plot(options, board, load), folder, stem, endings=("png", "pdf"), about=about),
-    ]
+    return Report({stem: found}, {stem: partial(plot, options, board, load)}, title=found.title, made_by=command)
 
 
 def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
@@ -74,13 +65,13 @@ def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
     ordered = sorted(options, key=lambda option: (option.total.seconds, option.macs))
     luts = [option.lut for option in ordered if option.lut is not None]
     known = len(luts) == len(ordered)
-    chosen = unbeaten(ordered if known else [replace(option, lut=None) for option in ordered])
     costs = luts if known else [float(option.macs) for option in ordered]
+    points = [(option.total.seconds, cost) for option, cost in zip(ordered, costs, strict=True)]
     return plot_front(
         [f"{option.n} x {option.m} x {option.cores} at {option.mhz:.0f} MHz" for option in ordered],
         costs,
         [Panel(f"ms for {load.text}", [1e3 * option.total.seconds for option in ordered], "lowest")],
-        [any(one.total is option.total for one in chosen) for option in ordered],
+        undominated(points),
         xlabel=f"LUT, % of {board.name}" if known else "multiply-accumulates",
         caption=f"{load.size}.",
     )

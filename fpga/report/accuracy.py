@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pandas as pd
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
-from halfulp.tools.paths import work_root, write_whole
-from halfulp.tools.plots import Curve, plot_curves, write
+from halfulp.tools.paths import work_root
+from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import Report, provenance, versions
 from halfulp.tools.tables import Table
 
 from .dots import Error, errors, layer_of
@@ -84,7 +86,7 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Report:
+class Figures:
     """All figures.
 
     Attributes
@@ -117,7 +119,7 @@ class Report:
     @property
     def made_by(self) -> str:
         """Command and versions, in a line."""
-        return f"{self.command}; {', '.join(f'{name} {number}' for name, number in self.tools.items())}"
+        return provenance(self.command, self.tools)
 
 
 def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer, str]:
@@ -196,7 +198,7 @@ def measure(
     trained: str,
     command: str,
     progress: Progress = silent,
-) -> Report:
+) -> Figures:
     """Find all figures.
 
     Parameters
@@ -214,9 +216,9 @@ def measure(
     """
     ours, settings, others = trained_with(runs)
     found = errors(macs, dots, progress)
-    return Report(
+    return Figures(
         command=command,
-        tools={name: version(name) for name in ("halfulp", "torch")},
+        tools=versions("halfulp", "torch"),
         ours=ours,
         settings=settings,
         others=others,
@@ -258,14 +260,14 @@ def _setting(run: Mapping[str, str], scale: str) -> tuple[list[str], str]:
     return [run.get(column, "") for column in SETTING], run.get("scale") or scale
 
 
-def tables(report: Report) -> dict[str, Table]:
+def tables(figures: Figures) -> dict[str, Table]:
     """Table II and that of all dot products, by the names of their files."""
-    return {"accuracy-networks": _networks(report), "accuracy-dots": _dots(report)}
+    return {"accuracy-networks": _networks(figures), "accuracy-dots": _dots(figures)}
 
 
-def _networks(report: Report) -> Table:
-    found = {(one.mac, one.network): one for one in report.ours}
-    networks = list(report.settings) or ["lenet5"]
+def _networks(figures: Figures) -> Table:
+    found = {(one.mac, one.network): one for one in figures.ours}
+    networks = list(figures.settings) or ["lenet5"]
     rows = []
     for row in PUBLISHED:
         cells: dict[str, Any] = {"multiplier": row.multiplier, "accumulator": row.accumulator, "MAC": row.mac}
@@ -281,20 +283,20 @@ def _networks(report: Report) -> Table:
     frame = pd.DataFrame(rows)
     columns = [str(name) for name in frame if str(name) not in ("multiplier", "accumulator", "MAC")]
     frame[columns] = frame[columns].astype(float)
-    others = f"Training runs in other arithmetic or trained otherwise, which are not shown: {report.others}."
+    others = f"Training runs in other arithmetic or trained otherwise, which are not shown: {figures.others}."
     notes = [
         "Test accuracy in %; published: Ben Ali et al., DATE 2025, Table II, trained on all of MNIST and CIFAR10. "
         "Ours: mean over runs with other seeds, and s.d., their standard deviation, where there are several.",
         "All layers, forward and backward, are computed in the MAC; fp32 is torch's own arithmetic.",
-        *(report.settings.values() or ["There are no training runs yet; halfulp train makes some."]),
-        *([others] if report.others else []),
-        f"Made by {report.made_by}.",
+        *(figures.settings.values() or ["There are no training runs yet; halfulp train makes some."]),
+        *([others] if figures.others else []),
+        f"Made by {figures.made_by}.",
     ]
     formats = {name: ".0f" if name.endswith("runs") else ".2f" for name in columns}
     return Table("Accuracy of networks beside the published one", frame, formats, notes)
 
 
-def _dots(report: Report) -> Table:
+def _dots(figures: Figures) -> Table:
     rows = [
         {
             "MAC": mac,
@@ -304,48 +306,43 @@ def _dots(report: Report) -> Table:
             "ulp": float("inf") if error.ulp is None else error.ulp,
             "not finite": error.not_finite,
         }
-        for mac, found in report.errors.items()
+        for mac, found in figures.errors.items()
         for error in found
     ]
-    dots = report.dots
+    dots = figures.dots
     notes = [
         f"Error of {dots.count:,} dot products of each kind, in the MAC's own arithmetic, against exact sums of the "
         "same operands, rounded to the operand formats: root mean square, over that of the exact sums, and in units of "
         f"the last place that the accumulator has there (ulp). Seed {dots.seed}.",
         "Operands: normal of standard deviation 1; uniform between -1 and 1; trained: activations and weights of "
-        f"{report.trained}, in the order of its sums, one sum after another where a dot product is longer.",
+        f"{figures.trained}, in the order of its sums, one sum after another where a dot product is longer.",
         "Not finite: how many of these sums are infinite or NaN; the error is infinite then.",
-        f"Made by {report.made_by}.",
+        f"Made by {figures.made_by}.",
     ]
     return Table("Accuracy of dot products", pd.DataFrame(rows), {"error": ".2e", "ulp": ".2f"}, notes)
 
 
-def write_files(report: Report, folder: Path) -> list[Path]:
-    """Write the record, all tables and the plot to a folder; says which files these are.
-
-    Raises
-    ------
-    ToolError
-        If a file cannot be written.
-    """
-    record = folder / "accuracy.json"
-    content = asdict(report) | {"dots": {name: str(value) for name, value in asdict(report.dots).items()}}
-    write_whole(record, json.dumps(content | {"published": [asdict(row) for row in PUBLISHED]}, indent=1) + "\n")
-    paths = [record]
-    for stem, table in tables(report).items():
-        paths += table.write(folder, stem)
-    about = {"title": "Accuracy of dot products", "description": f"Made by {report.made_by}"}
-    return paths + write(plot(report), folder, "accuracy-dots", endings=("png", "pdf"), about=about)
+def report(figures: Figures) -> Report:
+    """The record, all tables and the plot."""
+    content = asdict(figures) | {"dots": {name: str(value) for name, value in asdict(figures.dots).items()}}
+    record = json.dumps(content | {"published": [asdict(row) for row in PUBLISHED]}, indent=1) + "\n"
+    return Report(
+        tables=tables(figures),
+        plots={"accuracy-dots": partial(plot, figures)},
+        records={"accuracy.json": record},
+        title="Accuracy of dot products",
+        made_by=figures.made_by,
+    )
 
 
-def plot(report: Report) -> Any:
+def plot(figures: Figures) -> Any:
     """Errors against length, relative and in ulp, for each kind of operands."""
     panels = []
     for measure_ in ("relative", "ulp"):
         row = []
-        for distribution in report.dots.distributions:
+        for distribution in figures.dots.distributions:
             lines = []
-            for mac, found in report.errors.items():
+            for mac, found in figures.errors.items():
                 own = [error for error in found if error.distribution == distribution]
                 lines.append(Curve(mac, [error.length for error in own], [getattr(error, measure_) for error in own]))
             row.append((distribution, lines))
@@ -354,5 +351,5 @@ def plot(report: Report) -> Any:
 
 
 def default_dots(count: int, layer: Layer) -> Dots:
-    """The dot products of the report."""
+    """The dot products of the figures."""
     return Dots(lengths=LENGTHS, distributions=("normal", "uniform", TRAINED), count=count, trained=layer)

@@ -12,7 +12,9 @@ from halfulp.hdl.specs.mac import EXACT_SUM
 from halfulp.sim.request import Request
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import JobPool
+from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import provenance, versions
 
 from .dots import Error, errors
 from .study import Study, Trained
@@ -76,7 +78,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class Record:
     """A finished study, with all that its tables and plots say.
 
     Attributes
@@ -123,7 +125,7 @@ class Report:
     @property
     def made_by(self) -> str:
         """Command and versions, in a line."""
-        return f"{self.command}; {', '.join(f'{name} {number}' for name, number in self.tools.items())}"
+        return provenance(self.command, self.tools)
 
     def at_clock(self, row: Row, device: str) -> Variant | None:
         """The smallest variant that reaches the clock."""
@@ -144,7 +146,7 @@ class Report:
         return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
-def load(path: Path) -> Report:
+def load(path: Path) -> Record:
     """A record that was written.
 
     Raises
@@ -173,12 +175,12 @@ def load(path: Path) -> Report:
         )
         for row in content["rows"]
     ]
-    return Report(**(content | {"rows": rows}))
+    return Record(**(content | {"rows": rows}))
 
 
 def _hash(content: object) -> str:
     # What a release leaves another one may not read: its record has other fields.
-    fields = [sorted(kind.__dataclass_fields__) for kind in (Report, Row, Variant, Error, Accuracy)]
+    fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, Error, Accuracy)]
     return digest(json.dumps(content, sort_keys=True), fields)
 
 
@@ -188,10 +190,10 @@ def key_of(study: Study) -> str:
 
 
 def _tools(study: Study) -> dict[str, str]:
-    return {name: version(name) for name in (*TOOLS, *((ROUTER,) if study.routed else ()))}
+    return versions(*TOOLS, *((ROUTER,) if study.routed else ()))
 
 
-def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool | None = None) -> Report:
+def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool | None = None) -> Record:
     """Find all figures of a study; those that were found before are not made again.
 
     Parameters
@@ -228,7 +230,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     for name in study.targets:
         for row, flag in zip(rows, _flags(rows, name), strict=True):
             row.pareto[name] = flag
-    return Report(
+    return Record(
         title=study.title,
         key=key_of(study),
         command=command,
@@ -297,17 +299,14 @@ def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
 
 
 def _flags(rows: Sequence[Row], device: str) -> list[bool]:
-    """Which rows no other one beats."""
-    return [not any(_beats(other, row, device) for other in rows) for row in rows]
-
-
-def _beats(row: Row, other: Row, device: str) -> bool:
-    """Whether a row is nowhere worse than another one and somewhere better; what one of them lacks does not count."""
-    pairs = [(row.variants[device][0].lut, other.variants[device][0].lut), (_worth(row), _worth(other))]
-    for found in row.accuracy:
-        if theirs := other.accuracy_of(found.network):
-            pairs.append((-found.mean, -theirs.mean))
-    return all(own <= their for own, their in pairs) and any(own < their for own, their in pairs)
+    """Pareto flags: the rows that no other one beats in lookup tables, error and accuracy."""
+    networks = list(dict.fromkeys(found.network for row in rows for found in row.accuracy))
+    points = []
+    for row in rows:
+        trained = [row.accuracy_of(network) for network in networks]
+        accuracies = [None if found is None else -found.mean for found in trained]
+        points.append([row.variants[device][0].lut, _worth(row), *accuracies])
+    return undominated(points)
 
 
 def _worth(row: Row) -> float:

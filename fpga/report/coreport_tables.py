@@ -1,56 +1,48 @@
 """The co-report as tables and plots, from its record alone."""
 
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal
 
 import pandas as pd
 
-from halfulp.tools.paths import write_whole
-from halfulp.tools.plots import Panel, plot_front, write
+from halfulp.tools.plots import Panel, plot_front
+from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from .coreport import Report, Row
+from .coreport import Record, Row
 
 
-def write_files(report: Report, folder: Path, stem: str) -> list[Path]:
-    """Write the record, all tables and all plots to a folder; says which files these are.
-
-    Raises
-    ------
-    ToolError
-        If a file cannot be written.
-    """
-    record = folder / f"{stem}.json"
-    write_whole(record, report.text())
-    paths = [record]
-    for name, table in tables(report).items():
-        paths += table.write(folder, f"{stem}-{name}")
-    about = {"title": report.title, "description": f"Made by {report.made_by}"}
-    for device in report.devices:
-        paths += write(plot(report, device), folder, f"{stem}-{device}", endings=("png", "pdf"), about=about)
-    return paths
+def report(record: Record, stem: str) -> Report:
+    """The record, all tables and all plots."""
+    return Report(
+        tables={f"{stem}-{name}": table for name, table in tables(record).items()},
+        plots={f"{stem}-{device}": partial(plot, record, device) for device in record.devices},
+        records={f"{stem}.json": record.text()},
+        title=record.title,
+        made_by=record.made_by,
+    )
 
 
-def tables(report: Report) -> dict[str, Table]:
+def tables(record: Record) -> dict[str, Table]:
     """One for each device by its name, and that of all dot products as ``errors``."""
-    return {device: _device(report, device) for device in report.devices} | {"errors": _errors(report)}
+    return {device: _device(record, device) for device in record.devices} | {"errors": _errors(record)}
 
 
-def _device(report: Report, device: str) -> Table:
-    rows = [_row(report, row, device) for row in report.rows]
+def _device(record: Record, device: str) -> Table:
+    rows = [_row(record, row, device) for row in record.rows]
     frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
     columns = {str(name): _column(str(name), frame) for name in frame if pd.api.types.is_numeric_dtype(frame[name])}
     return Table(
-        f"{report.title}: {device}",
+        f"{record.title}: {device}",
         frame,
         {name: spec for name, (spec, _) in columns.items() if spec},
-        [*report.devices[device], *_reached(report, device), *_computed(report), *_trained(report), *_made(report)],
+        [*record.devices[device], *_reached(record, device), *_computed(record), *_trained(record), *_made(record)],
         best={name: which for name, (_, which) in columns.items() if which},
         only_csv=("command", "tools"),
     )
 
 
-def _row(report: Report, row: Row, device: str) -> dict[str, Any]:
+def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
     plain, error = row.variants[device][0], row.errors[0]
     cells: dict[str, Any] = {
         "MAC": row.mac,
@@ -60,18 +52,18 @@ def _row(report: Report, row: Row, device: str) -> dict[str, Any]:
         "depth": plain.depth,
         "MHz": plain.mhz,
     }
-    if report.clock is not None and plain.mhz is not None:
-        chosen = report.at_clock(row, device)
+    if record.clock is not None and plain.mhz is not None:
+        chosen = record.at_clock(row, device)
         for name in ("lut", "ff"):
-            cells[f"{name.upper()} at {report.clock:g}"] = None if chosen is None else getattr(chosen, name)
+            cells[f"{name.upper()} at {record.clock:g}"] = None if chosen is None else getattr(chosen, name)
         cells["cuts"] = None if chosen is None else chosen.pipeline
     cells |= {"error": _or_inf(error.relative), "ulp": _or_inf(error.ulp)}
-    for network in report.networks:
+    for network in record.networks:
         found = row.accuracy_of(network)
         cells[f"acc. {network}"] = found.mean if found else None
         cells[f"s.d. {network}"] = found.deviation if found else None
     own = {"Pareto": "yes" if row.pareto[device] else "no", "command": plain.command}
-    return cells | own | {"tools": report.made_by}
+    return cells | own | {"tools": record.made_by}
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
@@ -98,19 +90,19 @@ def _or_inf(value: float | None) -> float:
     return float("inf") if value is None else value
 
 
-def _reached(report: Report, device: str) -> list[str]:
+def _reached(record: Record, device: str) -> list[str]:
     """Who runs at the clock that was asked for."""
-    if report.clock is None or all(row.variants[device][0].mhz is None for row in report.rows):
+    if record.clock is None or all(row.variants[device][0].mhz is None for row in record.rows):
         return []
-    cuts = " or ".join(map(str, report.pipelines))
+    cuts = " or ".join(map(str, record.pipelines))
     notes = [
-        f"LUT and FF at {report.clock:g}: at a clock of {report.clock:g} MHz; the fewest LUT among units with {cuts} "
+        f"LUT and FF at {record.clock:g}: at a clock of {record.clock:g} MHz; the fewest LUT among units with {cuts} "
         "register stages that reach that clock; a cut is before the accumulator, whose loop stays whole."
     ]
     fastest = {
-        row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in report.pipelines)
-        for row in report.rows
-        if report.at_clock(row, device) is None
+        row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in record.pipelines)
+        for row in record.rows
+        if record.at_clock(row, device) is None
     }
     if fastest:
         slow = ", ".join(f"{mac} ({mhz:.1f} MHz)" for mac, mhz in fastest.items())
@@ -118,27 +110,27 @@ def _reached(report: Report, device: str) -> list[str]:
     return notes
 
 
-def _computed(report: Report) -> list[str]:
+def _computed(record: Record) -> list[str]:
     """What the errors are errors of."""
-    first = report.rows[0].errors[0]
-    scale = "" if report.scale == 1 else f", times {report.scale:g}"
+    first = record.rows[0].errors[0]
+    scale = "" if record.scale == 1 else f", times {record.scale:g}"
     against = {
         "rounded": "of the same operands, rounded to the operand formats",
         "drawn": "of the operands as they were drawn, so that their rounding to the operand formats counts",
-    }[report.against]
+    }[record.against]
     notes = [
-        f"Error: of {report.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the "
+        f"Error: of {record.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the "
         f"MAC's own arithmetic by halfulp's golden model, against exact sums {against}; root mean square, over "
         "that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
-        f"Seed {report.seed}; each sum has a random source with a seed of its own, where there is one."
+        f"Seed {record.seed}; each sum has a random source with a seed of its own, where there is one."
     ]
-    if any(error.not_finite for row in report.rows for error in row.errors):
+    if any(error.not_finite for row in record.rows for error in row.errors):
         notes.append("An error is infinite where a sum overflowed to infinity or NaN.")
     return notes
 
 
-def _trained(report: Report) -> list[str]:
-    runs = [found.runs for row in report.rows for found in row.accuracy]
+def _trained(record: Record) -> list[str]:
+    runs = [found.runs for row in record.rows for found in row.accuracy]
     notes = []
     if runs:
         each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
@@ -146,20 +138,20 @@ def _trained(report: Report) -> list[str]:
             f"Acc.: accuracy, read from a table of training runs, {each} of each MAC; mean, and s.d., their standard "
             "deviation, where there are several."
         )
-    if report.strangers:
-        notes.append(f"Training runs of other MACs than these, which are not shown: {report.strangers}.")
+    if record.strangers:
+        notes.append(f"Training runs of other MACs than these, which are not shown: {record.strangers}.")
     return notes
 
 
-def _made(report: Report) -> list[str]:
-    known = " and in accuracy, where both were trained," if report.networks else ""
+def _made(record: Record) -> list[str]:
+    known = " and in accuracy, where both were trained," if record.networks else ""
     return [
         f"Pareto: no other MAC is as good in LUT, in the error shown{known} and better in one of them.",
-        f"Made by {report.made_by}.",
+        f"Made by {record.made_by}.",
     ]
 
 
-def _errors(report: Report) -> Table:
+def _errors(record: Record) -> Table:
     rows = [
         {
             "MAC": row.mac,
@@ -168,31 +160,31 @@ def _errors(report: Report) -> Table:
             "error": _or_inf(error.relative),
             "ulp": _or_inf(error.ulp),
             "not finite": error.not_finite,
-            "tools": report.made_by,
+            "tools": record.made_by,
         }
-        for row in report.rows
+        for row in record.rows
         for error in row.errors
     ]
     notes = [
-        *_computed(report),
+        *_computed(record),
         "Not finite: how many of these sums are infinite or NaN.",
-        f"Made by {report.made_by}.",
+        f"Made by {record.made_by}.",
     ]
     formats = {"error": ".2e", "ulp": ".2f"}
-    return Table(f"{report.title}: dot products", pd.DataFrame(rows), formats, notes, only_csv=("tools",))
+    return Table(f"{record.title}: dot products", pd.DataFrame(rows), formats, notes, only_csv=("tools",))
 
 
-def plot(report: Report, device: str) -> Any:
+def plot(record: Record, device: str) -> Any:
     """Error, and accuracy where it is known, against LUT."""
-    panels = [Panel("relative error of dot products", [row.errors[0].relative for row in report.rows], "lowest")]
-    for network in report.networks:
-        found = [row.accuracy_of(network) for row in report.rows]
+    panels = [Panel("relative error of dot products", [row.errors[0].relative for row in record.rows], "lowest")]
+    for network in record.networks:
+        found = [row.accuracy_of(network) for row in record.rows]
         panels.append(Panel(f"accuracy of {network}", [one.mean if one else None for one in found], "highest"))
     return plot_front(
-        [row.mac for row in report.rows],
-        [row.variants[device][0].lut for row in report.rows],
+        [row.mac for row in record.rows],
+        [row.variants[device][0].lut for row in record.rows],
         panels,
-        [row.pareto[device] for row in report.rows],
+        [row.pareto[device] for row in record.rows],
         xlabel=f"LUT on {device}",
-        caption=report.made_by,
+        caption=record.made_by,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.request import Request
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
-from halfulp.tools.plots import Approximation, plot_approximations, write
+from halfulp.tools.plots import Approximation, plot_approximations
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
 KINDS = ("free", "uniform")
@@ -226,19 +227,11 @@ def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
     return {f"{kind}{name}": cell for name, cell in cells.items()}
 
 
-def write_files(found: Study, folder: Path, command: str) -> list[Path]:
-    """Write the table and the plot to a folder; says which files these are.
-
-    Raises
-    ------
-    ToolError
-        If a file cannot be written.
-    """
-    about = {"title": "Functions as line segments", "description": f"Made by {command}"}
-    return [
-        *table(found).write(folder, "pwl"),
-        *write(plot(found), folder, "pwl", endings=("png", "pdf"), about=about),
-    ]
+def report(found: Study, command: str) -> Report:
+    """The table and the plot."""
+    return Report(
+        {"pwl": table(found)}, {"pwl": partial(plot, found)}, title="Functions as line segments", made_by=command
+    )
 
 
 def plot(found: Study) -> Any:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from halfulp.hdl.formats import Rounding, stochastic
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from halfulp.tools.plots import Chances
+    from halfulp.tools.report import Report
     from halfulp.tools.tables import Table
 
 SOURCES = ("naive3", "plateau3", "lfsr8", "lfsr16", "lfsr24")
@@ -278,6 +279,20 @@ def mean_bias(rounder: Rounder) -> tuple[float, float]:
         added[first : first + CHUNK] = up - code / 2.0**_MEAN_BITS
     batches = added.reshape(-1, _BATCH).mean(1)
     return batches.mean().item(), batches.std().item() / math.sqrt(len(batches))
+
+
+def report(measurements: Sequence[Measurement], command: str) -> "Report":
+    """Both tables and the plot."""
+    from halfulp.tools.report import Report
+
+    def plot() -> Any:
+        from halfulp.tools.plots import plot_chances
+
+        return plot_chances([measurement.count.plotted() for measurement in measurements])
+
+    tables = {"stats-sru-fractions": fractions_table(measurements), "stats-sru": sources_table(measurements)}
+    title = "How often stochastic rounding goes up"
+    return Report(tables, {"stats-sru": plot}, title=title, made_by=command, endings=("png", "svg"))
 
 
 def fractions_table(measurements: Sequence[Measurement]) -> "Table":

@@ -1,18 +1,19 @@
 """Description of a study: which multiply-accumulates are compared, on which devices and by what."""
 
 import contextlib
-import csv
 import hashlib
 import itertools
 import math
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from halfulp.boards.targets import TARGETS, check_route, target_of
 from halfulp.hdl.specs import MacSpec
+from halfulp.tools.records import finite, read_records
 
 ENDINGS = (".toml", ".yaml", ".yml")
 """How names of files that describe a study end."""
@@ -290,25 +291,17 @@ def _trained(path: Path) -> tuple[Trained, ...]:
 
     Runs of no one multiply-accumulate are left out.
     """
-    try:
-        rows = csv.DictReader(_text_of(path).splitlines(), strict=True)
-        for column in ("mac", "network", "accuracy"):
-            if column not in (rows.fieldnames or ()):
-                raise ValueError(f"there is no column {column}; it has one row for each training run")
-        return tuple(_run(row, rows.line_num) for row in rows if row["mac"] not in NO_MAC)
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"accuracy, {path.name}: {error}") from error
 
+    def mac(text: str) -> MacSpec | None:
+        return None if text in NO_MAC else MacSpec.parse(text)
 
-def _run(row: Mapping[str, str | None], line: int) -> Trained:
-    place = f"line {line}"
-    try:
-        accuracy = _number(place, float(row["accuracy"] or ""))
-    except (TypeError, ValueError):
-        raise ValueError(f"{place}: accuracy is a number, not {row['accuracy']!r}") from None
-    if not row["network"]:
-        raise ValueError(f"{place}: network is the name of a network, and empty here")
-    return Trained(_named(place, MacSpec.parse, row["mac"] or ""), row["network"], accuracy)
+    def network(text: str) -> str:
+        if not text:
+            raise ValueError("it is the name of a network")
+        return text
+
+    rows = _named("accuracy", partial(read_records, path), {"mac": mac, "network": network, "accuracy": finite})
+    return tuple(Trained(row["mac"], row["network"], row["accuracy"]) for row in rows if row["mac"] is not None)
 
 
 def _named(place: str, function: Callable[[Any], Value], argument: object) -> Value:

@@ -10,6 +10,7 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.digests import version
 from halfulp.tools.paths import build_root, locked, machine_errors, write_whole
+from halfulp.tools.records import finite, read_records
 
 from .loop import Plan, Run
 
@@ -67,30 +68,13 @@ def network_of(plan: Plan) -> str:
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """What a table has.
+    """Rows of a table, as texts; raises as `read_records` does."""
+    return read_records(path, {"mac": str, "network": str, "accuracy": _number})
 
-    Raises
-    ------
-    ValueError
-        If it cannot be read, lacks a column, or has an accuracy that is none.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            found = csv.DictReader(file, strict=True)
-            for name in ("mac", "network", "accuracy"):
-                if name not in (found.fieldnames or ()):
-                    raise ValueError(f"there is no column {name}")
-            kept = list(found)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"{path} is no table of training runs: {error}") from error
-    for number, row in enumerate(kept, 1):
-        try:
-            float(row["accuracy"])
-        except (TypeError, ValueError):
-            raise ValueError(f"{path}: the accuracy of run {number} is a number, not {row['accuracy']!r}") from None
-    return kept
+
+def _number(text: str) -> str:
+    finite(text)
+    return text
 
 
 def check_place(path: Path) -> None:

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from .pareto import undominated
 from .paths import write_whole
 
 COLUMNS = 5
@@ -366,21 +367,13 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[
         else:
             # A sum that is exact has no place on a logarithmic scale.
             axis.set_yscale("symlog", linthresh=min(above_zero, default=1.0))
-    best = best_so_far([(cost, value) for _, cost, value in points], panel.best)
-    axis.step([cost for cost, _ in best], [value for _, value in best], where="post", zorder=1, **_IDEAL)
+    sign = 1 if panel.best == "lowest" else -1
+    flags = undominated([(cost, sign * value) for _, cost, value in points])
+    front = sorted({(cost, value) for (_, cost, value), best in zip(points, flags, strict=True) if best})
+    axis.step([cost for cost, _ in front], [value for _, value in front], where="post", zorder=1, **_IDEAL)
     for index, cost, value in points:
         axis.plot([cost], [value], **_MARK, markerfacecolor=_filled(chosen[index]))
     axis.margins(0.08, 0.12)
-
-
-def best_so_far(points: Sequence[tuple[float, float]], best: Literal["lowest", "highest"]) -> list[tuple[float, float]]:
-    """The points, by rising cost, that are worth more than all cheaper ones."""
-    sign = 1 if best == "lowest" else -1
-    line: list[tuple[float, float]] = []
-    for cost, value in sorted(points, key=lambda point: (point[0], sign * point[1])):
-        if not line or sign * value < sign * line[-1][1]:
-            line.append((cost, value))
-    return line
 
 
 def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:

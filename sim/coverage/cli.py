@@ -1,13 +1,15 @@
 """The command `halfulp coverage`."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from halfulp.sim.options import unit_options, wanted
-from halfulp.tools.commands import requests
+from halfulp.tools.commands import publish, report_folder, requests, written
+from halfulp.tools.report import Report
 
 
 @click.command()
@@ -17,13 +19,7 @@ from halfulp.tools.commands import requests
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of everything random; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
 @click.option("--code", is_flag=True, help="count lines and toggles of the Verilog, too")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="where the files go; reports/ of the build folder by default",
-)
+@written
 def coverage(
     unit: str, fmt: str, seed: int, vectors: int | None, code: bool, output: Path | None, **options: Any
 ) -> None:
@@ -34,7 +30,6 @@ def coverage(
     """
     from halfulp.sim.bench import run
     from halfulp.sim.report import summary
-    from halfulp.tools.paths import build_root
     from halfulp.tools.progress import Bar
 
     with requests():
@@ -43,7 +38,7 @@ def coverage(
     from .plot import plot_coverage
     from .rtl import code_coverage
 
-    folder = output or build_root() / "reports"
+    folder = report_folder(output)
     passed = True
     for built in units:
         watched = Coverage.of(built)
@@ -54,14 +49,17 @@ def coverage(
             report = watched.report(bar)
             lines = code_coverage(built, seed=seed, limit=vectors) if code else None
         tables = {"": report.table(), "-bins": report.bins_table()} | ({"-code": lines} if lines is not None else {})
-        click.echo(tables[""].markdown())
-        if lines is not None:
-            click.echo(lines.markdown())
-        click.echo("\n".join(report.lines()))
-        files = [file for end, table in tables.items() for file in table.write(folder, f"coverage-{built.name}{end}")]
-        files += plot_coverage(report, folder, f"coverage-{built.name}")
-        for file in files:
-            click.echo(f"halfulp: wrote {file}", err=True)
+        stem = f"coverage-{built.name}"
+        files = Report(
+            {f"{stem}{end}": table for end, table in tables.items()},
+            {stem: partial(plot_coverage, report)},
+            title=report.title,
+            made_by=f"halfulp coverage of {built.name}",
+            endings=("png", "svg"),
+            hidden=[f"{stem}-bins"],
+        )
+        publish(files, folder)
+        click.echo("\n" + "\n".join(report.lines()))
         closed = result.passed and report.closed
         click.echo(f"{built.name}: {'CLOSED' if closed else 'OPEN'}")
         passed = passed and closed

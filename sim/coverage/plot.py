@@ -1,10 +1,10 @@
 """Coverage as a picture: a panel for each group, a patch for each bin."""
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from halfulp.tools.plots import Heat, plot_heats, write
+from halfulp.tools.plots import Heat, plot_heats
 
 from .report import EXCLUDED, HIT, Finding, Report
 
@@ -12,17 +12,9 @@ WIDE = 24
 """Patches side by side in a group of one axis."""
 
 
-def plot_coverage(report: Report, folder: Path, stem: str) -> list[Path]:
-    """Leave the picture in a folder; says which files it is.
-
-    Raises
-    ------
-    ToolError
-        If a file cannot be written.
-    """
-    return write(
-        plot_heats([_panel(finding) for finding in report.findings]), folder, stem, about={"title": report.title}
-    )
+def plot_coverage(report: Report) -> Any:
+    """Draw the verdicts and counts of all groups."""
+    return plot_heats([_panel(finding) for finding in report.findings])
 
 
 def _panel(finding: Finding) -> Heat:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.commands import also_written, publish, requests, scheduled
 from halfulp.tools.jobs import JobPool
+from halfulp.tools.report import Report
 
 from .claims import LIMIT
 
@@ -18,13 +19,7 @@ from .claims import LIMIT
     "--limit", default=LIMIT, metavar="SECONDS", type=click.FloatRange(1), help=f"for each; {LIMIT:g} by default"
 )
 @scheduled
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="leave the table there too, as Markdown, CSV and LaTeX",
-)
+@also_written
 def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None) -> None:
     """Prove claims about UNIT (all by default) in FMT (several by default), for all inputs there are.
 
@@ -47,9 +42,5 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
             findings.append(finding)
             if finding.lines:
                 click.echo("\n".join([f"{finding.claim.kind} of {finding.claim.unit} is refuted", *finding.lines, ""]))
-    found = table(findings)
-    click.echo(found.markdown(), nl=False)
-    if output is not None:
-        for path in found.write(output, "formal"):
-            click.echo(f"halfulp: wrote {path}", err=True)
+    publish(Report({"formal": table(findings)}), output)
     sys.exit(1 if any(finding.lines for finding in findings) else 0)

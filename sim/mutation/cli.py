@@ -8,8 +8,9 @@ import click
 
 from halfulp.sim.options import unit_options
 from halfulp.sim.request import Request
-from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
+from halfulp.tools.report import Report
 
 
 @click.command()
@@ -21,13 +22,7 @@ from halfulp.tools.jobs import JobPool
 @click.option("--stream", is_flag=True, help="mutate the stream wrapper of the unit, and run that")
 @click.option("--keep", is_flag=True, help="keep vectors that show survivors, to be run before all others")
 @scheduled
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="leave the tables there too, as Markdown, CSV and LaTeX",
-)
+@also_written
 def mutate(
     unit: str,
     fmt: str,
@@ -56,14 +51,10 @@ def mutate(
 
     with pool, Bar(built.name) as bar:
         campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar, pool=pool)
-    found = mutation.table([campaign])
-    click.echo(found.markdown(), nl=False)
+    tables = {"mutation": mutation.table([campaign]), "mutants": mutation.mutants_table(campaign)}
+    publish(Report(tables, hidden=["mutants"]), output)
     for line in mutation.survivors(campaign):
         click.echo(line)
-    if output is not None:
-        for table, stem in ((found, "mutation"), (mutation.mutants_table(campaign), "mutants")):
-            for path in table.write(output, stem):
-                click.echo(f"halfulp: wrote {path}", err=True)
     if keep:
         for path in mutation.keep(campaign):
             click.echo(f"halfulp: {path} has one more", err=True)
@@ -71,7 +62,7 @@ def mutate(
 
 
 FLIPS, STUCK = 100_000, 256
-"""Upsets in all, and results of every net that is stuck, unless told otherwise."""
+"""Defaults: upsets in all, and results of every net that is stuck."""
 
 
 class _Count(click.ParamType):
@@ -98,13 +89,7 @@ class _Count(click.ParamType):
 @click.option("--stuck-at", "stuck", metavar="N", type=_Count(), help="results of every net stuck at 0, and at 1")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of operands and moments; 0 by default")
 @scheduled
-@click.option(
-    "-o",
-    "--output",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="where the files go; reports/ of the build folder by default",
-)
+@written
 def faults(
     unit: str,
     fmt: str,
@@ -115,12 +100,11 @@ def faults(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Say what faults of the hardware of UNIT in FMT (e5m2 by default) do to its results, in ulp.
+    """Inject faults into the hardware of UNIT in FMT (e5m2 by default) and count wrong results, with errors in ulp.
 
-    Unless told otherwise 1e5 upsets, where there are registers, and 256 results of every net that is stuck. The table
-    by nets is printed, and left with one by bits and a plot.
+    Default: 1e5 upsets, where there are registers, and 256 results of every net that is stuck. The table by nets is
+    printed, and written with one by bits and a plot.
     """
-    from halfulp.tools.paths import build_root
     from halfulp.tools.progress import Bar
 
     from . import faults as campaigns
@@ -130,15 +114,7 @@ def faults(
         if flips is None and stuck is None:
             flips, stuck = FLIPS if built.clocked else None, STUCK
         campaigns.check(built, flips)
+    folder = report_folder(output)
     with pool, Bar(built.name) as bar:
         found = campaigns.campaign(built, flips=flips, stuck=stuck, seed=seed, progress=bar, pool=pool)
-    nets = campaigns.table(found)
-    click.echo(nets.markdown(), nl=False)
-    # matplotlib takes long to load.
-    from halfulp.tools.plots import plot_harms, write
-
-    folder, stem = output or build_root() / "reports", f"faults-{built.name}"
-    files = nets.write(folder, stem) + campaigns.table(found, bits=True).write(folder, f"{stem}-bits")
-    files += write(plot_harms(campaigns.harm_of(found)), folder, stem)
-    for file in files:
-        click.echo(f"halfulp: wrote {file}", err=True)
+    publish(campaigns.report(found), folder)

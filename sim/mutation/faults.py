@@ -18,6 +18,7 @@ from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports, is_random
 from halfulp.tools.jobs import Job, JobPool, shared
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
@@ -324,6 +325,20 @@ def table(faults: Faults, *, bits: bool = False) -> Table:
         ],
         only_csv=["source"],
     )
+
+
+def report(faults: Faults) -> Report:
+    """The tables by nets and by bits, and a plot."""
+
+    def plot() -> Any:
+        # matplotlib takes long to load.
+        from halfulp.tools.plots import plot_harms
+
+        return plot_harms(harm_of(faults))
+
+    stem = f"faults-{faults.unit.name}"
+    tables = {stem: table(faults), f"{stem}-bits": table(faults, bits=True)}
+    return Report(tables, {stem: plot}, endings=("png", "svg"), hidden=[f"{stem}-bits"])
 
 
 def harm_of(faults: Faults) -> dict[str, list[tuple[float, float]]]:

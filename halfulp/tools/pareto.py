@@ -1,0 +1,16 @@
+"""The Pareto front."""
+
+from collections.abc import Sequence
+
+
+def undominated(points: Sequence[Sequence[float | None]]) -> list[bool]:
+    """For each point, whether no other one is as low in all coordinates and lower in one (the Pareto front).
+
+    A coordinate that one of two points lacks is not compared.
+    """
+
+    def beats(other: Sequence[float | None], own: Sequence[float | None]) -> bool:
+        pairs = [(a, b) for a, b in zip(other, own, strict=True) if a is not None and b is not None]
+        return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+    return [not any(beats(other, point) for other in points) for point in points]
