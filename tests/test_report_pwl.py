@@ -32,6 +32,7 @@ def found():
     return study([*cases(["tanh"], "fxp3.6", [2, 5]), *cases(["elu:0.5"], "fxp3.6", [2])])
 
 
+@pytest.mark.slow
 def test_pwl_report_errors_match_unit(found):
     """Of results that are looked up by code, beside tanh as numpy has it."""
     fmt = parse("fxp3.6")
@@ -48,6 +49,7 @@ def test_pwl_report_errors_match_unit(found):
     assert row["off"] == np.abs(numbers[list(codes)] - rounded).max() * 64
 
 
+@pytest.mark.slow
 def test_pwl_report_costs_match_units(found):
     frame = table(found).frame
     requests = [Request("pwl", "fxp3.6", fn="elu:0.5", pieces=2, breakpoints=kind) for kind in (None, "uniform")]
@@ -57,6 +59,7 @@ def test_pwl_report_costs_match_units(found):
     assert (row["uniform LUT"], row["uniform path"]) == (even.lut, even.path)
 
 
+@pytest.mark.slow
 def test_pwl_errors_fall_with_pieces(found):
     frame = table(found).frame
     for _, rows in frame.groupby("function"):
@@ -65,6 +68,7 @@ def test_pwl_errors_fall_with_pieces(found):
         assert (rows["max ulp"] <= rows["uniform max ulp"]).all()
 
 
+@pytest.mark.slow
 def test_pwl_lean_units_lie_between_and_are_smaller(found):
     frame = table(found).frame
     assert len(frame) == 3
@@ -135,6 +139,7 @@ def test_pwl_segments_file_is_keyed_by_content(tmp_path):
         module_of(Request("pwl", "int4", fn=str(path)))
 
 
+@pytest.mark.slow
 def test_pwl_report_writes_files(found, tmp_path):
     paths = report(found, "halfulp report pwl tanh").write(tmp_path)
     assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.png", "pwl.pdf"]
@@ -146,6 +151,7 @@ def test_pwl_report_writes_files(found, tmp_path):
     assert b"halfulp report pwl tanh" in (tmp_path / "pwl.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_pwl_plot_has_function_fits_and_errors(found):
     figure = plot(found)
     above, below = figure.axes[0], figure.axes[2]
@@ -158,6 +164,7 @@ def test_pwl_plot_has_function_fits_and_errors(found):
     assert [axis.get_title() for axis in figure.axes[:2]] == ["tanh", "elu:0.5"]
 
 
+@pytest.mark.slow
 def test_pwl_command_prints_and_writes(found, tmp_path):
     words = ["pwl", "tanh", "--fmt", "fxp3.6", "--pieces", "5,2", "-o", str(tmp_path)]
     told = CliRunner().invoke(cli.report, words)
