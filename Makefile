@@ -1,22 +1,22 @@
-# Each target makes .venv when it is missing or out of date, then calls one program of it. `make help` says more.
+# Each target makes .venv when it is missing or out of date, then calls one of its programs. `make help` lists them.
 
 define HELP
 make sim     check one unit, bit for bit, against the golden model
-make sweep   check one unit on every input there is, at compiled speed
-make uvm     check one unit, or an array of them, in a pyuvm environment
-make coverage  say what the bench shows of a unit and what nothing can show
-make formal  prove claims about units for all inputs
-make mutate  make mistakes in a unit and say which of them the bench sees
-make faults  put faults into a unit and say what they do to its results
-make keep    keep a vector, to be run before all others from then on
+make sweep   check one unit on every input, at compiled speed
+make uvm     check one unit, or an array of units, in a pyuvm environment
+make coverage  count the cases of a unit that the bench reaches, and prove which cases cannot occur
+make formal  prove properties of units for all inputs
+make mutate  mutate a unit and count the mutants that the bench detects
+make faults  inject faults into a unit and count wrong results
+make keep    save a vector as a regression, which runs before all other vectors
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
-make synth   measure what one unit costs on a device
-make stats   measure how stochastic rounding rounds
-make report  measure what units cost and how well they compute, side by side
+make synth   measure the cost of one unit on a device
+make stats   measure the statistics of stochastic rounding
+make report  compare units by cost and accuracy
 make train   train a network in the arithmetic of a multiply-accumulate
-make match   find the arrays on a board that a network runs fastest on
+make match   find the fastest arrays on a board for a network
 make tile    write arrays as kernels for a board, with all that its tools and its host need
-make cost    measure the units of fpga/results, whose costs are kept there
+make cost    measure the units recorded in fpga/results
 make test    run the tests, in at most 8 minutes on two cores     (ARGS="-k mac" goes to pytest)
 make test-all  run every test on all of its cases, for hours
 make bench   measure how fast the tools are
@@ -55,13 +55,13 @@ make clean   remove what was built          (.venv stays)
   make cost [SCHEDULER=tcp://host:8786]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
-.venv/bin/halfulp sim --help tells what each means. PYTHON=python3.12 makes .venv with that interpreter.
+.venv/bin/halfulp sim --help describes each. PYTHON=python3.12 makes .venv with that interpreter.
 endef
 
-# What can be set, and the option that it becomes.
+# Settings, and the option of each.
 values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:$(if $(filter mutate,$(MAKECMDGOALS)),--mutants,--n) M:--m CORES:--cores DEPTH:--depth ROWS:--rows VECTOR:--vector SEQUENCE:--sequence TEST:--test WHY:--why FLIPS:--bit-flips STUCK:--stuck-at
 flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream KEEP:--keep CODE:--code
-# What is there unless it is 0.
+# Settings whose option is given when they are 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))

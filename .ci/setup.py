@@ -1,8 +1,8 @@
 """Make ``.venv`` or bring it up to date. Standard library only; called by ``.ci/setup``.
 
-``.venv/ready`` is written last and says for which checkout, interpreter, lock file and project file the environment
-is complete. Whatever happens before that (an interrupt, a lost connection, a full disk) leaves an environment
-without it, which the next call throws away. Only one set-up of a checkout runs at a time; the others wait for it.
+``.venv/ready`` is written last and names the checkout, interpreter, lock file and project file of a complete
+environment. An environment without it (after an interrupt, a lost connection, a full disk) is made again by the next
+call. Only one set-up of a checkout runs at a time; the others wait for it.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 
 def refuse(text: str) -> NoReturn:
-    """Say in one sentence what is wrong with this machine."""
+    """Print one sentence about what this machine lacks, and exit with code 3."""
     say(text)
     sys.exit(3)
 
@@ -37,7 +37,7 @@ def digest(path: Path) -> str:
 
 
 def wanted() -> dict[str, str]:
-    """What a complete environment records; ``checkout`` first, because the Makefile looks for it too."""
+    """Record of a complete environment; ``checkout`` first, because the Makefile looks for it too."""
     return {
         "checkout": f"[{ROOT}]",
         "python": f"{sys.version.split()[0]} in {sys.base_prefix}",
@@ -47,14 +47,14 @@ def wanted() -> dict[str, str]:
 
 
 def recorded() -> dict[str, str]:
-    """What the environment says it is; empty unless it is complete and its interpreter still exists."""
+    """Record of the environment; empty unless it is complete and its interpreter still exists."""
     if not (READY.is_file() and (VENV / "bin" / "python").exists()):
         return {}
     return dict(line.split(" = ", 1) for line in READY.read_text().splitlines() if " = " in line)
 
 
 def run(what: str, command: list[str], log: IO[str], held: int) -> None:
-    """Run one step. It inherits the lock, so that an orphan of a killed set-up still keeps others out."""
+    """Run one step, which inherits the lock: an orphan of a killed set-up still makes others wait."""
     print("$", *command, file=log, flush=True)
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     done = subprocess.run(
