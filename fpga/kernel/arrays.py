@@ -1,4 +1,9 @@
-"""The cores that boards are filled with: arrays, kernels around them, and what they cost."""
+# amaranth: UnusedElaboratable=no
+"""Arrays and kernels around them, of which boards are filled, and their costs.
+
+Many are only looked at. Amaranth would warn of a component that is never elaborated, where the first line of the file
+that constructs it does not say otherwise.
+"""
 
 import functools
 from dataclasses import replace
@@ -30,19 +35,14 @@ def with_source(mac: MacSpec) -> MacSpec:
 @functools.cache
 def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, rows: int = 1) -> Any:
     """A chain of n elements of m multiply-accumulates."""
-    chain = Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=Build(pipeline))
-    # Amaranth warns of a component that is never elaborated.
-    chain._MustUse__used = True
-    return chain
+    return Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=Build(pipeline))
 
 
 def kernel(
     mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None, *, rows: int = 1
 ) -> Any:
     """The kernel around such a chain."""
-    made = Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
-    made._MustUse__used = True
-    return made
+    return Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
 
 
 @functools.cache
