@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import raw
-from .formats import Float, Format, Rounding
+from .formats import Format, Rounding
+from .formats.base import floor_log2
 from .wire import carry_out, wire
 
 
@@ -35,8 +36,8 @@ class Sum:
     @property
     def has_structures(self) -> bool:
         """Whether it is one of floats that is rounded stochastically, lazily or eagerly."""
-        floats = all(isinstance(fmt, Float) for fmt in (*(fmt for term in self.terms for fmt in term), self.o))
-        return floats and self.rounding.mode == "sr"
+        formats = [self.o, *(fmt for term in self.terms for fmt in term)]
+        return self.rounding.mode == "sr" and all(fmt.spacing == "relative" for fmt in formats)
 
     @property
     def refusal(self) -> str | None:
@@ -45,20 +46,18 @@ class Sum:
         It is for results that are at least as precise as the terms and have no larger exponent where subnormal numbers
         begin: others may discard more than a random word's alignment tells.
         """
-        assert isinstance(self.o, Float)
         width = max(map(_width, self.terms))
         if width > self.o.precision:
             return (
                 f"eager stochastic rounding to {self.o}, whose significand has {self.o.precision} bits, is for terms "
                 f"of no more bits, and there are {width}; make it lazy"
             )
-        single = [term[0] for term in self.terms if len(term) == 1]
-        has_floor = all(isinstance(fmt, Float) and fmt.subnormals for fmt in single)
-        emin = min(_emin(term, has_floor) for term in self.terms)
-        if self.o.subnormals and emin < self.o.emin:
+        has_floor = all(fmt.floor_exponent is not None for (fmt, *factors) in self.terms if not factors)
+        emin, floor = min(_emin(term, has_floor) for term in self.terms), self.o.floor_exponent
+        if floor is not None and emin < floor:
             return (
                 f"eager stochastic rounding to {self.o} is for terms of no smaller exponent than its own, which is "
-                f"{self.o.emin}, and there is {emin}; make it lazy"
+                f"{floor}, and there is {emin}; make it lazy"
             )
         return None
 
@@ -71,19 +70,18 @@ def _width(term: tuple[Format, ...]) -> int:
 
 def _emin(term: tuple[Format, ...], has_floor: bool) -> int:
     """Lowest exponent of a term: of a product that keeps its leading zeros, as one does that may be below the floor."""
-    floats = [fmt for fmt in term if isinstance(fmt, Float)]
-    total = sum(fmt.emin for fmt in floats)
-    if len(term) == 1 or min(fmt.precision for fmt in floats) == 1:
+    total = sum(floor_log2(fmt.smallest) if fmt.floor_exponent is None else fmt.floor_exponent for fmt in term)
+    if len(term) == 1 or min(fmt.precision for fmt in term) == 1:
         return total
     if has_floor:
         return total + 1
-    return total - sum(fmt.precision - 1 for fmt in floats if fmt.subnormals)
+    return total - sum(fmt.precision - 1 for fmt in term if fmt.floor_exponent is not None)
 
 
-def add(m: Module, z: raw.Aligned, o: Float, rounding: Rounding, random: Value) -> raw.Raw:
+def add(m: Module, z: raw.Aligned, o: Format, rounding: Rounding, random: Value) -> raw.Raw:
     """Second half of a sum, for which it is already decided whether it goes up when it is rounded to ``o``."""
     assert z.width <= o.precision
-    assert z.emin >= o.emin or not o.subnormals
+    assert o.floor_exponent is None or z.emin >= o.floor_exponent
     exact = raw.add(m, z, rounding)
     # The sum has its first one in the upper place after a carry, in the next one, or another place below. Adding up
     # does not take the last of these, nor taking away the first.

@@ -85,7 +85,6 @@ def add(
     """Second half of a sum, and its random word if that is still to be used."""
     if stochastic == EAGER:
         assert isinstance(z, raw.Aligned)
-        assert isinstance(o, Float)
         assert random is not None
         return eager.add(m, z, o, rounding, random), None
     if isinstance(z, FixedPair):
