@@ -6,8 +6,8 @@ from torch import Tensor
 from halfulp.hdl.formats import Posit, Rounding
 
 from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import Truncated, round_up
-from .wide import LIMB, Wide, bit_length
+from .round import Truncated, round_string
+from .wide import Wide, bit_length
 
 
 def unpack(codes: Tensor, fmt: Posit) -> Raw:
@@ -48,19 +48,13 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
     regime_width = torch.where(k >= 0, k + 2, 1 - k)
 
     # Exponent and fraction where the regime is shortest, then moved down for a longer one.
-    fraction_width = significand.width - 1
-    exponent = Wide.of(scale & mask(o.es), o.es + fraction_width).shift_left(torch.full_like(scale, fraction_width))
-    fraction = _without_first(significand)
-    tail = Wide(
-        tuple(e | f for e, f in zip(exponent.limbs, fraction.resized(exponent.width).limbs, strict=True)),
-        exponent.width,
-    )
+    tail = significand.with_first(scale & mask(o.es), o.es)
     tail_width = o.width - 3
     tail = tail.pad(max(tail_width + places - tail.width, 0))
     tail, lost = tail.shift_right(regime_width - 2)
     below = tail.width - tail_width
     sticky = lost | tail.any_below(below - places)
-    inexact_above = above | (too_large & ~fraction.is_zero())
+    inexact_above = above | (too_large & significand.any_below(significand.width - 1))
     if x.sticky is not None:
         sticky, inexact_above = sticky | x.sticky, inexact_above | (too_large & x.sticky)
 
@@ -82,20 +76,4 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
 
 def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once on the string of the code. Posits saturate anyway."""
-    z = truncate(x, o, rounding.places)
-    up = round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
-    magnitude = torch.where(z.code == o.max_code, o.max_code, (z.code + up).clamp(min=1))
-    magnitude = torch.where(x.zero, 0, magnitude)
-    codes = torch.where(x.sign, -magnitude, magnitude) & mask(o.width)
-    return torch.where(x.nan | x.inf, int64(o.nan_code), codes)
-
-
-def _without_first(significand: Wide) -> Wide:
-    """The fraction: everything below the first bit."""
-    width = significand.width - 1
-    if width == 0:
-        return Wide((torch.zeros_like(significand.low),), 0)
-    limbs = list(significand.limbs)
-    position = width % LIMB
-    limbs[width // LIMB] = limbs[width // LIMB] & ((1 << position) - 1)
-    return Wide(tuple(limbs), significand.width).resized(width)
+    return round_string(truncate(x, o, rounding.places), x, o, rounding, random)

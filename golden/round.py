@@ -9,6 +9,8 @@ from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import ValueRange
 
+from .raw import Raw, int64, mask
+
 
 @dataclass(frozen=True)
 class Truncated:
@@ -102,3 +104,12 @@ def round_up(
         case "exact":
             return torch.zeros_like(last)
     raise ValueError(f"the golden model has no rounding {rounding}")
+
+
+def round_string(z: Truncated, x: Raw, o: Format, rounding: Rounding, random: Tensor | None) -> Tensor:
+    """Codes of numbers whose two's-complement codes are rounded as strings, never to zero or to NaN."""
+    up = round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
+    magnitude = torch.where(z.code == o.max_code, o.max_code, (z.code + up).clamp(min=1))
+    magnitude = torch.where(x.zero, 0, magnitude)
+    codes = torch.where(x.sign, -magnitude, magnitude) & mask(o.width)
+    return torch.where(x.nan | x.inf, int64(o.nan_code), codes)

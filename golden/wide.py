@@ -191,6 +191,18 @@ class Wide:
         limbs = [self.bits(low + LIMB * index, LIMB) for index in range(limbs_of(width))]
         return Wide(tuple(limbs), width)
 
+    def with_first(self, value: Tensor, bits: int) -> "Wide":
+        """An integer of ``bits`` bits in the place of the first bit, before all that are below it."""
+        below = self.width - 1
+        if below == 0:
+            return Wide.of(value, bits)
+        limbs, within = list(self.limbs[: limbs_of(below)]), below % LIMB
+        if within:
+            limbs[-1] = limbs[-1] & ((1 << within) - 1)
+        rest = Wide(tuple(limbs), below).resized(below + bits)
+        first = Wide.of(value, below + bits).shift_left(torch.full_like(value, below))
+        return Wide(tuple(x | y for x, y in zip(first.limbs, rest.limbs, strict=True)), below + bits)
+
     def any_below(self, count: int) -> Tensor:
         """Whether one of the lowest ``count`` bits is set."""
         index, within = divmod(count, LIMB)

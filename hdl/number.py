@@ -111,8 +111,9 @@ def _stages(fmt: Format) -> Stages:
     return found
 
 
-def _truncate_float(m: Module, x: Number, o: Float, rounding: Rounding) -> floating.Truncated:
-    return floating.truncate(m, as_raw(m, x, "result"), o, rounding)
+def _of_raw(stage: Callable[[Module, Raw, Any, Rounding], Any]) -> Callable[[Module, Number, Any, Rounding], Any]:
+    """Stage that truncates raw numbers, for all numbers."""
+    return lambda m, x, o, rounding: stage(m, as_raw(m, x, "result"), o, rounding)
 
 
 def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.Truncated:
@@ -174,7 +175,7 @@ def _top(x: Number) -> int:
 
 
 STAGES: dict[type[Format], Stages] = {
-    Float: Stages(floating.unpack, _truncate_float, floating.pack),
+    Float: Stages(floating.unpack, _of_raw(floating.truncate), floating.pack),
     Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack),
     Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
 }

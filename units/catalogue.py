@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from halfulp.hdl.formats import EXACT, RN, Fixed, Float, Format, Posit, Rounding, parse
+from halfulp.hdl.formats import EXACT, FAMILIES, RN, Fixed, Format, Rounding, parse
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.specs import Build
 
@@ -62,7 +62,7 @@ class Row:
     summary: str
     options: tuple[str, ...]
     parameters: Callable[[Format, dict[str, Any]], dict[str, Any]]
-    families: tuple[type[Format], ...] = (Float, Fixed, Posit)
+    families: tuple[type[Format], ...] = FAMILIES
     rounding: str = "rn"
 
     def takes(self, fmt: Format, rounding: Rounding) -> bool:

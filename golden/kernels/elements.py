@@ -1,6 +1,7 @@
 """Kernels on single numbers, and on states of sources."""
 
 import ctypes
+import re
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ def _run(x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, ra
 
 def format_name(fmt: Format) -> str:
     """A format's name in that of a file."""
-    return str(fmt).replace(".", "_").replace("-", "_")
+    return re.sub(r"\W", "_", str(fmt))
 
 
 def _source(dtype: torch.dtype, a: Format, o: Format, rounding: Rounding, saturate: bool) -> str:
