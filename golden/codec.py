@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding, Takum
 
-from . import fixed, floating, posit
+from . import fixed, floating, posit, takum
 from .raw import Raw
 from .round import Truncated
 
@@ -25,6 +25,7 @@ STAGES: dict[type[Format], Stages] = {
     Float: Stages(floating.unpack, floating.truncate, floating.pack),
     Fixed: Stages(fixed.unpack, fixed.truncate, fixed.pack),
     Posit: Stages(posit.unpack, posit.truncate, posit.pack),
+    Takum: Stages(takum.unpack, takum.truncate, takum.pack),
 }
 
 

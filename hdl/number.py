@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from amaranth.hdl import Module, Value
 
-from . import eager, fixed, floating, posit, raw
+from . import eager, fixed, floating, posit, raw, takum
 from . import posit_as_fixed as posit_linear
 from .fixed import FixedRaw
-from .formats import Fixed, Float, Format, Posit, Rounding
+from .formats import Fixed, Float, Format, Posit, Rounding, Takum
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
@@ -178,5 +178,6 @@ STAGES: dict[type[Format], Stages] = {
     Float: Stages(floating.unpack, _of_raw(floating.truncate), floating.pack),
     Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack),
     Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
+    Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
 }
 """Hardware of the families of formats."""

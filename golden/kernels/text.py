@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding, Takum
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
 
@@ -32,6 +32,7 @@ TYPES: dict[type[Format], tuple[str, Callable[[Any], str]]] = {
     Float: ("number.h", _float),
     Fixed: ("number.h", _fixed),
     Posit: ("number.h", _posit),
+    Takum: ("takum.h", lambda fmt: f"Takum<{fmt.width}>"),
 }
 """Header of a family of formats, and the C++ type of a format."""
 

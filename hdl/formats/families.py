@@ -4,8 +4,9 @@ from .base import Format
 from .fixed import Fixed
 from .floating import Float
 from .posit import Posit
+from .takum import Takum
 
-__all__ = ["FAMILIES", "Fixed", "Float", "Posit"]
+__all__ = ["FAMILIES", "Fixed", "Float", "Posit", "Takum"]
 
-FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit)
+FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum)
 """All families, in the order in which lists show them."""

@@ -1,0 +1,79 @@
+"""Takum codes on tensors: to raw numbers, and back."""
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats.takum import FULL_WIDTH, HEAD, Takum
+
+from .raw import ZERO_EXPONENT, Raw, int64, mask
+from .round import Truncated, round_string
+from .wide import Wide, bit_length
+
+LARGEST, LEAST = 254, -255
+"""Exponents of the numbers with a string."""
+
+
+def unpack(codes: Tensor, fmt: Takum) -> Raw:
+    """Raw numbers of codes."""
+    body = fmt.width - 1
+    sign = (codes >> body) & 1 != 0
+    nan, zero = codes == int64(fmt.nan_code), codes == 0
+    magnitude = torch.where(sign, -codes, codes) & mask(body)
+    magnitude = magnitude << max(FULL_WIDTH - fmt.width, 0)
+    tail_width = max(fmt.width, FULL_WIDTH) - HEAD
+    up = (magnitude >> (tail_width + 3)) & 1 != 0
+    regime = (magnitude >> tail_width) & 7
+    bits = torch.where(up, regime, 7 - regime)
+    fraction_bits = tail_width - bits
+    characteristic = (magnitude >> fraction_bits) & ((1 << bits) - 1)
+    exponent = torch.where(up, (1 << bits) - 1, 1 - (2 << bits)) + characteristic
+    # Fractions are as long as the longest one.
+    fraction = (magnitude << bits) & mask(tail_width)
+    significand = (fraction >> (tail_width - fmt.fraction_bits)) | (1 << fmt.fraction_bits)
+    return Raw(
+        sign=sign,
+        exponent=torch.where(zero, ZERO_EXPONENT, exponent),
+        significand=Wide.of(torch.where(zero, 0, significand), fmt.precision),
+        nan=nan,
+        inf=torch.zeros_like(nan),
+        zero=zero,
+    )
+
+
+def truncate(x: Raw, o: Takum, places: int) -> Truncated:
+    """Truncate numbers at the last bit of the code's string, which is endless for numbers within the range."""
+    leading_zeros = x.leading_zeros
+    scale = x.exponent - leading_zeros
+    significand = x.significand.shift_left(leading_zeros.clamp(max=x.significand.width - 1))
+    above, below = scale > LARGEST, scale < LEAST
+    scale = scale.clamp(LEAST, LARGEST)
+    up = scale >= 0
+    bits = bit_length(torch.where(up, scale + 1, -scale), 9) - 1
+    characteristic = scale + torch.where(up, 1 - (1 << bits), (2 << bits) - 1)
+    head = torch.where(up, 8 | bits, 7 - bits)
+
+    # Direction, regime and characteristic before the fraction; zeros below, so that nothing moves up.
+    string = significand.with_first((head << bits) | characteristic, 12)
+    fraction_width = significand.width - 1
+    missing = max(o.width - HEAD + places - fraction_width, 0)
+    string, lost = string.pad(missing).shift_right(fraction_width + missing - (o.width - HEAD - bits) - places)
+    code, seen = string.truncated(places).low64(), string.bits(0, places)
+    sticky = lost if x.sticky is None else lost | x.sticky
+    beyond = above | ((code == o.max_code) & ((seen != 0) | sticky))
+    code = torch.where(above, o.max_code, torch.where(below, 0, code))
+    # Between zero and the first number, and above the last, there is no tie.
+    ends = (code == 0) | (code == o.max_code)
+    return Truncated(
+        code=code,
+        last=code & 1,
+        seen=torch.where(ends, 0, seen),
+        sticky=torch.where(ends, (code == 0) | beyond, sticky),
+        beyond=beyond,
+        places=places,
+    )
+
+
+def pack(x: Raw, o: Takum, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+    """Codes of numbers, rounded once on the string of the code. Takums saturate anyway."""
+    return round_string(truncate(x, o, rounding.places), x, o, rounding, random)

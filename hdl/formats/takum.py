@@ -1,0 +1,192 @@
+"""Linear takums of any size (Hunhold, Beating Posits at Their Own Game: Takum Arithmetic, CoNGA 2024)."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar, Self
+
+from .base import Format, check_int, floor_log2
+from .rounding import Rounding
+
+MIN_WIDTH, MAX_WIDTH = 2, 64
+HEAD, MAX_REGIME = 5, 7
+FULL_WIDTH = HEAD + MAX_REGIME
+"""Bits of sign, direction and regime; most bits of the characteristic; width from which on no code ends before it."""
+
+_TEXT = re.compile(r"takum([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Takum(Format):
+    """A linear takum format.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a code, 2 to 64.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``width`` is of the wrong kind, or out of range.
+
+    Notes
+    -----
+    A code is a two's-complement integer: the most negative one is NaR, and negating a code negates its number. A
+    positive code has, below the sign, the direction D, three bits of regime R, the characteristic C of r bits, where r
+    is R if D and 7 - R if not, and the fraction f. The number is (1 + f) * 2^c, where c is 2^r - 1 + C if D and
+    1 - 2^(r + 1) + C if not. A code of fewer than 12 bits is the beginning of a longer one that goes on with zeros.
+    """
+
+    family = "takum"
+    syntax = "takum<width>, linear, 2 to 64 bits: takum8, takum16"
+    code_order = "two's complement"
+    rounds = "string"
+    nan_is_ordered = True
+    names: ClassVar = {f"takum{width}": f"takum{width}" for width in (8, 16, 32, 64)}
+
+    width: int
+
+    def __post_init__(self) -> None:
+        check_int("width", self.width, "takum")
+        if not MIN_WIDTH <= self.width <= MAX_WIDTH:
+            raise ValueError(f"takum{self.width} is out of range; a takum has {MIN_WIDTH} to {MAX_WIDTH} bits")
+
+    def __str__(self) -> str:
+        return f"takum{self.width}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """``takum<width>``."""
+        match = _TEXT.fullmatch(text)
+        return match and cls(int(match[1]))
+
+    def describe(self) -> str:
+        """Family and fields in words."""
+        return "takum, linear"
+
+    def default_accumulator(self) -> "Takum":
+        """Twice the width, at most 64 bits."""
+        return replace(self, width=min(2 * self.width, MAX_WIDTH))
+
+    # Sizes and ranges ------------------------------------------------------------------------------------------
+
+    has_inf = has_negative_zero = False
+    has_nan = True
+
+    @property
+    def fraction_bits(self) -> int:
+        """Fraction bits of numbers from 1 to 2, which have the most."""
+        return max(self.width - HEAD, 0)
+
+    @property
+    def precision(self) -> int:  # type: ignore[override]
+        """Bits of the longest significand, the hidden one included."""
+        return self.fraction_bits + 1
+
+    @property
+    def smallest(self) -> Fraction:  # type: ignore[override]
+        """Smallest number above zero."""
+        return Fraction(self.decode(1))
+
+    @property
+    def quantum(self) -> int:  # type: ignore[override]
+        """Exponent of the last place of the smallest number above zero, of which every other is a multiple."""
+        return floor_log2(self.smallest) - max(self.width - FULL_WIDTH, 0)
+
+    @property
+    def largest(self) -> Fraction:  # type: ignore[override]
+        """Largest number."""
+        return Fraction(self.decode(self.max_code))
+
+    @property
+    def lowest(self) -> Fraction:  # type: ignore[override]
+        """Least number."""
+        return -self.largest
+
+    def precision_at(self, scale: int) -> int:
+        """Significand bits of numbers from 2^scale to the next power of two; 0 where there is not even that power."""
+        # The number 2^-255 would have the code of zero.
+        if not -254 <= scale <= 254:
+            return 0
+        bits, string = _beginning(scale)
+        rest = self.width - HEAD - bits
+        return rest + 1 if rest >= 0 else int(string % (1 << -rest) == 0)
+
+    def holds(self, other: Format) -> bool:
+        """True for takums whose codes are the beginnings of this format's."""
+        return isinstance(other, Takum) and self.width >= other.width
+
+    # Codes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def nan_code(self) -> int:  # type: ignore[override]
+        """Code of NaR."""
+        return 1 << (self.width - 1)
+
+    @property
+    def max_code(self) -> int:
+        """Code of the largest number; that of the smallest one above zero is 1."""
+        return self.nan_code - 1
+
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first."""
+        regime = min(3, max(self.width - 2, 0))
+        return {"tail": self.width - 2 - regime, "regime": regime, "direction": 1, "sign": 1}
+
+    def infinity(self, negative: bool) -> int:
+        """Code that an infinite result takes: NaR."""
+        return self.nan_code
+
+    def decode(self, code: int) -> Fraction | float:
+        """Number that a code stands for."""
+        self.check_code(code)
+        if code == self.nan_code:
+            return math.nan
+        if code == 0:
+            return Fraction(0)
+        if code > self.nan_code:
+            return -self.decode((1 << self.width) - code)
+        width = max(self.width, FULL_WIDTH)
+        code <<= width - self.width
+        direction, regime = code >> (width - 2), (code >> (width - HEAD)) & 7
+        bits = regime if direction else 7 - regime
+        fraction_bits = width - HEAD - bits
+        characteristic = (code >> fraction_bits) & ((1 << bits) - 1)
+        exponent = (1 << bits) - 1 + characteristic if direction else 1 - (2 << bits) + characteristic
+        significand = (1 << fraction_bits) | (code & ((1 << fraction_bits) - 1))
+        return significand * Fraction(2) ** (exponent - fraction_bits)
+
+    def encode_magnitude(
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a finite number given by magnitude and sign: the string of its code, without end, is rounded.
+
+        Takums saturate anyway.
+        """
+        if magnitude == 0:
+            return 0
+        if rounding.mode == "exact" and not self.smallest <= magnitude <= self.largest:
+            raise ValueError(f"exact was asked for, but {self} goes from {self.smallest} to {self.largest}")
+        if magnitude >= self.largest:
+            code = self.max_code
+        elif magnitude <= self.smallest:
+            code = 1
+        else:
+            code = rounding.round(self._string(magnitude), negative, random)
+        return (1 << self.width) - code if negative else code
+
+    def _string(self, magnitude: Fraction) -> Fraction:
+        """The endless code of a magnitude, with the point behind the last bit that there is room for."""
+        scale = floor_log2(magnitude)
+        bits, string = _beginning(scale)
+        fraction = magnitude / Fraction(2) ** scale - 1
+        return (string + fraction) * Fraction(2) ** (self.width - HEAD - bits)
+
+
+def _beginning(scale: int) -> tuple[int, int]:
+    """Bits of the characteristic at an exponent, and the code between sign and fraction as an integer."""
+    bits = (scale + 1 if scale >= 0 else -scale).bit_length() - 1
+    characteristic = scale + 1 - (1 << bits) if scale >= 0 else scale - 1 + (2 << bits)
+    return bits, ((8 | bits if scale >= 0 else 7 - bits) << bits) + characteristic

@@ -1,0 +1,80 @@
+"""Takum codes: to raw numbers, and back with one rounding.
+
+The characteristic c and its bits follow from the integer G = 1C, a one and the field C, inverted where the direction is
+down: c is G - 1 up, and the complement of that down. (Hunhold, CoNGA 2024, section 4.)
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from .formats import Rounding
+from .formats.base import floor_log2
+from .formats.takum import HEAD, MAX_REGIME, Takum
+from .posit import Truncated
+from .raw import Raw, leading_zeros_of
+from .wire import extended, leading_zeros, shift_left, wire
+
+BASE = -256
+"""Exponents count from here, so that they are never negative."""
+
+
+def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
+    """Raw number of a code."""
+    sign = bits[-1]
+    none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
+    magnitude = ((bits[:-1] ^ sign.replicate(fmt.width - 1)) + sign)[: fmt.width - 1]
+    missing = max(HEAD - 1 + MAX_REGIME - (fmt.width - 1), 0)
+    body = wire(m, Cat(Const(0, missing), magnitude), f"{name}_body")
+    down = ~body[-1]
+    regime = wire(m, body[-4:-1] ^ down.replicate(3), f"{name}_regime")
+    tail = body[:-4]
+    # The inverse of zeros comes in below, so that what is left of it above is zeros again.
+    inverted = Cat(down.replicate(MAX_REGIME), tail ^ down.replicate(len(tail)), Const(1, 1 + MAX_REGIME))
+    shifted = shift_left(m, inverted, regime, f"{name}_tail")
+    characteristic = (shifted[MAX_REGIME + len(tail) :] - 1)[:8] ^ down.replicate(8)
+    fraction = shifted[MAX_REGIME : MAX_REGIME + len(tail)] ^ down.replicate(len(tail))
+    return Raw(
+        sign=sign,
+        exponent=wire(m, Cat(characteristic, ~down), f"{name}_exponent"),
+        significand=wire(m, Cat(fraction[len(tail) - fmt.fraction_bits :], ~none), f"{name}_significand"),
+        nan=wire(m, none & sign, f"{name}_nan"),
+        inf=Const(0, 1),
+        zero=wire(m, none & ~sign, f"{name}_zero"),
+        sticky=Const(0, 1),
+        base=BASE,
+        emin=floor_log2(fmt.smallest),
+        emax=floor_log2(fmt.largest),
+        leading="one",
+        zero_at_floor=True,
+    )
+
+
+def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
+    """Write the code of a number as a string without end, and truncate it where the code ends."""
+    count = leading_zeros_of(m, x, "leading_zeros")
+    significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
+    smallest = x.emin if x.leading == "one" else x.quantum
+    width = max(x.emax, -smallest, -BASE).bit_length() + 1
+    scale = wire(m, extended(x.exponent + x.base - count, width)[:width].as_signed(), "scale")
+    down = scale[-1]
+    places = wire(m, scale[:-1] ^ down.replicate(width - 1), "characteristic_places")
+    over = wire(m, places >= -BASE - 1, "over")
+    one_and_field = wire(m, (places[:8] + 1)[:8], "one_and_field")
+    zeros = leading_zeros(m, one_and_field, "regime")[:3]
+    field = one_and_field[:MAX_REGIME] ^ down.replicate(MAX_REGIME)
+    string = shift_left(m, Cat(significand[:-1], field), zeros, "tail")
+    string = Cat(string, zeros ^ (~down).replicate(3), ~down)
+    seen = o.width - 1 + rounding.places
+    string = wire(m, Cat(Const(0, max(seen - len(string), 0)), string), "string")
+    kept = string[len(string) - (o.width - 1) :]
+    kept = wire(m, Mux(over, (~down).replicate(o.width - 1), kept), "kept")
+    discarded = len(string) - (o.width - 1)
+    return Truncated(
+        sign=x.sign,
+        kept=kept,
+        discarded=wire(m, string[discarded - rounding.places : discarded], "discarded"),
+        sticky=wire(m, string[: discarded - rounding.places].any() | x.sticky, "sticky"),
+        # Neither the last code goes up, nor is the first one zero.
+        beyond=wire(m, over | kept.all() | ~kept.any(), "beyond"),
+        nan=wire(m, x.nan | x.inf, "not_real"),
+        zero=x.zero,
+    )
