@@ -94,7 +94,7 @@ def grid_of(held: Format | PowerSum) -> Grid:
     if isinstance(held, PowerSum):
         listed = sums_of_powers(held.terms)
         return Grid(float(listed[0]), float(listed[-1]), listed=listed)
-    if isinstance(held, Fixed):
+    if held.spacing == "uniform":
         return Grid(float(held.lowest), float(held.largest), float(held.smallest))
     if held.width > WIDEST:
         raise ValueError(f"coefficients in {held} are not fitted; take fixed point, or up to {WIDEST} bits")
