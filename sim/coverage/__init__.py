@@ -1,6 +1,7 @@
-"""What vectors have shown of a unit: bins that are defined once for each family of formats, counted over whole batches,
-and each of them hit, proved to be out of reach, or open."""
+"""Coverage of a unit by vectors: bins that follow from its formats and stages, each of them hit, proved to be out of
+reach, or open."""
 
 from .collect import Coverage
+from .report import Report
 
-__all__ = ["Coverage"]
+__all__ = ["Coverage", "Report"]

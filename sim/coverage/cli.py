@@ -36,6 +36,7 @@ def coverage(
         units = [request.build() for request in wanted(unit, fmt, options)]
     from .collect import Coverage
     from .plot import plot_coverage
+    from .report import Report
     from .rtl import code_coverage
 
     folder = report_folder(output)
@@ -46,7 +47,7 @@ def coverage(
             result = run(built, seed=seed, limit=vectors, watch=watched, progress=bar)
             if not result.passed:
                 click.echo(summary(result))
-            report = watched.report(bar)
+            report = Report.of(watched, bar)
             lines = code_coverage(built, seed=seed, limit=vectors) if code else None
         tables = {"": report.table(), "-bins": report.bins_table()} | ({"-code": lines} if lines is not None else {})
         stem = f"coverage-{built.name}"

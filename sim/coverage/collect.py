@@ -1,24 +1,20 @@
 """Bins of a unit, and how often each was hit."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfulp.sim.reference import own_words
-from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
 from . import stalls
 from .bins import Counts, Group
 from .model import Model
 
-if TYPE_CHECKING:
-    from .report import Report
-
 CHUNK = 1 << 15
-"""Vectors that are looked at together; what is worked out of more leaves the processor's caches."""
+"""Vectors in one call; more leave the processor's caches."""
 
 Integers = npt.NDArray[np.integer[Any]]
 Batch = Mapping[str, Integers]
@@ -126,18 +122,6 @@ class Coverage:
             self.counts[name] += counts
         self.vectors += other.vectors
         self.cycles += other.cycles
-
-    def report(self, progress: Progress = silent) -> "Report":
-        """What was hit, what is proved to be out of reach, and what is open; proves what has to be.
-
-        Parameters
-        ----------
-        progress : Progress
-            Told how far the proofs are.
-        """
-        from .report import Report
-
-        return Report.of(self, progress)
 
     def _columns(self, given: Batch, ports: Mapping[str, Any], length: int) -> dict[str, npt.NDArray[np.uint64]]:
         missing = [name for name in ports if name not in given]

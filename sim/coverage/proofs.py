@@ -1,8 +1,6 @@
-"""What is proved of the bins of a unit, kept from run to run: who hits a bin later that was proved to be out of reach
-has refuted the proof."""
+"""Proofs that bins of a unit are out of reach, stored from run to run: a later hit of such a bin refutes the proof."""
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,22 +8,20 @@ from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code
 from halfulp.tools.progress import Progress, silent
 
+from .collect import Coverage
 from .reach import Reach, hits, reach
 
-if TYPE_CHECKING:
-    from .collect import Coverage
 
-
-def of(coverage: "Coverage", progress: Progress = silent) -> dict[str, Reach]:
-    """Proofs for the bins that were not hit; those that are kept, where they are enough."""
+def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
+    """Proofs for the bins that were not hit; the stored ones, where they are enough."""
     entry = _entry(coverage)
-    kept = _read(entry, coverage)
+    stored = _read(entry, coverage)
     waiting = {name: ~hits(coverage.counts, group) for name, group in coverage.groups.items()}
     watched = [group.name for group in coverage.model.groups]
-    if kept and all(not (waiting[name] & ~kept[name].excluded).any() for name in watched):
-        return kept
+    if stored and all(not (waiting[name] & ~stored[name].excluded).any() for name in watched):
+        return stored
     found = reach(coverage.model, coverage.counts, progress)
-    for name, known in kept.items():
+    for name, known in stored.items():
         # What was proved before stands, though it may by now be hit.
         both = found[name].excluded | known.excluded
         found[name] = Reach(both, found[name].proof or known.proof)
@@ -34,14 +30,14 @@ def of(coverage: "Coverage", progress: Progress = silent) -> dict[str, Reach]:
     return found
 
 
-def _entry(coverage: "Coverage") -> Entry:
+def _entry(coverage: Coverage) -> Entry:
     unit = coverage.unit
     # A proof is of the bins, of the golden model that decides which of them a result is in, and of the methods.
     own = code("halfulp.golden", type(unit).__module__, "halfulp.sim.coverage.model", "halfulp.sim.coverage.reach")
     return Entry.of("coverage", (type(unit).__qualname__, unit.name, unit.parameters, own), unit.name)
 
 
-def _read(entry: Entry, coverage: "Coverage") -> dict[str, Reach]:
+def _read(entry: Entry, coverage: Coverage) -> dict[str, Reach]:
     """Proofs in the cache; none if there are none that fit."""
     with contextlib.suppress(ValueError, KeyError, IndexError):
         found = {}

@@ -1,8 +1,7 @@
-"""What was hit, what cannot be hit and why, and what is open."""
+"""Report of the bins that were hit, that are proved to be out of reach, and that are open."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,10 +11,8 @@ from halfulp.tools.tables import Table
 
 from . import proofs
 from .bins import Counts, Group
+from .collect import Coverage
 from .reach import Flags
-
-if TYPE_CHECKING:
-    from .collect import Coverage
 
 HIT, EXCLUDED, OPEN, REFUTED = "hit", "out of reach", "open", "hit, though proved to be out of reach"
 
@@ -25,17 +22,17 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of the bins of a group.
+    """Verdicts on the bins of a group.
 
     Attributes
     ----------
     group : Group
     counts : array
-        How often each was hit.
+        Hits of each.
     excluded : array of bool
-        Which are proved to be out of reach.
+        Bins that are proved to be out of reach.
     proof : str
-        What was gone through for that.
+        Sets of inputs that were gone through for that.
     """
 
     group: Group
@@ -73,8 +70,8 @@ class Report:
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, coverage: "Coverage", progress: Progress = silent) -> "Report":
-        """Prove what has to be proved."""
+    def of(cls, coverage: Coverage, progress: Progress = silent) -> "Report":
+        """Report of a coverage; proves that bins are out of reach where that is not yet known."""
         known = proofs.of(coverage, progress)
         found = []
         for name, group in coverage.groups.items():

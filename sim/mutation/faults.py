@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from halfulp.hdl.formats import Fixed, Float, Format
+from halfulp.hdl.formats import Format
 from halfulp.sim.fields import Grid
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports, is_random
@@ -266,21 +266,13 @@ def values(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64
 
 def last_place(fmt: Format, codes: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
     """Distance from a number to the next one away from zero, or to the one before where there is none."""
-    if isinstance(fmt, Fixed):
-        return np.full(codes.shape, 2.0**fmt.quantum)
-    one, mask = np.uint64(1), np.uint64((1 << fmt.width) - 1)
-    if isinstance(fmt, Float):
-        last = (codes & np.uint64(fmt.sign_code - 1)) >= fmt.max_code
-        others = np.where(last, codes - one, codes + one)
-    else:
-        sign = (codes >> np.uint64(fmt.width - 1)) == 1
-        others = np.where(sign, codes - one, codes + one) & mask
-        # Beyond the largest number of either sign is NaR.
-        back = np.where(sign, codes + one, codes - one) & mask
-        others = np.where(others == fmt.nan_code, back, others)
+    grid, one = Grid.of(fmt), np.ones(codes.shape, dtype=np.int64)
+    own = values(fmt, codes)
     with np.errstate(invalid="ignore"):
-        step = np.abs(values(fmt, others) - values(fmt, codes))
-    return np.where(np.isfinite(step), step, 1.0)
+        out, back = (np.abs(values(fmt, grid.neighbour(codes, steps)) - own) for steps in (one, -one))
+    # Beyond the last number of either sign is none, or the same again; zeros of one value are no neighbours.
+    step = np.where(np.isfinite(out) & (out > 0), out, back)
+    return np.where(np.isfinite(own), np.where(step > 0, step, float(fmt.smallest)), 1.0)
 
 
 def _summed(effects: Sequence[Effect], bits: bool) -> Iterator[dict[str, object]]:
