@@ -66,7 +66,7 @@ def _turns(table: Segments, side: tuple[Piece, ...], sign: int) -> Iterator[Frac
 
 
 def _roots(side: tuple[Piece, ...], sign: int, value: Fraction) -> Iterator[Fraction]:
-    """Where lines, at minus the argument for the other sign, have a value."""
+    """Arguments at which lines, at minus the argument for the other sign, have a value."""
     # The first line goes on below its start.
     ends = pairwise([None, *(piece.start for piece in side[1:]), None])
     for piece, (start, end) in zip(side, ends, strict=True):

@@ -26,7 +26,7 @@ CHUNKS = 8
 
 
 def sums_of(names: Sequence[str]) -> list[list[Term]]:
-    """What a unit with such operands may compute: sums of terms, products first.
+    """Sums of terms that a unit with such operands may compute, products first.
 
     An ``a`` and the ``b`` of the same number are multiplied, and every other operand is a term of its own. Only ``a``
     and ``b`` may be added as well.
@@ -342,7 +342,7 @@ class Directed:
         return max(3 * self.exact_rows // max(len(self.grids), 3), 1)
 
     def _some_result(self, term: Term) -> Grid:
-        """What a term is rounded to: the result, or, of a product, what products are rounded to before."""
+        """Format that a term is rounded to: the result, or that of a rounded product."""
         return self.results[int(self.rng.integers(len(self.results)))] if len(term) == 2 else self.results[0]
 
     def _span(self, one: Term, other: Term) -> int:

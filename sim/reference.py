@@ -1,4 +1,4 @@
-"""What a unit should answer: the golden model, called with the unit's own parameters."""
+"""Reference results of a unit: the golden model, called with the unit's own parameters."""
 
 import functools
 from typing import Any
@@ -66,7 +66,7 @@ def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> d
 
 
 def own_words(unit: Any, count: int) -> dict[str, Codes]:
-    """What the sources of a unit give for the first operations since reset, by the ports that they stand in for."""
+    """Words of a unit's sources for the first operations since reset, by the ports that they stand in for."""
     from halfulp.golden.random import of_stream
 
     return {

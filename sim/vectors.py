@@ -20,7 +20,7 @@ MOST_BITS = 20
 """Random words are run through completely, too, while operands, controls and words are no more bits than this."""
 
 DEFAULT = 1 << 19
-"""Vectors of a run that is not exhaustive, unless told otherwise."""
+"""Vectors of a run that is not exhaustive, by default."""
 
 EXACT_ROWS, FEW_EXACT_ROWS = 1 << 11, 1 << 7
 """Vectors of one strategy that are worked out with exact fractions, of which a processor does some ten thousand a
@@ -38,9 +38,9 @@ class Vectors:
     count : int
         Length of the arrays.
     what : str
-        How they were chosen, in words.
+        The way in which they were chosen, in words.
     exhaustive : bool
-        Whether they are all there are.
+        They are all there are.
     """
 
     codes: dict[str, Codes]

@@ -70,7 +70,7 @@ class Errors:
 
     @property
     def at(self) -> float:
-        """Where the largest error in units of the last place is; of several, the nearest to zero."""
+        """Place of the largest error in units of the last place; of several, the nearest to zero."""
         worst = self.x[self.ulp == self.ulp.max()]
         return float(min(worst.tolist(), key=lambda x: (abs(x), -x)))
 

@@ -78,7 +78,7 @@ class Function:
     negative: Special | None = None
 
     def defined(self, x: Fraction) -> bool:
-        """Whether it has a value at a number."""
+        """True if it has a value at a number."""
         return self.domain == ALL or x > 0 or (self.domain == NONZERO and x != 0)
 
     def limit(self, x: Fraction) -> tuple[Fraction, int] | None:

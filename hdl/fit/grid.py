@@ -54,7 +54,7 @@ class Grid:
         return _middle_first(np.arange(first, last + 1, dtype=np.float64) * self.step)
 
     def any_between(self, low: Numbers, high: Numbers) -> Any:
-        """Whether there is one from one number to another, for many of these."""
+        """True where there is one from one number to another, for many of these."""
         low, high = np.maximum(low, self.low), np.minimum(high, self.high)
         if self.listed is not None:
             return np.searchsorted(self.listed, low, "left") < np.searchsorted(self.listed, high, "right")

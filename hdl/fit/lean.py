@@ -39,9 +39,9 @@ def leanest(task: Task, error: float, names: Sequence[str], key: Key | None) -> 
     key : Key, optional
         What arguments are that a unit takes the leading bits off; None where it does not.
     """
-    kept = task.breakpoints == "uniform"
-    candidates = [(_fewest(task, error, names, coarsen=not kept), False)]
-    if key is not None and not kept:
+    even = task.breakpoints == "uniform"
+    candidates = [(_fewest(task, error, names, coarsen=not even), False)]
+    if key is not None and not even:
         for leading in range(_FEWEST_LEADING, min(MOST_LEADING, key.bits - 1) + 1):
             coarse = task.coarser(key.bits - leading)
             if coarse.within(error) is not None:

@@ -29,7 +29,7 @@ def sums(slope: float | Numbers, t: Numbers, intercept: float | Numbers) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Where a line has to be.
+    """Bounds on a line.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class Band:
 
     @property
     def empty(self) -> bool:
-        """Whether there is a point where no value is allowed."""
+        """True if there is a point where no value is allowed."""
         return bool(np.any(self.low > self.high))
 
     def holds(self, slope: float, intercept: float) -> bool:
-        """Whether a line is inside, exactly."""
+        """True if a line is inside, exactly."""
         s, rest = sums(slope, self.t, intercept)
         if np.any((s < self.low) | (s > self.high)):
             return False

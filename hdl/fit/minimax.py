@@ -179,7 +179,7 @@ def _alternating(
 
 
 def _farthest(real: Real, slope: float, offset: float, low: float, high: float) -> tuple[float, float]:
-    """Where a function that is convex or concave is farthest from a line between two points, and how far.
+    """Place at which a convex or concave function is farthest from a line between two points, and the distance.
 
     What is looked for is the one place inside where the distance from the chord's line turns.
     """
@@ -208,7 +208,7 @@ def _farthest(real: Real, slope: float, offset: float, low: float, high: float) 
 
 
 def _bends(real: Real, low: float, high: float) -> tuple[float, ...]:
-    """Where the second difference of a callable changes its sign; finer bends than the scan are not seen."""
+    """Places at which the second difference of a callable changes its sign; finer bends than the scan are not seen."""
     step = (high - low) / _SCANNED
     values = [real(low + step * place) for place in range(_SCANNED + 1)]
     plot_curves = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]

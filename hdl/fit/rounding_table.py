@@ -30,7 +30,7 @@ def check_width(fmt: Format) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RoundingTable:
-    """What rounding to a format gives.
+    """Results of a rounding to a format.
 
     Attributes
     ----------

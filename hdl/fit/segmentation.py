@@ -1,4 +1,4 @@
-"""Where pieces begin and which lines they are, for the smallest largest error there is with such coefficients.
+"""Starts and lines of pieces with the smallest largest error that such coefficients allow.
 
 Whether so many pieces come within an error is decided exactly: a piece that can be longer for that error is never
 better shorter, so that pieces taken as long as they can be, one after the other, are the fewest. The smallest error is
@@ -17,7 +17,7 @@ from .lines import Band, Line, sums
 from .points import Points
 
 BREAKPOINTS = ("free", "uniform", "power")
-"""Where pieces may begin: at any argument; at equal distances; where leading bits of the argument change."""
+"""Starts of pieces: at any argument; at equal distances; where leading bits of the argument change."""
 
 Parts = list[tuple[int, Line]]
 """Breakpoints at which pieces begin, by their places, and their lines."""
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What pieces are wanted.
+    """Request for pieces.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Task:
         return parts
 
     def _reach(self, band: Band, first: int, last: int, guess: int) -> tuple[int, Line | None]:
-        """How far a piece can go, and its line."""
+        """End of the longest piece, and its line."""
         short, line, step = first, None, min(guess, last - first)
         long = last + 1
         # Twice as far as long as it goes, then half the distance.

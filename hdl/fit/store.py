@@ -1,4 +1,4 @@
-"""Line segments by what is asked for: fitted once, and kept on disk."""
+"""Line segments that were fitted, stored on disk under the request for them."""
 
 import functools
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from halfulp.tools.digests import code
 from halfulp.tools.paths import work_root, write_whole
 
 SUFFIX = ".segments"
-"""How the name of a file ends that holds segments as text."""
+"""End of the name of a file that holds segments as text."""
 
 PIECES = 8
-"""Of a fit, unless told otherwise."""
+"""Default of a fit."""
 
 Asked = tuple[tuple[str, Any], ...]
 

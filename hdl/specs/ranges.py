@@ -1,4 +1,4 @@
-"""What the exact results of an operation span, so that ``exact`` can be refused before any hardware is built."""
+"""Ranges of the exact results of an operation, so that ``exact`` can be refused before any hardware is built."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -17,7 +17,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Axis:
-    """What vectors are told apart by.
+    """Property by which vectors are classified.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ class Group:
         return math.prod(self.shape)
 
     def label(self, index: int) -> str:
-        """What the bin of a number is called."""
+        """Name of the bin of a number."""
         places = np.unravel_index(index, self.shape)
         return ", ".join(axis.labels[int(place)] for axis, place in zip(self.axes, places, strict=True))
 
     def labels(self) -> Iterator[str]:
-        """What all are called."""
+        """Names of all bins."""
         return map(self.label, range(self.size))
 
     def bins(self, places: Sequence[Places]) -> Places:
@@ -74,7 +74,7 @@ class Group:
         return np.where(valid, found, NONE)
 
     def count(self, bins: Places) -> Counts:
-        """How many vectors fell into each bin."""
+        """Number of vectors in each bin."""
         return np.bincount(bins[bins >= 0], minlength=self.size).astype(np.int64)
 
 

@@ -21,7 +21,7 @@ Batch = Mapping[str, Integers]
 
 
 class Coverage:
-    """How often each bin of a unit was hit.
+    """Hits of the bins of a unit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which groups of bins a unit has, and where its vectors fall: operands by their formats, sums by their stages."""
+"""Groups of bins of a unit, and the bins of its vectors: operands by their formats, sums by their stages."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -361,7 +361,7 @@ def _subnormal(grid: Grid, codes: Codes) -> Places:
 
 
 def _carry(formats: Sequence[Format], columns: Sequence[Codes], outputs: Columns) -> list[Places]:
-    """Whether the product of two significands is two or more."""
+    """Place of products of two significands: below two, or two and more."""
     x, y = (unpack(torch.from_numpy(codes.view(np.int64)), fmt) for codes, fmt in zip(columns, formats, strict=True))
     product = multiply(x, y)
     number = ~(product.zero | product.nan | product.inf)

@@ -1,4 +1,4 @@
-"""Which bins any vector can reach: found out by going through all operands there are, or through all terms of a sum.
+"""Bins that a vector can reach, found by going through all operands, or through all terms of a sum.
 
 No bin is waived. What was gone through completely without reaching a bin is the proof that nothing does; where there is
 too much to go through, nothing is claimed.
@@ -44,7 +44,7 @@ CHUNK = 1 << 15
 
 @dataclass(frozen=True)
 class Reach:
-    """What is known of the bins of a group.
+    """Bins of a group that are proved to be out of reach.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Reach:
 
 
 def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Progress = silent) -> dict[str, Reach]:
-    """What cannot be reached of the groups of a unit.
+    """Bins of a unit that are out of reach.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
 
 
 def hits(counts: Mapping[str, Counts] | None, group: Group) -> Flags:
-    """Which bins of a group were hit."""
+    """Bins of a group that were hit."""
     return np.zeros(group.size, dtype=bool) if counts is None else counts[group.name] > 0
 
 
@@ -102,7 +102,7 @@ def _alone(model: Model, part: Alone) -> Reach:
 
 
 def _complete(reached: Flags, proof: str) -> Reach:
-    """Where everything was gone through, what was not reached is out of reach."""
+    """Bins that were not reached, and so are out of reach if everything was gone through."""
     return Reach(~reached if proof else np.zeros_like(reached), proof)
 
 
@@ -116,7 +116,7 @@ def _codes(model: Model, port: str) -> tuple[Codes, str]:
 
 
 def _joint(model: Model, part: Joint) -> Reach:
-    """What all codes of some ports reach together."""
+    """Bins that all codes of some ports reach together."""
     flags, proofs = np.zeros(part.group.size, dtype=bool), set()
     for ports in part.over:
         bits = sum(model.widths[port] for port in ports)
@@ -155,7 +155,7 @@ def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
 
 
 def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[str, Reach]:
-    """What no sum reaches of the bins that wait to be reached."""
+    """Bins that wait to be reached and that no sum reaches."""
     known = {group.name: np.zeros(group.size, dtype=bool) for group in stage.groups}
     if not any(flags.any() for flags in waiting.values()):
         return {name: Reach(flags, "") for name, flags in known.items()}
@@ -191,7 +191,7 @@ def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 
 def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
-    """What fixed point drops where every term is a multiple of its last place: nothing."""
+    """Bins of dropped bits, of which there are none where every term is a multiple of fixed point's last place."""
     quantum = min(term.span.quantum for term in stage.terms)
     if stage.o.spacing != "uniform" or quantum < stage.o.quantum:
         return {}
@@ -334,7 +334,7 @@ def _concatenated(held: Sequence[Block]) -> Block:
 
 
 def _wanted(stage: Stage, waiting: dict[str, Flags]) -> set[Lies]:
-    """Where the sums lie that reach something that waits."""
+    """Bounds on the sums that reach bins that wait."""
     return {stage.lies(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
 
 
@@ -403,7 +403,7 @@ def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags])
 
 
 def _cancel(sets: Sequence["np.ndarray"]) -> bool:
-    """Whether terms that are not all zero may have the sum zero."""
+    """True if terms that are not all zero may have the sum zero."""
     return any(
         (functools.reduce(_sumset, [*sets[:n], *sets[n + 1 :]]) == -value).any()
         for n, one in enumerate(sets)

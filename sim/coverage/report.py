@@ -46,7 +46,7 @@ class Finding:
         return np.select([hit & self.excluded, hit, self.excluded], [REFUTED, HIT, EXCLUDED], OPEN).tolist()
 
     def bins(self, verdict: str) -> list[str]:
-        """What the bins of a verdict are called."""
+        """Names of the bins of a verdict."""
         return [self.group.label(index) for index, own in enumerate(self.verdicts()) if own == verdict]
 
 
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def closed(self) -> bool:
-        """Whether every bin was hit or is proved to be out of reach, and none is both."""
+        """True if every bin was hit or is proved to be out of reach, and none is both."""
         return self.vectors > 0 and not self.count(OPEN) and not self.count(REFUTED)
 
     def table(self) -> Table:

@@ -24,7 +24,7 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class Point:
-    """What Verilator has a counter for.
+    """Point of the Verilog that Verilator counts.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ def _read(text: str) -> Iterator[Point]:
 
 
 def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Table:
-    """What share of lines, branches and toggles the vectors of the bench reach.
+    """Share of lines, branches and toggles that the vectors of the bench reach.
 
     Toggles of bits that are constant by construction are among those that are not reached, and are named.
     """

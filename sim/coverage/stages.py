@@ -30,7 +30,7 @@ RESTS = ("exact", "below the tie", "at the tie", "above the tie")
 
 @dataclass(frozen=True)
 class Term:
-    """What is added up.
+    """Term of a sum.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Stage:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """What `bins` gives numbers for."""
+        """Groups that `bins` gives numbers for."""
         found = [self._named("what is added", self._origins)]
         if self._shifts:
             found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
@@ -178,7 +178,7 @@ class Stage:
 
     @cached_property
     def _shifts(self) -> bool:
-        """Whether terms are shifted to each other, and their sum to where its first bit is; fixed point is not."""
+        """True if terms are aligned and their sum is normalised; fixed point is neither."""
         return len(self.terms) > 1 and not all(term.fixed for term in self.terms)
 
     @cached_property
@@ -418,7 +418,7 @@ def first_bits(z: Truncated, negative: Tensor, o: Format) -> Tensor:
 
 @dataclass(frozen=True)
 class Lies:
-    """Where the sums lie that a bin may have.
+    """Bounds on the sums that a bin may have.
 
     Attributes
     ----------
@@ -454,7 +454,7 @@ def _largest_significand(span: ValueRange) -> float:
 
 
 def _is_number(raw: Raw) -> Tensor:
-    """Whether terms are finite, and not zero."""
+    """True where terms are finite, and not zero."""
     return ~(raw.zero | raw.nan | raw.inf)
 
 

@@ -1,4 +1,4 @@
-"""What clock cycles of a handshake show: who waited for whom, and how long."""
+"""Bins of the clock cycles of a handshake: transfers, waits and gaps, and their lengths."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def _lengths(name: str, axis: str) -> Group:
 
 
 def _pairs(side: str) -> dict[tuple[int, int], str]:
-    """What may follow what in a stream, where what is offered stays offered until it is taken.
+    """Pairs of states that may follow each other in a stream, whose offers stay until they are taken.
 
     Whether an input is ready while nothing is offered is the unit's own choice, and nothing hangs on it.
     """

@@ -52,7 +52,7 @@ class Miter(Elaboratable):
         return self.free[name]
 
     def question(self, name: str) -> Question:
-        """What is asked about it."""
+        """Question about the circuit."""
         ports = [*self.free.values(), self.bad, *([self.domain.clk] if self.registers else [])]
         return Question(name, circuit(self, ports), self.steps, self.registers)
 
@@ -91,12 +91,12 @@ class After:
         self.held, self.next, self.outputs = held, next_, outputs
 
     def moved(self) -> Value:
-        """Whether any register changes."""
+        """True if any register changes."""
         return differ(self.held, self.next)
 
 
 def differ(x: Codes, y: Codes) -> Value:
-    """Whether any of some values is not the same in both."""
+    """True if some value is not the same in both."""
     return Cat(*(x[name] != y[name] for name in x)).any()
 
 

@@ -1,4 +1,4 @@
-"""How a unit is built changes no bit: its structures beside each other, and step by step.
+"""Claims that the structure of a unit changes no bit: structures beside each other, and step by step.
 
 A proof about registers takes any values in them, whether they can occur or not, and lets so many cycles pass that what
 is in them came in since. That is induction over time, and needs no bound on it: of ``n`` register stages the result of
@@ -34,7 +34,7 @@ def outputs_of(unit: Any) -> dict[str, int]:
 
 
 def cycle(m: Module, i: Miter, unit: Any, step: Step, held: Any, suffix: str, **controls: Value) -> After:
-    """A clock cycle of a unit, with the inputs of the miter that have a suffix; it is enabled unless told otherwise."""
+    """A clock cycle of a unit, with the inputs of the miter that have a suffix; enabled by default."""
     given = {name: i[name + suffix] for name in unit.inputs}
     given |= {"en": Const(1, 1)} | controls
     if unit.has_valid and "valid" not in given:
@@ -92,8 +92,8 @@ def held(request: Request) -> Miter:
 def pipelined(request: Request) -> Miter:
     """Register stages change nothing but the latency.
 
-    From any registers, after as many cycles as the latency is, the result is that of the unit without cuts: of one with
-    an accumulator, that of its step from the accumulator as it was.
+    From any registers, after as many cycles as the latency is, the result is that of the unit without register stages:
+    of one with an accumulator, that of its step from the accumulator as it was.
     """
     unit, plain = request.build(), replace(request, pipeline=0).build()
     step, *inner = steps_of(unit, *([plain] if plain.clocked else []))
@@ -123,7 +123,7 @@ def run(m: Module, i: Miter, unit: Any, step: Step, count: int) -> list[After]:
 def plain_result(
     m: Module, i: Miter, plain: Any, inner: Sequence[Step], cycles: Sequence[After], prefix: str
 ) -> dict[str, Value]:
-    """What the unit without cuts gives for the first operands, from the state before their turn came."""
+    """Result of the unit without register stages for the first operands, from the state before their turn came."""
     if not inner:
         return i.apply(m, plain, {name: i[name] for name in plain.inputs})
     before = {name: cycles[-2].held[prefix + name] for name in inner[0].registers}
@@ -199,15 +199,15 @@ def stream_waits(request: Request) -> Miter:
         other = stream.cycle(m, i, stream.held(i), 0, ready=Const(1, 1))
         second = stream.cycle(m, i, first.next, 1)
         waits = first.outputs["o__valid"] & ~i["ready@0"]
-        kept = second.outputs["o__valid"] & (second.outputs["o__payload"] == first.outputs["o__payload"])
+        same = second.outputs["o__valid"] & (second.outputs["o__payload"] == first.outputs["o__payload"])
         matters = ~first.outputs["o__valid"] & differ(first.next, other.next)
-        return (waits & (~kept | first.moved())) | (first.outputs["i__ready"] != ~waits) | matters
+        return (waits & (~same | first.moved())) | (first.outputs["i__ready"] != ~waits) | matters
 
     return Miter(stream.free(2), wrong, (stream.step,))
 
 
 def stream_is_in_order(request: Request) -> Miter:
-    """What is taken comes out once, in order and right, and nothing else does.
+    """Each accepted vector has one result, right and in order, and there is no other result.
 
     From any registers: as many cycles later as the latency is, there is a result where operands were taken and none
     where none were, and it is that of those operands. Cycles in which a result waits are left out, for they change

@@ -1,4 +1,4 @@
-"""What faults of the hardware do to results: upsets of registers and nets that are stuck, net by net, in ulp."""
+"""Errors of results under faults of the hardware: upsets of registers and stuck nets, net by net, in ulp."""
 
 import contextlib
 import re
@@ -40,7 +40,7 @@ _KINDS = {"inv": UPSET, "const0": LOW, "const1": HIGH}
 
 @dataclass(frozen=True)
 class Effect:
-    """What one fault came to.
+    """Effect of one fault.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Co
 def _worst(
     unit: Any, right: Mapping[str, Codes], bad: Mapping[str, Codes], count: int, once: bool
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Whether results are lost, and otherwise how far they are off: of each sequence once, or of each of its steps."""
+    """Lost results, and errors of the others: of each sequence once, or of each of its steps."""
     length, latency = _length(unit), int(unit.latency)
     lost = np.zeros((count, STEPS), dtype=bool)
     ulps = np.zeros((count, STEPS))
@@ -242,8 +242,8 @@ def _worst(
 def distances(
     fmt: Format, right: npt.NDArray[np.uint64], wrong: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Whether one of two results is a number and the other none, and otherwise how many units of the right one's last
-    place lie between them."""
+    """Results that are lost, because one of two is a number and the other none, and otherwise their distance in units
+    of the right one's last place."""
     x, y = values(fmt, right), values(fmt, wrong)
     finite_x, finite_y = np.isfinite(x), np.isfinite(y)
     # Two different codes that are no numbers are as lost as one of them: an infinity became NaN, or of the other sign.
