@@ -146,7 +146,7 @@ def fit(
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
     """Default measure of a fit's errors."""
-    return "ulp" if isinstance(out, Fixed) or reduction or function.scales else "absolute"
+    return "ulp" if out.spacing == "uniform" or reduction or function.scales else "absolute"
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,7 @@ class _Asked:
         points = points_of(
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
-        wraps = isinstance(self.out, Fixed) and self.out.overflow == "wrap"
-        if wraps and np.isinf(points.rounding_table.values[points.nearest]).any():
+        if self.out.wraps and np.isinf(points.rounding_table.values[points.nearest]).any():
             raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
         if self.error is not None and self.error < points.least():
             raise ValueError(
@@ -213,8 +212,8 @@ class _Asked:
             slopes[0].clear()
         # A user's slopes may not have the asymptote's.
         held = grid_of(self.slope) if self.slope is not None and self.power is None else None
-        kept = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
-        return Tails(*kept)
+        near = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
+        return Tails(*near)
 
     # Formats ---------------------------------------------------------------------------------------------------
 
@@ -246,7 +245,7 @@ class _Asked:
             return Key(folding.fraction, folding.fraction)
         if folding.reduction is not None:
             return Key(BEHIND + (2 if folding.reduction == "rsqrt" else 1), BEHIND)
-        return Key(self.fmt.width, self.fmt.frac_bits) if isinstance(self.fmt, Fixed) else None
+        return Key(self.fmt.width, -self.fmt.quantum) if self.fmt.spacing == "uniform" else None
 
     def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
         """Raise ValueError if a format that was named has no coefficients as large as the best ones of any format."""
@@ -319,7 +318,7 @@ class _Asked:
         return found
 
     def _with_zero(self, segments: Segments) -> Segments:
-        """The sign of zero kept by a function that grows through it."""
+        """Segments whose value at -0 is -0 where the function grows through zero."""
         if (
             segments.minus_zero is None
             and segments.symmetry in (None, "linear")
@@ -336,8 +335,8 @@ class _Asked:
 def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
     """Coefficients of so many bits that more are no better, and of all sizes that lines near the function have."""
     places = out.precision
-    if isinstance(out, Fixed):
-        places = out.frac_bits
+    if out.spacing == "uniform":
+        places = -out.quantum
     elif measure == "ulp" and folding.reduction is None:
         places = max(out.precision, 2 - out.quantum)
     steepest, rise = _STEEPEST, 2.0
@@ -356,8 +355,8 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
     ):
         bits = int(np.ceil(np.log2(largest))) + 1
         # A product with an argument is exact in double precision.
-        kept = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
-        grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-kept)
+        last = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
+        grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-last)
     return grids
 
 

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 from mpmath import mp
 
-from halfulp.hdl.formats import Fixed, Format
+from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.pieces import check_holds
 from halfulp.hdl.specs.segments import SYMMETRIES
@@ -65,11 +65,11 @@ def folding_of(
     reduction: str | None,
     measure: str | None,
 ) -> Folding:
-    """How a function is folded and reduced between two formats."""
+    """Folding and reduction of a function between two formats."""
     check_width(fmt)
     check_width(out)
     ends = None if interval is None else _interval(interval, fmt, function)
-    both_fixed = isinstance(fmt, Fixed) and isinstance(out, Fixed)
+    both_fixed = fmt.spacing == out.spacing == "uniform"
     if reduction == "auto":
         wanted = ends is None and not (function.reduction == "exp2" and both_fixed)
         reduction = function.reduction if wanted else None
@@ -84,7 +84,7 @@ def folding_of(
         raise ValueError(
             f"{function.name} has a pole at zero, which {fmt} holds; name an interval without it, or reduce"
         )
-    chosen = _symmetry(function, fmt, ends, symmetry, both_fixed or (measure != "ulp" and not isinstance(out, Fixed)))
+    chosen = _symmetry(function, fmt, ends, symmetry, both_fixed or (measure != "ulp" and out.spacing != "uniform"))
     factor, fraction = power_factor(out) if reduction == "exp2" else (Fraction(1), 0)
     centre = 2 * Fraction(_half(function)) if chosen == "point" else Fraction(1)
     return Folding(chosen, centre, reduction, factor, fraction, ends)
@@ -124,12 +124,12 @@ def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction,
 def _symmetry(
     function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, asked: str | None, sums_hold: bool
 ) -> str | None:
-    """Which symmetry is of use; that which is asked for, if it is there."""
+    """Symmetry that is of use, or the requested one where the function has it."""
     usable = fmt.lowest < 0 and (ends is None or ends[0] == -ends[1])
     if asked == "auto":
         # A float's small results are not differences of large ones.
         fits = function.symmetry in ("odd", "even") or (
-            sums_hold and (function.symmetry == "point" or isinstance(fmt, Fixed))
+            sums_hold and (function.symmetry == "point" or fmt.spacing == "uniform")
         )
         return function.symmetry if usable and fits and (ends is None or function.symmetry != "linear") else None
     if asked is None:
@@ -137,7 +137,7 @@ def _symmetry(
     one_of("symmetry", asked, SYMMETRIES)
     if not usable:
         raise ValueError(f"symmetry {asked} needs numbers below zero, and an interval that is the same there")
-    if asked == "linear" and not (isinstance(fmt, Fixed) and ends is None):
+    if asked == "linear" and not (fmt.spacing == "uniform" and ends is None):
         raise ValueError("symmetry linear is for arguments in fixed point, without interval")
     _check_symmetry(function, fmt, ends, asked)
     return asked

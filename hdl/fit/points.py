@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 from mpmath import mp
 
-from halfulp.hdl.formats import RN, Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import RN, Format, Rounding
 
 from .folding import Folding
 from .functions import GUARD, Function
@@ -83,10 +83,10 @@ class Points:
         return replace(self, **{name: getattr(self, name)[part] for name in arrays}, breakpoints=np.array([0]))
 
     def coarser(self, grain: int) -> "Points":
-        """Where a piece may begin only at multiples of 2^grain, and at the first argument."""
-        kept = self.addresses % (1 << grain) == 0
-        kept[0] = True
-        return replace(self, breakpoints=self.breakpoints[kept], addresses=self.addresses[kept])
+        """Points whose pieces begin only at multiples of 2^grain, and at the first argument."""
+        chosen = self.addresses % (1 << grain) == 0
+        chosen[0] = True
+        return replace(self, breakpoints=self.breakpoints[chosen], addresses=self.addresses[chosen])
 
     def errors(self, index: Any) -> Numbers:
         """Errors of results, given by their places in the rounding table."""
@@ -112,7 +112,7 @@ class Points:
         return float(np.max(np.minimum(found, self.errors(np.maximum(self.nearest - 1, 0)))))
 
     def band(self, error: float) -> Band:
-        """Where the values of pieces have to be for errors up to this one."""
+        """Bounds on the values of pieces for errors up to this one."""
         values, top = self.rounding_table.values, len(self.rounding_table.values) - 1
         reach = np.minimum(error * self.unit, np.finfo(float).max)
         first = np.searchsorted(values, self.value - reach, "left")
@@ -164,8 +164,8 @@ def _known(
     x = np.unique(numbers_of(fmt))
     x = x[np.isfinite(x)]
     places = x if interval is None else np.clip(x, float(interval[0]), float(interval[1]))
-    kept = np.array([function.defined(Fraction(place)) for place in places])
-    x, places = x[kept], places[kept]
+    defined = np.array([function.defined(Fraction(place)) for place in places])
+    x, places = x[defined], places[defined]
     distinct, where = np.unique(places, return_inverse=True)
     with mp.workprec(80):
         values = np.array([_double(function.at(Fraction(place))) for place in distinct.tolist()])
@@ -200,7 +200,7 @@ def nearest_to(function: Function, x: Fraction, rounding_table: RoundingTable) -
 
 
 def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
-    """What a value at a working precision is between; of numbers beyond double precision, what counts of them."""
+    """Bounds on a value at a working precision; of numbers beyond double precision, bounds that suffice."""
     if abs(value) < mpmath.ldexp(1, -1060):
         edge = Fraction(1, 1 << 1070)
         return (edge, 2 * edge) if value > 0 else (-2 * edge, -edge)
@@ -269,7 +269,7 @@ def points_of(
 
 
 def _nearest(function: Function, places: Numbers, raw: Numbers, rounding_table: RoundingTable) -> Any:
-    """What values are rounded to; those near a threshold are looked at again."""
+    """Places that values are rounded to; those near a threshold are looked at again."""
     nearest = rounding_table.round(raw)
     at = np.clip(np.searchsorted(rounding_table.thresholds, raw), 1, max(len(rounding_table.thresholds) - 1, 1))
     last = len(rounding_table.thresholds) - 1
@@ -328,12 +328,15 @@ def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
     if folding.reduction is not None:
         # Whole powers of two begin anew.
         return (t * (1 << BEHIND)).astype(np.int64) - (1 << BEHIND)
-    if isinstance(fmt, Fixed):
+    if fmt.spacing == "uniform":
         low = 0.0 if folding.symmetry is not None else float(fmt.lowest)
         return ((t - low) / float(fmt.smallest)).astype(np.int64)
-    assert isinstance(fmt, Float | Posit)
     # Codes of magnitudes rise with them.
-    magnitudes = np.searchsorted(numbers_of(fmt)[: 1 << (fmt.width - 1)], np.abs(t))
+    row = numbers_of(fmt)[: 1 << (fmt.width - 1)]
+    if fmt.code_order == "table":
+        row = np.unique(row[row >= 0])
+    magnitudes = np.searchsorted(row, np.abs(t))
     middle = 0 if folding.symmetry is not None else 1 << (fmt.width - 1)
-    # As units order them: codes of floats below zero are inverted, and those of posits two's complements.
-    return np.where(t < 0, ~magnitudes if isinstance(fmt, Float) else -magnitudes, magnitudes) + middle
+    # As units order them: sign-magnitude codes below zero are inverted, and others are two's complements.
+    below = ~magnitudes if fmt.code_order == "sign-magnitude" else -magnitudes
+    return np.where(t < 0, below, magnitudes) + middle

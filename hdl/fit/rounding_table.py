@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding
+from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats.base import floor_log2
 
 WIDEST = 16
 """Bits of the widest format whose every code is looked at."""
@@ -77,23 +78,12 @@ def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
     if rounding.mode in ("sr", "exact"):
         raise ValueError(f"a table is not fitted for the rounding {rounding}; name one without random words")
     check_width(fmt)
-    if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
-        return _wrapped(fmt, rounding)
-    return _rounding_table(fmt, rounding)
-
-
-def _threshold(rounding: Rounding, odd: bool, negative: bool) -> tuple[int, bool]:
-    """Halves of a unit in the last place from which on a magnitude goes up from an odd or even one: 0, 1 or 2; and if
-    it does so at that place itself, which of 2 halves is the next magnitude."""
-    quarter, tie, rest = (rounding.round(odd + Fraction(quarters, 4), negative) > odd for quarters in (1, 2, 3))
-    return (0, False) if quarter else (1, tie) if rest else (2, True)
-
-
-def _rounding_table(fmt: Format, rounding: Rounding) -> RoundingTable:
-    """Rounding table of a format that does not wrap."""
-    numbers = np.unique(numbers_of(fmt))
-    numbers = numbers[np.isfinite(numbers)]
-    odd = _odd(fmt, numbers)
+    numbers, codes = np.unique(numbers_of(fmt), return_index=True)
+    finite = np.isfinite(numbers)
+    numbers, odd = numbers[finite], codes[finite] % 2 == 1
+    if fmt.spacing == "relative" and fmt.precision == 1:
+        # A float without mantissa bits rounds significands of 1, whatever the exponent.
+        odd = numbers != 0
     middle = _middles(fmt, numbers)
     low, high = numbers[:-1], numbers[1:]
     # The neighbour nearer to zero is odd.
@@ -107,84 +97,86 @@ def _rounding_table(fmt: Format, rounding: Rounding) -> RoundingTable:
         inner, outer = (high, low) if negative else (low, high)
         thresholds[at] = np.choose(place, [inner, middle, outer])[at]
         up[at] = closed != negative
-    if isinstance(fmt, Posit):
+    if fmt.rounds == "string":
         _never_zero(numbers, thresholds, up)
-    elif isinstance(fmt, Float) and not fmt.subnormals:
+    elif fmt.flushes:
         _flushed(fmt, rounding, numbers, thresholds, up)
-    rounding_table = RoundingTable(numbers, thresholds, up)
-    return _with_ends(fmt, rounding, rounding_table, odd) if isinstance(fmt, Float) else rounding_table
+    return _with_ends(fmt, rounding, RoundingTable(numbers, thresholds, up))
+
+
+def _threshold(rounding: Rounding, odd: bool, negative: bool) -> tuple[int, bool]:
+    """Halves of a unit in the last place from which on a magnitude goes up from an odd or even one: 0, 1 or 2; and if
+    it does so at that place itself, which of 2 halves is the next magnitude."""
+    quarter, tie, rest = (rounding.round(odd + Fraction(quarters, 4), negative) > odd for quarters in (1, 2, 3))
+    return (0, False) if quarter else (1, tie) if rest else (2, True)
 
 
 @lru_cache(maxsize=8)
 def numbers_of(fmt: Format) -> Numbers:
     """Numbers of all codes, by code."""
-    if isinstance(fmt, Fixed):
-        codes = np.arange(1 << fmt.width)
-        return np.where(codes > fmt.largest_integer, codes - (1 << fmt.width), codes) * float(fmt.smallest)
-    return np.array([float(fmt.decode(code)) for code in range(1 << fmt.width)])
-
-
-def _odd(fmt: Format, numbers: Numbers) -> Flags:
-    """Whether the integer that rounding to even looks at is odd."""
-    if isinstance(fmt, Fixed):
-        return np.mod(numbers / float(fmt.smallest), 2) == 1
-    # Codes of magnitudes go up with them.
-    zero = int(np.searchsorted(numbers, 0.0))
-    place = np.abs(np.arange(len(numbers)) - zero)
-    if isinstance(fmt, Float):
-        # What a float without mantissa bits rounds is 1, whatever the exponent.
-        skipped = 0 if fmt.subnormals else (1 << fmt.man) - 1
-        return (place > 0) if fmt.man == 0 else (place + skipped * (place > 0)) % 2 == 1
-    return place % 2 == 1
+    return np.array([float(value) for value in fmt.values])
 
 
 def _middles(fmt: Format, numbers: Numbers) -> Numbers:
-    """Where rounding to nearest passes on."""
-    if not isinstance(fmt, Posit):
-        return (numbers[:-1] + numbers[1:]) / 2
-    finer = Posit(fmt.width + 1, fmt.es)
-    above = np.array([float(finer.decode(2 * code + 1)) for code in range(fmt.max_code)])
-    return np.concatenate([-above[::-1], above])
+    """Numbers at which rounding to nearest passes from one of the numbers to the next."""
+    low, high = numbers[:-1], numbers[1:]
+    middle = (low + high) / 2
+    if fmt.rounds == "string":
+        # Only codes that lack bits of the exponent have neighbours this far apart.
+        inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+        for index in np.flatnonzero((inner > 0) & (outer >= 4 * inner)):
+            place = float(fmt.middle(Fraction(inner[index]), Fraction(outer[index])))
+            middle[index] = math.copysign(place, low[index])
+    return middle
 
 
 def _never_zero(numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
-    """Posits: nothing but zero is rounded to zero."""
+    """Strings of codes: nothing but zero is rounded to zero."""
     zero = int(np.searchsorted(numbers, 0.0))
     thresholds[zero - 1 : zero + 1] = 0.0
     up[zero - 1], up[zero] = True, False
 
 
-def _flushed(fmt: Float, rounding: Rounding, numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
-    """Floats without subnormals: zero is what would be rounded to less than the smallest normal number."""
+def _flushed(fmt: Format, rounding: Rounding, numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
+    """Formats that flush: results that would be rounded to less than the smallest normal number become zero."""
     zero = int(np.searchsorted(numbers, 0.0))
-    smallest, place = float(fmt.smallest), math.ldexp(1.0, fmt.emin - fmt.man - 1)
+    smallest, place = float(fmt.smallest), math.ldexp(1.0, floor_log2(fmt.smallest) - fmt.precision)
     # The number below the smallest normal one, were there subnormals of full precision, is odd.
     for negative, at, sign in ((False, zero, 1), (True, zero - 1, -1)):
         steps, closed = _threshold(rounding, True, negative)
         thresholds[at], up[at] = sign * (smallest - place * (2 - steps) / 2), closed != negative
 
 
-def _with_ends(fmt: Float, rounding: Rounding, rounding_table: RoundingTable, odd: Flags) -> RoundingTable:
-    """A float's rounding table with the ends that stand for results out of range, where these are no finite number."""
-    numbers, thresholds, up = rounding_table.values, rounding_table.thresholds, rounding_table.up
-    half = math.ldexp(1.0, fmt.emax - fmt.man - 1)
-    to_largest = (True, True) if fmt.specials == "finite" else rounding.overflows_to_largest
-    if not to_largest[False]:
-        steps, closed = _threshold(rounding, bool(odd[-1]), False)
-        place = numbers[-1] + steps * half
-        numbers, thresholds, up = np.append(numbers, math.inf), np.append(thresholds, place), np.append(up, closed)
-    if not to_largest[True]:
-        steps, closed = _threshold(rounding, bool(odd[0]), True)
-        place = numbers[0] - steps * half
-        numbers = np.insert(numbers, 0, -math.inf)
-        thresholds, up = np.insert(thresholds, 0, place), np.insert(up, 0, not closed)
-    return RoundingTable(numbers, thresholds, up)
+def _with_ends(fmt: Format, rounding: Rounding, table: RoundingTable) -> RoundingTable:
+    """A rounding table with the ends that stand for results out of range, where these are no finite number."""
+    values, thresholds, up = table.values, table.thresholds, table.up
+    if (end := _end(fmt, rounding, negative=False)) is not None:
+        values, thresholds, up = np.append(values, math.inf), np.append(thresholds, end[0]), np.append(up, not end[1])
+    if (end := _end(fmt, rounding, negative=True)) is not None:
+        values = np.insert(values, 0, -math.inf)
+        thresholds, up = np.insert(thresholds, 0, end[0]), np.insert(up, 0, end[1])
+    return RoundingTable(values, thresholds, up)
 
 
-def _wrapped(fmt: Fixed, rounding: Rounding) -> RoundingTable:
-    """Table of a format that wraps: that of a wider one, up to the ends of this one's range."""
-    wider = _rounding_table(Fixed(fmt.int_bits + 2, fmt.frac_bits), rounding)
-    first, last = np.searchsorted(wider.values, [float(fmt.lowest), float(fmt.largest)])
-    values = wider.values[first - 1 : last + 2].copy()
-    values[[0, -1]] = -math.inf, math.inf
-    return RoundingTable(values, wider.thresholds[first - 1 : last + 1], wider.up[first - 1 : last + 1])
+def _end(fmt: Format, rounding: Rounding, negative: bool) -> tuple[float, bool] | None:
+    """Number beyond which results are no longer the last number of a sign, and if it is still rounded to that; None
+    where all are."""
+    last, sign = (fmt.lowest, -1) if negative else (fmt.largest, 1)
+    gap = Fraction(2) ** (fmt.quantum if fmt.wraps else floor_log2(max(-fmt.lowest, fmt.largest)) + 3)
+
+    def stays(value: Fraction) -> bool:
+        return fmt.decode(fmt.encode(value, rounding)) == last
+
+    inside, outside, tiny = Fraction(0), gap, gap / (1 << 64)
+    if stays(last + sign * gap):
+        return None
+    if not stays(last + sign * tiny):
+        return float(last), True
+    if stays(last + sign * (gap - tiny)):
+        return float(last + sign * gap), False
+    while True:
+        place = last + sign * (inside + outside) / 2
+        before, after = stays(place - sign * tiny), stays(place + sign * tiny)
+        if before and not after:
+            return float(place), stays(place)
+        inside, outside = ((inside + outside) / 2, outside) if after else (inside, (inside + outside) / 2)

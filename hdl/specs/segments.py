@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from halfulp.hdl.formats import Fixed, Format, Rounding, parse
+from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
@@ -187,7 +187,7 @@ class Segments:
         """What is without end in the argument ends in saturation, or in a result too small to be told from another."""
         if self.extremes[0] <= 0:
             raise ValueError("pieces of exp2 have values above zero, but these reach it")
-        if isinstance(self.out, Fixed) and self.out.overflow == "wrap":
+        if self.out.wraps:
             raise ValueError(f"exp2 in {self.out} is refused: it overflows by any number of bits; make it saturate")
         if self.unseen(MAX_RANDOM_BITS) > MAX_POWER:
             raise ValueError(f"exp2 in {self.out} is refused, which has powers of two near or beyond 2^{MAX_POWER}")
@@ -379,7 +379,7 @@ class Segments:
         return [self.code(code, rounding, saturate) for code in range(1 << self.fmt.width)]
 
     def _special(self, x: Fraction | float, negative: bool) -> Special | None:
-        """What the specials say of a number."""
+        """Value of a number that is a special, if it is."""
         if isinstance(x, float):
             if math.isnan(x):
                 return self.nan
@@ -389,7 +389,7 @@ class Segments:
         return self.negative if x < 0 else None
 
     def limit(self, negative: bool) -> Special:
-        """What the value goes to as x goes to an infinity, if the specials do not say it."""
+        """Limit of the value as x goes to an infinity, where no special names it."""
         if self.reduction is not None:
             return self._reduced_limit(negative)
         piece = self.unfolded(negative)[0 if negative and self.symmetry is None else -1]

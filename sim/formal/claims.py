@@ -1,4 +1,4 @@
-"""What is claimed of which unit, and what becomes of it: proved, refuted with a witness, or not finished."""
+"""Claims about units, and their verdicts: proved, refuted with a witness, or not finished."""
 
 import collections
 import contextlib
@@ -20,15 +20,15 @@ from .miters import Miter
 from .prove import REFUTED, Question, Verdict, versions
 
 SMALL = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
-"""Formats for which all is claimed unless told otherwise."""
+"""Formats for which all is claimed by default."""
 
 LARGE = ("fp16", "bf16")
-"""Formats for which so much is claimed as is known to finish, and some that is not."""
+"""Larger formats, with the claims that are known to finish, and some that are not."""
 
 UNITS = ("mul", "add", "fma", "mac", "convert")
 
 LIMIT = 60.0
-"""Seconds that one proof may take unless told otherwise."""
+"""Seconds that one proof may take by default."""
 
 MODES = (*ROUNDINGS, "sr4")
 
@@ -40,9 +40,9 @@ class Kind:
     Attributes
     ----------
     says : str
-        What is claimed, in a line.
+        The claim, in a line.
     miter : callable
-        Makes, of a unit, the circuit that says where it does not hold.
+        Makes, of a unit, the circuit whose output is high where the claim does not hold.
     """
 
     says: str
@@ -86,7 +86,7 @@ class Claim:
         return self.request.command("").removeprefix("halfulp '' ")
 
     def miter(self) -> Miter:
-        """The circuit that says where it does not hold."""
+        """Circuit whose output is high where the claim does not hold."""
         return KINDS[self.kind].miter(self.request)
 
 
@@ -108,7 +108,7 @@ class Finding:
 
 
 def claims(unit: str = "all", fmt: str | None = None) -> list[Claim]:
-    """What is claimed of a unit, or of all, in a format, or in all of `SMALL` and `LARGE`.
+    """Claims about a unit, or about all, in a format, or in all of `SMALL` and `LARGE`.
 
     Raises
     ------
@@ -126,8 +126,8 @@ def _claims(fmt: str) -> Iterator[Claim]:
     large = parse(fmt).width > 12
     yield from _properties(fmt, large)
     yield from _structures(fmt, large)
-    for cuts in (1, 3):
-        request = Request("mul", fmt, pipeline=cuts)
+    for stages in (1, 3):
+        request = Request("mul", fmt, pipeline=stages)
         yield from (Claim(kind, request) for kind in ("stream waits", "stream order", "stream reset"))
     for kind in ("stream waits", "stream order", "stream reset"):
         yield Claim(kind, Request("mac", fmt, pipeline=1))
@@ -152,15 +152,15 @@ def _structures(fmt: str, large: bool) -> Iterator[Claim]:
     yield from (Claim("DSP is LUT", Request(unit, fmt)) for unit in ("mul", "fma", "mac"))
     for unit in ("mul", "add", "fma", "convert", "mac"):
         to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"
-        for cuts in (1, 3):
-            request = Request(unit, fmt, to=to, pipeline=cuts, rounding="sr4" if cuts == 3 else None)
+        for stages in (1, 3):
+            request = Request(unit, fmt, to=to, pipeline=stages, rounding="sr4" if stages == 3 else None)
             yield from (Claim(kind, request) for kind in ("pipelined", "stalls"))
         if unit == "mac":
             yield Claim("reset", Request(unit, fmt, pipeline=2))
 
 
 def _is_granted(request: Request) -> bool:
-    """Whether there is such a unit."""
+    """True if there is such a unit."""
     try:
         request.build()
     except ValueError:
@@ -171,7 +171,7 @@ def _is_granted(request: Request) -> bool:
 def examine(
     wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool | None = None
 ) -> Iterator[Finding]:
-    """Find out about claims, several side by side; what is known already is not asked again.
+    """Verdicts on claims, several side by side; stored ones are not asked for again.
 
     Parameters
     ----------
@@ -221,11 +221,11 @@ def examine(
 
 
 def _finding(claim: Claim, verdict: Verdict) -> Finding:
-    return Finding(claim, verdict, tuple(told(claim, verdict)) if verdict.status == REFUTED else ())
+    return Finding(claim, verdict, tuple(witness_lines(claim, verdict)) if verdict.status == REFUTED else ())
 
 
-def told(claim: Claim, verdict: Verdict) -> Iterator[str]:
-    """A witness: what its units take and give, as codes and numbers, and the commands that keep these vectors."""
+def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
+    """A witness for people: codes and numbers at the ports of its units, and the commands that save these vectors."""
     assert verdict.witness is not None
     miter = claim.miter()
     if miter.steps:

@@ -23,7 +23,7 @@ from .claims import LIMIT
 def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None) -> None:
     """Prove claims about UNIT (all by default) in FMT (several by default), for all inputs there are.
 
-    What is proved or refuted is kept. A claim that is refuted comes with inputs that do so, and with the commands that
+    Verdicts are stored. A claim that is refuted comes with inputs that do so, and with the commands that
     keep them to be run from then on.
     """
     from halfulp.tools.progress import Bar

@@ -1,4 +1,4 @@
-"""Whether an output of a circuit can ever be 1: ABC says so, on what Yosys makes of it, and that is remembered."""
+"""Proofs by ABC, on Yosys' netlist, that an output of a circuit is never 1; verdicts are stored."""
 
 import functools
 import importlib.util
@@ -25,7 +25,7 @@ PROVED, REFUTED, UNFINISHED = "proved", "refuted", "not finished"
 
 @dataclass(frozen=True)
 class Step:
-    """What a component computes in a clock cycle, as a module without registers.
+    """Clock cycle of a component, as a module without registers.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known about a claim.
+    """Verdict on a claim.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def step_of(component: Any) -> Step:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Whether the output ``bad`` of a circuit can be 1: ever, if it has registers, which are zero at first.
+    """Question if the output ``bad`` of a circuit can be 1: ever, if it has registers, which are zero at first.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def _always(folder: Path, limit: float) -> str:
 
 
 def _said(folder: Path, commands: str, deadline: float) -> str | None:
-    """What ABC says to some commands, or None when its time is up."""
+    """Output of ABC for some commands, or None when its time is up."""
     command = Command("ABC", [str(prover()), "-c", commands], folder / "abc.log", folder)
     try:
         run_all([command], seconds=deadline - time.monotonic())
