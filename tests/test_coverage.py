@@ -18,11 +18,11 @@ from halfulp.hdl.formats import Fixed, Posit, Rounding, parse, stochastic
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs import ValueRange
 from halfulp.sim import bench
-from halfulp.sim.coverage import Coverage, Report, proofs, reach
+from halfulp.sim.coverage import Coverage, Verdicts, proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
 from halfulp.sim.coverage.model import Model
-from halfulp.sim.coverage.report import EXCLUDED, OPEN, REFUTED
 from halfulp.sim.coverage.stages import first_bits, rest_of
+from halfulp.sim.coverage.verdicts import EXCLUDED, OPEN, REFUTED
 from halfulp.sim.directed import Directed
 from halfulp.sim.loop import Codes
 from halfulp.sim.ports import Ports
@@ -174,10 +174,10 @@ def test_proof_is_refuted_by_the_vector_it_denies(own_build: Path, monkeypatch: 
     with monkeypatch.context() as wrong:
         wrong.setattr(reach, "_values", half)
         wrong.setattr(reach, "_by_exponent", functools.partial(_without_the_last, reach._by_exponent))
-        claimed = Report.of(few)
+        claimed = Verdicts.of(few)
     assert not claimed.count(REFUTED)
     whole = covered(unit, everything(unit))
-    report = Report.of(whole)
+    report = Verdicts.of(whole)
     assert report.count(REFUTED) > 0
     assert not report.closed
     assert any(line.startswith(f"{REFUTED}: ") for line in report.lines())
@@ -190,10 +190,10 @@ def _without_the_last(by_exponent: Callable[[Any], dict[Any, Any]], raw: Any) ->
 
 def test_proofs_are_cached(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = made("mul", "e2m2")
-    first = Report.of(covered(unit, everything(unit)))
+    first = Verdicts.of(covered(unit, everything(unit)))
     assert first.count(EXCLUDED) > 0
     monkeypatch.setattr(proofs, "reach", lambda *_: pytest.fail("the proofs were there"))
-    assert Report.of(covered(unit, everything(unit))).bins_table().csv() == first.bins_table().csv()
+    assert Verdicts.of(covered(unit, everything(unit))).bins_table().csv() == first.bins_table().csv()
 
 
 # Bins ----------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_removed_vector_class_leaves_bins_open(own_build: Path, monkeypatch: pyt
     run = functools.partial(bench.plan, unit, seed=0, limit=1 << 16)
 
     def open_bins() -> set[str]:
-        report = Report.of(covered(unit, run().vectors.codes))
+        report = Verdicts.of(covered(unit, run().vectors.codes))
         return {finding.group.name for finding in report.findings if finding.bins(OPEN)} - {
             name for name in (finding.group.name for finding in report.findings) if "stream" in name
         }

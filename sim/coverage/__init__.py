@@ -2,6 +2,6 @@
 reach, or open."""
 
 from .collect import Coverage
-from .report import Report
+from .verdicts import Verdicts
 
-__all__ = ["Coverage", "Report"]
+__all__ = ["Coverage", "Verdicts"]

@@ -36,8 +36,8 @@ def coverage(
         units = [request.build() for request in wanted(unit, fmt, options)]
     from .collect import Coverage
     from .plot import plot_coverage
-    from .report import Report
     from .rtl import code_coverage
+    from .verdicts import Verdicts
 
     folder = report_folder(output)
     passed = True
@@ -47,21 +47,23 @@ def coverage(
             result = run(built, seed=seed, limit=vectors, watch=watched, progress=bar)
             if not result.passed:
                 click.echo(summary(result))
-            report = Report.of(watched, bar)
+            verdicts = Verdicts.of(watched, bar)
             lines = code_coverage(built, seed=seed, limit=vectors) if code else None
-        tables = {"": report.table(), "-bins": report.bins_table()} | ({"-code": lines} if lines is not None else {})
+        tables = {"": verdicts.table(), "-bins": verdicts.bins_table()} | (
+            {"-code": lines} if lines is not None else {}
+        )
         stem = f"coverage-{built.name}"
         files = Report(
             {f"{stem}{end}": table for end, table in tables.items()},
-            {stem: partial(plot_coverage, report)},
-            title=report.title,
+            {stem: partial(plot_coverage, verdicts)},
+            title=verdicts.title,
             made_by=f"halfulp coverage of {built.name}",
             endings=("png", "svg"),
             hidden=[f"{stem}-bins"],
         )
         publish(files, folder)
-        click.echo("\n" + "\n".join(report.lines()))
-        closed = result.passed and report.closed
+        click.echo("\n" + "\n".join(verdicts.lines()))
+        closed = result.passed and verdicts.closed
         click.echo(f"{built.name}: {'CLOSED' if closed else 'OPEN'}")
         passed = passed and closed
     sys.exit(0 if passed else 1)

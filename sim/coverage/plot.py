@@ -6,15 +6,15 @@ import numpy as np
 
 from halfulp.tools.plots import Heat, plot_heats
 
-from .report import EXCLUDED, HIT, Finding, Report
+from .verdicts import EXCLUDED, HIT, Finding, Verdicts
 
 WIDE = 24
 """Patches side by side in a group of one axis."""
 
 
-def plot_coverage(report: Report) -> Any:
+def plot_coverage(verdicts: Verdicts) -> Any:
     """Draw the verdicts and counts of all groups."""
-    return plot_heats([_panel(finding) for finding in report.findings])
+    return plot_heats([_panel(finding) for finding in verdicts.findings])
 
 
 def _panel(finding: Finding) -> Heat:

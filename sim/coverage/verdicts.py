@@ -1,4 +1,4 @@
-"""Report of the bins that were hit, that are proved to be out of reach, and that are open."""
+"""Verdicts on the bins of a unit: hit, proved to be out of reach, or open."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Verdicts:
     """Coverage of a unit with its proofs.
 
     Attributes
@@ -70,8 +70,8 @@ class Report:
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, coverage: Coverage, progress: Progress = silent) -> "Report":
-        """Report of a coverage; proves that bins are out of reach where that is not yet known."""
+    def of(cls, coverage: Coverage, progress: Progress = silent) -> "Verdicts":
+        """Verdicts of a coverage; proves that bins are out of reach where that is not yet known."""
         known = proofs.of(coverage, progress)
         found = []
         for name, group in coverage.groups.items():
