@@ -35,7 +35,7 @@ class Sum:
 
     @property
     def has_structures(self) -> bool:
-        """Whether it is one of floats that is rounded stochastically, lazily or eagerly."""
+        """Presence of both structures: it is a sum of floats that is rounded stochastically."""
         formats = [self.o, *(fmt for term in self.terms for fmt in term)]
         return self.rounding.mode == "sr" and all(fmt.spacing == "relative" for fmt in formats)
 
@@ -102,5 +102,5 @@ def _discarded(significand: Value, first: int, count: int) -> Value:
 
 
 def _carries(m: Module, discarded: Value, random: Value, name: str) -> Value:
-    """Whether the sum of two words of as many bits has a carry."""
+    """Carry of the sum of two words of as many bits."""
     return wire(m, carry_out(discarded, random), name)

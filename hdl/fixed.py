@@ -202,7 +202,7 @@ def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
 
 
 def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
-    """Whether a floor goes up by one, which is all that rounding decides."""
+    """Decision of a rounding: a floor goes up by one, or stays."""
     up = round_up(
         rounding,
         negative=x.floor[-1] if x.floor.shape().signed else NEVER,

@@ -189,7 +189,7 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
 
 
 def _reaches(x: Truncated, o: Float, code: int) -> Value:
-    """Whether the truncated number has this code or a higher one.
+    """Comparison of the truncated number's code with another: it is that one or higher.
 
     Only in the lowest exponent field, where the hidden bit is zero, does the number's own field not follow from that.
     """

@@ -52,7 +52,7 @@ class Choice:
 
 
 def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value:
-    """How many of some rising thresholds a key has reached.
+    """Number of rising thresholds that a key has reached.
 
     Bits of the key below all of the thresholds are left out. A short key is looked up; a longer one is searched for by
     halves, with one comparator for each bit of the answer: what it compares with is chosen by the bits before it.

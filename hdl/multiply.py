@@ -26,7 +26,7 @@ three bits are a few tables, those of their product many."""
 
 @dataclass(frozen=True)
 class Magnitude:
-    """What of a raw number its sign and its flags do not say; the attributes are those of `Raw`."""
+    """A raw number without sign and flags; the attributes are those of `Raw`."""
 
     exponent: Value
     significand: Value

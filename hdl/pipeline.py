@@ -1,4 +1,4 @@
-"""Register stages between the stages of a unit."""
+"""Register stages between the parts of a unit."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -10,20 +10,20 @@ T = TypeVar("T")
 
 
 def stage_places(stages: int, boundaries: int) -> list[int]:
-    """At which of so many boundaries each cut is, counted from 0."""
+    """Boundaries at which register stages are placed, counted from 0."""
     return [(2 * stage + 1) * boundaries // (2 * stages) for stage in range(stages)]
 
 
 class Pipeline:
-    """Places registers at some of the stage boundaries of a unit.
+    """Registers at some of the boundaries between the parts of a unit.
 
     Parameters
     ----------
     m : Module
-        Where the registers go, in the domain ``sync``.
-    cuts : int
-        Number of register stages. They spread evenly; with more cuts than boundaries some boundaries get several, which
-        a synthesis tool can retime into the stages.
+        Module that the registers are added to, in the domain ``sync``.
+    stages : int
+        Number of register stages. They spread evenly; if there are more than boundaries, some boundaries get several,
+        which a synthesis tool can retime.
     boundaries : sequence of str
         Names of the boundaries, in order of the data.
     enable : Value

@@ -31,7 +31,7 @@ class PositAsFixed(Raw):
 
 
 def has_fixed_view(fmt: Posit) -> bool:
-    """Whether numbers of a format are unpacked to fixed point too."""
+    """True if numbers of a format are unpacked to fixed point too."""
     return fmt.es == 0 and 4 <= fmt.width <= LONGEST
 
 
@@ -77,7 +77,7 @@ def negate_if(x: PositAsFixed, condition: Value) -> PositAsFixed:
 
 
 def adds(x: PositAsFixed, y: PositAsFixed, o: Format, rounding: Rounding) -> bool:
-    """Whether a sum is taken in fixed point; stochastic rounding looks too far down for that."""
+    """True if a sum is taken in fixed point; stochastic rounding looks too far down for that."""
     return x.fmt == y.fmt == o and rounding.mode != "sr"
 
 

@@ -25,12 +25,12 @@ def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
 
 
 def held(integer: Value, nan: Value, inf: Value, inf_sign: Value, quire: Quire) -> FixedRaw:
-    """What a quire holds, as a number to add to; the sign is that of an infinity."""
+    """Content of a quire as a number to add to; the sign is that of an infinity."""
     return FixedRaw(integer, inf_sign, NEVER, nan, inf, NEVER, quire.quantum)
 
 
 def read(number: FixedRaw) -> FixedRaw:
-    """What a quire holds, as a number to round."""
+    """Content of a quire as a number to round."""
     return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))
 
 
@@ -60,7 +60,7 @@ def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero
 
 
 def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
-    """What a quire holds after one more term. What overflows its carry guard is infinite from then on."""
+    """Content of a quire after one more term. A sum that overflows its carry guard is infinite from then on."""
     integer = wire(m, base.integer + term.integer, "held_exact")
     upper = integer[quire.width - 1 :]
     beyond = wire(m, upper.any() & ~upper.all(), "beyond_guard") if len(integer) > quire.width else NEVER

@@ -244,7 +244,7 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
 
 
 def _is_ordered_by_exponent(x: Raw, y: Raw, floor: int) -> bool:
-    """Whether exponents are enough to tell which of a product and another number is to be shifted.
+    """True if exponents are enough to tell which of a product and another number is to be shifted.
 
     A product with a subnormal factor has leading zeros, and is left as it is. Above its lowest exponent they are few:
     where it is shifted less than the other number, the window begins lower by as many places. At its lowest exponent

@@ -30,7 +30,7 @@ class Reduced:
 
 
 def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bool) -> Reduced:
-    """What is left of a number, finite and in the function's domain, for the pieces of a table with a reduction."""
+    """Reduced argument of a number, finite and in the function's domain, for a table with a reduction."""
     if table.reduction == "exp2":
         return _exp2(m, x, table, rounding, dsp)
     number = to_raw(m, x, "x") if isinstance(x, FixedRaw) else x

@@ -16,7 +16,7 @@ def round_up(
     random: Value | None,
     twos_complement: bool = False,
 ) -> Value:
-    """Whether a truncated number goes up by one unit in the last place: the rounding decision of every unit.
+    """Rounding decision of every unit: a truncated number goes up by one unit in the last place, or stays.
 
     The number is a magnitude, or the floor of a two's-complement number.
 

@@ -24,7 +24,7 @@ def extended(value: Value, width: int) -> Value:
 
 
 def carry_out(x: Value, y: Value) -> Value:
-    """What the sum of two values of one width carries out.
+    """Carry out of the sum of two values of one width.
 
     Of few bits it is plain logic, of which fewer tables are made than of an adder.
     """
@@ -97,7 +97,7 @@ def shift_right_sticky(
 ) -> tuple[Value, Value]:
     """``value >> amount`` within the value's places and so many more ``below``, and whether a one was shifted out.
 
-    ``fill`` is what comes in at the top, zeros unless told otherwise.
+    ``fill`` comes in at the top; default: zeros.
 
     The widest step comes first. But where there are as many places below as in the value, the two narrowest do, and
     leave the wide ones few bits to choose from; the last one, by four, shares its tables with an adder behind it.

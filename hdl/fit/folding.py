@@ -19,7 +19,7 @@ from .rounding_table import check_width, numbers_of
 
 @dataclass(frozen=True)
 class Folding:
-    """How an argument becomes that of the pieces, as `Segments` has it.
+    """Symmetry, reduction and interval by which an argument becomes that of the pieces, as in `Segments`.
 
     Attributes
     ----------

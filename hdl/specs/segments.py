@@ -54,11 +54,11 @@ class Segments:
     name : str
         Of the function: letters, digits and underscores.
     fmt, out : Format
-        Of argument and value.
+        Formats of argument and value.
     slope : Format or PowerSum
-        What slopes are held in.
+        Format of the slopes.
     intercept : Format
-        What intercepts are held in.
+        Format of the intercepts.
     pieces : tuple of Piece
         By rising start. A saturated region is a piece of slope 0.
     symmetry : str, optional
@@ -184,7 +184,7 @@ class Segments:
             self._check_exp2()
 
     def _check_exp2(self) -> None:
-        """What is without end in the argument ends in saturation, or in a result too small to be told from another."""
+        """Raise ValueError unless large arguments end in saturation, or in results too small to be told apart."""
         if self.extremes[0] <= 0:
             raise ValueError("pieces of exp2 have values above zero, but these reach it")
         if self.out.wraps:

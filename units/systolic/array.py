@@ -1,4 +1,4 @@
-"""What systolic arrays have in common: their streams, the draining of finished tiles, and the seeds."""
+"""Common base of systolic arrays: streams, draining of finished tiles, seeds."""
 
 from typing import Any
 

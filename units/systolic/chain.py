@@ -13,7 +13,7 @@ from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
-"""Vectors of a tile's row unless told otherwise: as many as the small memories of lookup tables hold."""
+"""Default vectors of a tile's row: as many as the small memories of lookup tables hold."""
 
 
 class Chain(Array):
@@ -224,7 +224,7 @@ class Chain(Array):
 
 
 def _link(chain: Chain) -> data.StructLayout:
-    """What goes from one element to the next."""
+    """Signals from one element to the next."""
     row, slot, address = index_of(chain.n), index_of(chain.rows), index_of(chain.depth * chain.rows)
     return data.StructLayout(
         {
@@ -314,7 +314,7 @@ class Element(wiring.Component):
         return m
 
     def _memory(self, m: Module, name: str, read: Value, write: Value, enable: Value) -> tuple[Value, Value]:
-        """What was read a cycle ago, and what is to be written."""
+        """Word that was read a cycle ago, and word to be written."""
         width = len(self.steps) * len(self.steps[0].o)
         m.submodules[name] = memory = Memory(shape=unsigned(width), depth=max(self.depth, 2), init=[])
         read_port, write_port = memory.read_port(), memory.write_port()

@@ -131,7 +131,7 @@ class Grid(Array):
         return m
 
     def _issue(self, m: Module, drain: Drain) -> tuple[Value, Value]:
-        """Whether a step goes out, and whether it is the first, and the last, of its tile."""
+        """Bits of a step: it goes out; it is the first, and the last, of its tile."""
         busy, first, steps_left = Signal(), Signal(), Signal(K_BITS)
         last, may_go, go = Signal(), Signal(), Signal()
         m.d.comb += [
