@@ -1,4 +1,4 @@
-"""What a board is: a device with memories around it, and the platform that a kernel is linked for."""
+"""Boards: a device with memories around it, and the platform that a kernel is linked for."""
 
 import math
 import re
@@ -112,7 +112,7 @@ class Board:
     platform : str, optional
         Development platform of the vendor's that kernels are linked for with XRT; None where there is none.
     kernel_mhz : int, optional
-        Clock that kernels have on it unless told otherwise.
+        Default clock of kernels on it.
     pcie_gbps : float
         Bandwidth to the host's memory, in 10^9 bytes a second.
     amaranth : str, optional
@@ -143,11 +143,11 @@ class Board:
 
     @property
     def memory(self) -> Memory:
-        """Where kernels are connected."""
+        """The memory that kernels are connected to."""
         return self.memories[0]
 
     def beats(self, mhz: float, readers: int, bits: int = 512) -> tuple[int, float]:
-        """What so many ports that read see of the memory at a clock: cycles from a request to its first beat, and beats
+        """The memory as so many ports that read see it at a clock: cycles from a request to its first beat, and beats
         in a cycle, where each has an equal share of the banks and no more than one of them."""
         memory = self.memory
         each = memory.bank_gbps * min(memory.banks / readers, 1)

@@ -1,4 +1,4 @@
-"""What the cards with modules of DDR4 have in common."""
+"""Memories of the cards with modules of DDR4."""
 
 from .board import Memory
 

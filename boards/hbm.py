@@ -1,4 +1,4 @@
-"""What the cards with two stacks of HBM2 have in common."""
+"""Memories and dies of the cards with two stacks of HBM2."""
 
 from .board import Memory, Slr
 

@@ -55,7 +55,7 @@ class Family:
         return self.command if dsp else f"{self.command} -nodsp"
 
     def job(self, dsp: bool = False) -> dict[str, Any]:
-        """What `halfulp.fpga.synth.yosys` has to know of the family."""
+        """The family as `halfulp.fpga.synth.yosys` takes it."""
         return {"command": self.recipe(dsp), "memories": self.memories, "ff": self.ff}
 
 

@@ -226,8 +226,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--mac", "texts", metavar="MAC", multiple=True, help="whose dot products; those published by default")
 @click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; one of a LeNet5 by default")
 @click.option("--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind")
+@scheduled
 @written
-def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, count: int, output: Path | None) -> None:
+def accuracy(
+    table: Path | None, texts: tuple[str, ...], trained: Path | None, count: int, pool: JobPool, output: Path | None
+) -> None:
     """Networks that were trained, beside those of Ben Ali et al. (DATE 2025), and the error of dot products."""
     import sys
 
@@ -243,9 +246,10 @@ def accuracy(table: Path | None, texts: tuple[str, ...], trained: Path | None, c
         place = table or results()
         runs = rows(place) if table is not None or place.is_file() else []
     folder = report_folder(output)
-    with requests(), Bar("report accuracy") as bar:
+    with requests(), pool, Bar("report accuracy") as bar:
         layer, text = trained_layer(trained, bar)
-        found = measure(macs, runs, default_dots(count, layer), text, shlex.join(["halfulp", *sys.argv[1:]]), bar)
+        command = shlex.join(["halfulp", *sys.argv[1:]])
+        found = measure(macs, runs, default_dots(count, layer), text, command, bar, pool)
     publish(report_of(found), folder)
 
 
@@ -307,7 +311,7 @@ def stats() -> None:
 @click.option("--rounds", metavar="N", type=click.IntRange(1), help="of each fraction; a period or 2^17 by default")
 @written
 def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
-    """How often stochastic rounding goes up, for each random source: measured, by the source's law, and ideally.
+    """Measure how often stochastic rounding goes up for each random source, beside the exact and the ideal frequency.
 
     The tables are printed as Markdown and left, with a plot, as Markdown, CSV, LaTeX, PNG and SVG.
     """

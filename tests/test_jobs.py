@@ -195,16 +195,16 @@ def test_failing_task_ends_others_and_saves_log(build, tool, record):
 def test_job_in_process_gives_result_and_error(build):
     jobs = [Job("a fraction", Fraction, (1, number)) for number in (1, 2, 0)]
     with JobPool() as pool:
-        found = {job.arguments[1]: result for job, result in pool.run(jobs[:2], separate=True)}
+        found = {job.arguments[1]: result for job, result in pool.run(jobs[:2], here="process")}
         assert found == {1: Fraction(1), 2: Fraction(1, 2)}
         with pytest.raises(ZeroDivisionError):
-            list(pool.run(jobs, separate=True))
+            list(pool.run(jobs, here="process"))
     assert list((build / "runs").iterdir()) == []
 
 
 def test_local_jobs_end_with_their_pool(build, tmp_path):
     with JobPool() as pool:
-        running = pool.run([Job("a number", int, ("1",)), Job("sleep", time.sleep, (9999,))], separate=True)
+        running = pool.run([Job("a number", int, ("1",)), Job("sleep", time.sleep, (9999,))], here="process")
         assert next(running)[1] == 1
     assert list((build / "runs").iterdir()) == []
 

@@ -122,7 +122,7 @@ def test_count_ups_matches_plain_loop(text):
         words = of_stream(rounder.stream, rounds, bits).tolist()
         ups = [sum((code << bits >> 4) + word >= 1 << bits for word in words) for code in range(16)]
         assert count.ups == ups
-        assert count.measured == count.law
+        assert count.measured == count.exact
         assert (count.chi_square()[0], count.p_value()) == (0, 1)
 
 
@@ -142,7 +142,7 @@ def test_count_ups_uses_each_word_once(monkeypatch):
     assert sorted(taken) == sorted(of_stream(rounder.stream, 16_000, 24).tolist())
     assert not count.whole
     assert 0.001 < count.p_value() < 0.999
-    for up, chance in zip(count.ups, count.law, strict=True):
+    for up, chance in zip(count.ups, count.exact, strict=True):
         assert abs(up - 2000 * chance) <= 5 * math.sqrt(2000 * chance * (1 - chance))
 
 
@@ -151,7 +151,7 @@ def test_mean_bias_matches_probability():
         rounder = Rounder.parse(text)
         bias, error = mean_bias(rounder)
         assert 1e-4 < error < 1e-3
-        assert abs(bias - (rounder.mean_law - Fraction(1, 2))) < 4 * error
+        assert abs(bias - (rounder.mean_probability - Fraction(1, 2))) < 4 * error
 
 
 def count_of(text, rounds, ups):

@@ -47,7 +47,7 @@ def kernel(
 
 @functools.cache
 def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
-    """How long products take on such a kernel, by the laws of the kernel.
+    """Clock cycles of products on such a kernel, by the model of its timing.
 
     The smallest kernel's is told to be of another size: the ports of a large one take long to build.
     """
@@ -65,7 +65,7 @@ def cores_cost_model(
     pipeline: int = 0,
     rows: int = 1,
 ) -> CostModel:
-    """What kernels around such chains cost on a device.
+    """Cost of kernels around such chains on a device.
 
     Raises
     ------

@@ -116,7 +116,7 @@ class Split(wiring.Component):
 
 
 class _Master(wiring.Component):
-    """What both kinds of masters do: begin bursts, of which so many at most have not ended."""
+    """Base of both kinds of masters: begins bursts, of which so many at most have not ended."""
 
     def __init__(self, channels: dict[str, dict[str, Any]], beats: Any) -> None:
         super().__init__(

@@ -149,7 +149,7 @@ class Control(wiring.Component):
         return write & (self.bus.awaddr[2:] == address // 4)
 
     def _written(self, before: Value) -> Value:
-        """What a register holds after a write of some of its bytes."""
+        """Value of a register after a write of some of its bytes."""
         bus = self.bus
         return Cat(
             *(

@@ -1,4 +1,4 @@
-"""What an array costs, by what small ones cost.
+"""Cost of an array, from the costs of small ones.
 
 An array is so many multiply-accumulates, so many elements, so many columns and a rest, and so are its cells: four small
 arrays tell how many of each, and with them those of any other, to a few percent.
@@ -27,7 +27,7 @@ MEMORY_LUTS = 8
 
 @dataclass(frozen=True)
 class Cells:
-    """What an array takes of a device.
+    """Resources of a device that an array takes.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Cells:
         return cls(**own | {"lut": cost.lut + MEMORY_LUTS * cost.memory})
 
     def share(self, target: Target, count: int = 1) -> dict[str, float]:
-        """How much of a device so many of them take, of each of its resources, in percent."""
+        """Share of each resource of a device that so many of them take, in percent."""
         shares = {}
         for kind in KINDS:
             total, own = getattr(target, kind), count * getattr(self, kind)
@@ -112,7 +112,7 @@ def cost_model(
     *,
     dsp: bool = False,
 ) -> CostModel:
-    """What small arrays cost, from the records, or else synthesised; what was synthesised before is known.
+    """Cost model from small arrays, of the records or else synthesised; earlier results are kept.
 
     Parameters
     ----------

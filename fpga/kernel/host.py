@@ -25,7 +25,7 @@ PATIENCE = 60_000
 
 @dataclass(frozen=True)
 class Tile:
-    """What a host has to know of the kernels on a card.
+    """Everything that a host knows of the kernels on a card.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Card:
         return torch.cat([self._finished(*run) for run in runs])
 
     def expected(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
-        """What `product` has to give next, by the golden model."""
+        """Expected result of the next `product`, by the golden model."""
         spec = self.tile.spec
         parts = []
         for core, rows in enumerate(self.tile.shares(a.shape[0])):

@@ -28,7 +28,7 @@ from .control import CHANNELS, Control
 from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
 
 CHUNK = 32
-"""Columns of ``a`` that are read at a time, and held on chip, unless told otherwise."""
+"""Default number of columns of ``a`` that are read at a time, and held on chip."""
 
 READ_AHEAD = 16
 """Beats that wait behind each port that reads."""
@@ -51,7 +51,7 @@ class Kernel(wiring.Component):
         Columns of ``a`` that are read at a time, a power of two; so many of each row of a tile, four times, are held on
         chip.
     name : str, optional
-        Of the module; the array's with ``kernel_`` before it unless told otherwise.
+        Of the module; default: the array's with ``kernel_`` before it.
 
     Members
     -------

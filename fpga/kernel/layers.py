@@ -70,7 +70,7 @@ def expected(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int)
 
 
 def _operands(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """What the array multiplies, the batches of both alike, and the shape of the result."""
+    """Operands of the array, the batches of both alike, and the shape of the result."""
     if mac.words and mac.random is None:
         raise ValueError(
             f"{mac} rounds at random and names no source, as {mac}@lfsr16 does; multiply-accumulates on "

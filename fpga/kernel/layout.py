@@ -1,4 +1,4 @@
-"""What a kernel looks like from outside: its ports and its registers, as plain data.
+"""Ports and registers of a kernel, as plain data.
 
 The control registers are those of the protocol ap_ctrl_hs as Vitis documents it (UG1399, S_AXILITE Control Register
 Map); arguments follow from 0x10 on, as XRT expects them.
@@ -64,7 +64,7 @@ ARGUMENTS = (
     Register("c_stride", 0x50, 32, "bytes from a row of c to the next"),
     Register("flags", 0x58, 32, "bit 0: sources of random words go on where the run before left them"),
 )
-"""What a run is given, in the order in which a host passes it; not to be changed while it runs."""
+"""Arguments of a run, in the order in which a host passes them; not to be changed while it runs."""
 
 CONTINUE = 0
 """Bit of ``flags``."""
@@ -73,7 +73,7 @@ RESULTS = (
     Register("error", 0x60, 32, "what went wrong in the last run, a bit for each of ERRORS; 0 if nothing did"),
     Register("cycles", 0x68, 32, "clock cycles of the last run, from start to done"),
 )
-"""What a run leaves, to be read."""
+"""Registers with the results of a run."""
 
 ERRORS = ("size", "alignment", "read_a", "read_b", "write_c")
 """Bits of the error register: n, k or m is 0; an address or a stride is no multiple of the bytes of an element; the

@@ -1,4 +1,4 @@
-"""How a kernel walks through matrices in memory: tiles, their rows, and where these begin."""
+"""Addresses of a kernel's matrices in memory: tiles, their rows, and where these begin."""
 
 from typing import Any
 
@@ -215,7 +215,7 @@ class Rows(wiring.Component):
 
 
 def place_layout(most: int) -> data.StructLayout:
-    """What is known of a segment where its beats are: the byte of a beat at which it begins, and its elements."""
+    """A segment beside its beats: the byte of a beat at which it begins, and its elements."""
     return data.StructLayout({"place": PLACE_BITS, "count": range(most + 1), "total": range(most + 1)})
 
 

@@ -100,7 +100,7 @@ class Unpack(wiring.Component):
 
 
 def _in_bits(elements: Value, size: int) -> Value:
-    """How many bits so many elements have, of a power of two of bytes each."""
+    """Bits of so many elements, of a power of two of bytes each."""
     return Cat(Const(0, (8 * size - 1).bit_length()), elements)
 
 

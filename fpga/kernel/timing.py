@@ -1,4 +1,4 @@
-"""How many clock cycles a kernel takes for a product, by the laws of its parts.
+"""Number of clock cycles that a kernel takes for a product, from those of its parts.
 
 What the model knows of the kernel are the kernel's own constants and those of its chain; what happens in which cycle is
 written beside each law. The tests hold it against the simulated kernel.
@@ -36,7 +36,7 @@ ENDED = 3
 
 
 LATENCY = 100
-"""Cycles that a memory of a card takes to answer, unless told otherwise."""
+"""Default number of cycles that a memory of a card takes to answer."""
 
 OVERHEAD = 12
 """Cycles of a run in which neither the array works nor a memory is waited for."""
@@ -44,7 +44,7 @@ OVERHEAD = 12
 
 @dataclass(frozen=True)
 class Memory:
-    """What a kernel's ports see of a memory.
+    """A memory as a kernel's ports see it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How long matrix products take on arrays: the published model, and that of the kernel of this library.
+"""Time of matrix products on arrays: the published model, and that of the kernel of this library.
 
 Both take the better of a product and its transpose, and of every number of cores up to those that there are.
 """
@@ -18,7 +18,7 @@ BUS_BITS = 512
 
 @dataclass(frozen=True)
 class Run:
-    """How a product is computed.
+    """One way to compute a product.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Run:
 
 
 class Model(Protocol):
-    """What says how long a product takes."""
+    """A model of the time of a product."""
 
     def counts(self, gemm: Gemm) -> Iterable[int]:
         """Numbers of cores that a product may be computed on, as it is, of which one is the best."""
@@ -57,7 +57,7 @@ def best(model: Model, gemm: Gemm) -> Run:
 
 @dataclass(frozen=True)
 class Total:
-    """How long a step takes, of several products one after the other.
+    """Time of a step, of several products one after the other.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ _TILES = 4
 
 @functools.lru_cache(maxsize=1 << 16)
 def cycles_of(core: Core, n: int, k: int, m: int) -> int:
-    """What the core says, without going through all tiles of a large product.
+    """Cycles of the core, without going through all tiles of a large product.
 
     Once an array is full, each further row of tiles takes as long as the one before, and longer by as much for each
     further tile in it; so does each further chunk of a tile, where the core takes k in chunks. The tests hold this

@@ -45,7 +45,7 @@ TABLE_III = (
 
 @dataclass(frozen=True)
 class Step:
-    """What the published model says of a training step.
+    """A training step by the published model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which arrays a network trains fastest on: a search over their size, their number, and the clock that they reach."""
+"""Search for the arrays that a network trains fastest on, over their size, their number and their clock."""
 
 import itertools
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Option:
 
     @property
     def used(self) -> float:
-        """How many of these do something that is wanted, on average, in percent."""
+        """Share of these that do something that is wanted, on average, in percent."""
         return 100 * self.total.macs / (self.total.seconds * self.mhz * 1e6 * self.macs)
 
 

@@ -28,7 +28,7 @@ EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be computed.
+    """Matrix products to be computed.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Workload:
 
     @property
     def size(self) -> str:
-        """How much there is to compute, in words."""
+        """Size of the computation, in words."""
         return f"{len(self.gemms):,} products, {sum(gemm.macs for gemm in self.gemms) / 1e9:.3g} * 10^9 MACs"
 
     @property
@@ -87,7 +87,7 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
 
 
 def _made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """What a function of the user's returns."""
+    """Result of a function of the user's."""
     module, colon, function = name.partition(":")
     if not (colon and module and function):
         raise ValueError(f"unknown network {name!r}; there are {', '.join(EXAMPLES)}, or module:function of your own")

@@ -13,6 +13,7 @@ import pandas as pd
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import work_root
 from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.progress import Progress, silent
@@ -178,7 +179,7 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
 
 
 def _operands(model: Any, inputs: Any) -> dict[str, Any]:
-    """What the first fully connected layer gets, and its weights."""
+    """Inputs of the first fully connected layer, and its weights."""
     import torch
     from torch import nn
 
@@ -198,6 +199,7 @@ def measure(
     trained: str,
     command: str,
     progress: Progress = silent,
+    pool: JobPool | None = None,
 ) -> Figures:
     """Find all figures.
 
@@ -211,11 +213,13 @@ def measure(
     trained : str
         What layer operands are of.
     command : str
-        What the figures are to be said to be made by.
+        Command that the figures name as their origin.
     progress : Progress
+    pool : JobPool, optional
+        Computes the dot products; default: this machine.
     """
     ours, settings, others = trained_with(runs)
-    found = errors(macs, dots, progress)
+    found = errors(macs, dots, progress, pool)
     return Figures(
         command=command,
         tools=versions("halfulp", "torch"),
@@ -256,7 +260,7 @@ def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[st
 
 
 def _setting(run: Mapping[str, str], scale: str) -> tuple[list[str], str]:
-    """How a run was trained; a loss scale where it has none of its own is the one given."""
+    """Setting of a training run; its loss scale is the one given where it has none of its own."""
     return [run.get(column, "") for column in SETTING], run.get("scale") or scale
 
 

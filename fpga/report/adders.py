@@ -1,4 +1,4 @@
-"""What stochastic rounding adds to floating-point adders: lazy and eager, beside rounding to nearest."""
+"""Cost of stochastic rounding in floating-point adders: lazy and eager, beside rounding to nearest."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
 SOURCE = "lfsr16"
-"""What units with a source of their own have."""
+"""Source of the units that have one of their own."""
 
 
 CASES = tuple(
@@ -43,7 +43,7 @@ CASES = tuple(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a unit costs: rounded to nearest, with either structure, and with a source of its own."""
+    """Costs of a unit: rounded to nearest, with either structure, and with a source of its own."""
 
     nearest: Cost
     lazy: Cost
@@ -70,7 +70,7 @@ def study(
 
 
 def _modules(units: tuple[Request, ...]) -> Iterator[Module]:
-    """What is measured, in the order in which `study` reads the costs."""
+    """Measured modules, in the order in which `study` reads the costs."""
     for unit in units:
         yield module_of(replace(unit, rounding="rn"))
         yield module_of(replace(unit, stochastic="lazy"))

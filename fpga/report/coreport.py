@@ -73,7 +73,7 @@ class Row:
     pareto: dict[str, bool]
 
     def accuracy_of(self, network: str) -> Accuracy | None:
-        """Where it was trained with."""
+        """Accuracy of a network, or None if it was not trained with this multiply-accumulate."""
         return next((found for found in self.accuracy if found.network == network), None)
 
 
@@ -215,7 +215,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     # What cannot be built is told before the work.
     for mac in study.macs:
         _request(mac, 0).build()
-    found = errors(study.macs, study.dots, progress)
+    found = errors(study.macs, study.dots, progress, pool)
     variants = {name: _variants(study, TARGETS[name], progress, pool) for name in study.targets}
     rows = [
         Row(
@@ -316,7 +316,7 @@ def _worth(row: Row) -> float:
 
 
 def _notes(target: Target, study: Study) -> list[str]:
-    """How the figures of a device were made."""
+    """Notes on the figures of a device."""
     taken = target.family.carry_takes
     notes = [
         f"{target.name} ({target.part}): Yosys {version('pyosys')}, {target.recipe}, each unit by itself with its "

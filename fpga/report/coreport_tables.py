@@ -67,7 +67,7 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
-    """How the numbers of a column are shown, with as many decimals each, and which is the best."""
+    """Format of the numbers of a column, with as many decimals each, and which is the best."""
     if name.startswith(("acc. ", "s.d. ")):
         # Fractions, or percent.
         spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
@@ -91,7 +91,7 @@ def _or_inf(value: float | None) -> float:
 
 
 def _reached(record: Record, device: str) -> list[str]:
-    """Who runs at the clock that was asked for."""
+    """Notes on the clock that was asked for, and on those that do not reach it."""
     if record.clock is None or all(row.variants[device][0].mhz is None for row in record.rows):
         return []
     cuts = " or ".join(map(str, record.pipelines))
@@ -111,7 +111,7 @@ def _reached(record: Record, device: str) -> list[str]:
 
 
 def _computed(record: Record) -> list[str]:
-    """What the errors are errors of."""
+    """Notes on the errors."""
     first = record.rows[0].errors[0]
     scale = "" if record.scale == 1 else f", times {record.scale:g}"
     against = {

@@ -5,14 +5,17 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from halfulp.hdl.formats import FP64, Format
 from halfulp.hdl.specs import MacSpec, ValueRange
-from halfulp.tools.cache import cached_value
+from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, version
+from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import versions
 from halfulp.tools.threads import one_thread
 
 from .study import TRAINED, Dots
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Error:
-    """How far dot products were from the exact sums of their operands.
+    """Distance of dot products from the exact sums of their operands.
 
     Attributes
     ----------
@@ -47,7 +50,9 @@ class Error:
     not_finite: int
 
 
-def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> list[list[Error]]:
+def errors(
+    macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent, pool: JobPool | None = None
+) -> list[list[Error]]:
     """Errors of multiply-accumulates: for each, one for each distribution and length.
 
     Operands are drawn for a distribution and a length, the same for all multiply-accumulates, and rounded to nearest to
@@ -62,32 +67,43 @@ def errors(macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent) -> 
     ToolError
         If the machine fails. What was found until then is kept.
     """
+    if pool is None:
+        with JobPool() as pool:
+            return errors(macs, dots, progress, pool)
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
-    own = code("halfulp.golden"), code(__name__, imports=False), version("torch")
-    found = []
-    for mac in macs:
-        row = []
-        for distribution, length in cases:
-            row.append(_remembered(mac, dots, distribution, length, *own))
+    entries = {(mac, *case): _entry(mac, dots, *case) for mac in macs for case in cases}
+    found = {case: Error(**known) for case, entry in entries.items() if (known := entry.value()) is not None}
+    missing = [case for case in entries if case not in found]
+    progress.advance(len(found))
+    # The file of a trained layer is here.
+    for where, trained in ((pool, False), (JobPool(), True)):
+        jobs = (
+            Job(f"dot products of {case[0]}", measure_errors, (dots, *case))
+            for case in missing
+            if (case[1] == TRAINED) == trained
+        )
+        for job, error in where.run(jobs, versions=partial(versions, "torch"), here="call"):
+            found[job.arguments[1:]] = error
+            entries[job.arguments[1:]].store(asdict(error))
             progress.advance(1)
-        found.append(row)
-    return found
+    return [[found[mac, *case] for case in cases] for mac in macs]
 
 
-def _remembered(mac: MacSpec, dots: Dots, distribution: str, length: int, *own: str) -> Error:
+def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
     source = [dots.trained] if distribution == TRAINED else []
+    own = code("halfulp.golden"), code(__name__, imports=False), version("torch")
     parts = (mac, distribution, length, dots.count, dots.seed, dots.scale, dots.against, *source, *own)
+    return Entry.of("dots", parts)
 
-    def make() -> dict[str, Any]:
-        with one_thread():
-            return asdict(_measured(mac, dots, distribution, length))
 
-    return Error(**cached_value("dots", parts, make))
+def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> Error:
+    """Error of dot products of one distribution and length."""
+    with one_thread():
+        return _measured(mac, dots, distribution, length)
 
 
 def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error:
-    """Error of dot products of one distribution and length."""
     from halfulp import golden
 
     drawn = [_drawn(dots, distribution, length, side) for side in (0, 1)]
@@ -207,7 +223,7 @@ def _sum(x: list[int], y: list[int], mac: MacSpec) -> Fraction:
 
 
 def _in_float64(mac: MacSpec) -> bool:
-    """Whether float64 holds every operand and every product."""
+    """True if float64 holds every operand and every product."""
     a, b = ValueRange.of(mac.a), ValueRange.of(mac.b)
     try:
         for span in (a, b, a * b):

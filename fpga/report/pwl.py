@@ -1,4 +1,4 @@
-"""What each line segment of a function buys: errors over every code, and what the unit costs."""
+"""Errors over every code and cost of functions as line segments, against the number of segments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +14,16 @@ from halfulp.hdl.fit.error import Errors, errors
 from halfulp.hdl.fit.fit import measure_of
 from halfulp.hdl.fit.functions import function_of
 from halfulp.hdl.fit.rounding_table import check_width
-from halfulp.hdl.fit.store import segments_of
+from halfulp.hdl.fit.store import entry_of, segments_of
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.request import Request
+from halfulp.tools.cache import Entry
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.plots import Approximation, plot_approximations
 from halfulp.tools.progress import Progress, silent
-from halfulp.tools.report import Report
+from halfulp.tools.report import Report, versions
 from halfulp.tools.tables import Table
 
 KINDS = ("free", "uniform")
@@ -54,7 +55,7 @@ class Case:
 
     @property
     def _fit(self) -> dict[str, Any]:
-        """What differs from the default, so that a unit that is asked for elsewhere is the same one."""
+        """Options that differ from the default, so that a unit that is asked for elsewhere is the same one."""
         asked: dict[str, Any] = {"pieces": self.pieces}
         if self.breakpoints != "free":
             asked["breakpoints"] = self.breakpoints
@@ -73,6 +74,10 @@ class Case:
         """The segments, fitted or from disk."""
         return segments_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
 
+    def entry(self) -> Entry:
+        """Place of the segments in the cache."""
+        return entry_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
+
     def request(self) -> Request:
         """The unit."""
         to = None if self.out == self.fmt else str(self.out)
@@ -81,7 +86,7 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What a unit is: its segments, their errors over all codes, and its cost."""
+    """Segments of a unit, their errors over all codes, and its cost."""
 
     table: Segments
     errors: Errors
@@ -147,22 +152,33 @@ def study(
     ToolError
         If Yosys or the machine fails.
     """
+    if pool is None:
+        with JobPool() as pool:
+            return study(wanted, target, progress, pool)
     progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
     fitted: dict[Case, tuple[Segments, Errors]] = {}
 
-    def take(case: Case) -> None:
-        segments = case.table()
-        fitted[case] = segments, errors(segments, function_of(case.fn))
-        progress.advance(1)
+    def take(cases: Sequence[Case]) -> None:
+        jobs = (Job(f"the fit of {case.fn}", fit, (case,)) for case in cases if case.entry().value() is None)
+        for job, text in pool.run(jobs, versions=partial(versions, "mpmath", "numpy"), here="process"):
+            job.arguments[0].entry().store(text)
+        for case in cases:
+            segments = case.table()
+            fitted[case] = segments, errors(segments, function_of(case.fn))
+            progress.advance(1)
 
-    for case in wanted:
-        take(case)
-    for case in [case for case in wanted if case.breakpoints == "free"]:
-        take(lean(case, *(fitted[one] for one in (case, case.even))))
+    take(wanted)
+    free = [case for case in wanted if case.breakpoints == "free"]
+    take([lean(case, *(fitted[one] for one in (case, case.even))) for case in free])
     progress.total("synthesis", len(fitted))
     costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, pool=pool)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
     return Study(target, dict(zip(fitted, measured, strict=True)))
+
+
+def fit(case: Case) -> str:
+    """Fit a function; the text of its segments."""
+    return case.table().text
 
 
 def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:

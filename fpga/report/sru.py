@@ -81,7 +81,7 @@ def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a unit costs.
+    """Costs of a unit.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: J
 
 
 def _modules() -> Iterator[Module]:
-    """What is measured, in the order in which `study` reads the costs."""
+    """Measured modules, in the order in which `study` reads the costs."""
     for row in (*ROWS, *CROPPED):
         yield row.unit(increment=False)
         yield row.unit(increment=True)
@@ -212,7 +212,7 @@ def _array(found: Study, row: Row) -> dict[str, Any]:
 
 
 def _counted(found: Study) -> list[str]:
-    """What the figures are figures of."""
+    """Notes on the figures."""
     plateau = Plateau(3)
     return [
         "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
@@ -238,7 +238,7 @@ def _counted(found: Study) -> list[str]:
 
 
 def _ratios(found: Study) -> list[str]:
-    """How many times the LUT of a 24-bit unit are those of one of a 3-bit plateau, by all ways of counting."""
+    """Ratios of the LUT of a 24-bit unit to those of one of a 3-bit plateau, by all ways of counting."""
     row, plateau = _row("lfsr24"), _row("plateau3")
     long, short, unit = found.units[row], found.units[_row("lfsr24", CROPPED)], found.units[plateau]
     bank, whole_bank = found.banks[plateau].lut / LANES, found.whole_bank.lut / LANES
@@ -256,7 +256,7 @@ def _ratios(found: Study) -> list[str]:
 
 
 def _shares(found: Study) -> list[str]:
-    """What the figures for many units are figures of, and how much of the device they are."""
+    """Notes on the figures for many units, and their share of the device."""
     target, long, plateau = found.target, _row("lfsr24"), _row("plateau3")
 
     def share(lut: int) -> str:

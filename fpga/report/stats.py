@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from halfulp.tools.tables import Table
 
 SOURCES = ("naive3", "plateau3", "lfsr8", "lfsr16", "lfsr24")
-"""What is compared unless sources are named: the plain LFSR as short as a plateau source is first."""
+"""Default sources: the plain LFSR as short as a plateau source is first."""
 
 FRACTION_BITS = 8
 """Every multiple of 1/256 is rounded."""
@@ -83,17 +83,17 @@ class Rounder:
         widest = stochastic(min(source.width, MAX_RANDOM_BITS))
         return cls(name, Stream(source, seed=1), Rounding.parse(rounding) if dot else widest)
 
-    def law(self, fraction: Fraction) -> Fraction:
-        """How often it goes up over a whole period."""
+    def probability(self, fraction: Fraction) -> Fraction:
+        """Exact share of results that are rounded up, over a whole period."""
         return self.stream.chance_of_up(fraction, self.rounding.bits)
 
     @property
-    def mean_law(self) -> Fraction:
-        """How often it goes up on average over all fractions."""
+    def mean_probability(self) -> Fraction:
+        """Mean of that share over all fractions."""
         return self.stream.mean_chance_of_up(self.rounding.bits)
 
     def covers(self, rounds: int) -> bool:
-        """Whether so many words are whole periods."""
+        """True if so many words are whole periods."""
         return rounds % self.stream.source.period == 0
 
     def words(self, first: int, count: int) -> "Tensor":
@@ -104,7 +104,7 @@ class Rounder:
         return of_stream(replace(self.stream, seed=start), count, self.rounding.bits)
 
     def up(self, codes: "Tensor", fraction_bits: int, words: "Tensor") -> "Tensor":
-        """Where the golden model takes codes * 2^-fraction_bits up: 1, and 0 where down."""
+        """1 for each of codes * 2^-fraction_bits that the golden model rounds up, 0 for the others."""
         from halfulp import golden
 
         return golden.convert(codes, a=f"ufxp0.{fraction_bits}", o="ufxp1.0", rounding=self.rounding, random=words)
@@ -117,7 +117,7 @@ class Rounder:
 
 @dataclass(frozen=True)
 class Count:
-    """How often a rounder took each of a row of fractions up.
+    """Number of times that a rounder took each fraction up.
 
     Parameters
     ----------
@@ -134,12 +134,12 @@ class Count:
 
     @property
     def whole(self) -> bool:
-        """Whether the counts are over whole periods, so that they are the law's."""
+        """True if the counts are over whole periods, and so exact."""
         return self.rounder.covers(self.rounds)
 
     @property
     def fractions(self) -> list[Fraction]:
-        """What was rounded, in units of the last place."""
+        """Rounded fractions, in units of the last place."""
         return [Fraction(index, len(self.ups)) for index in range(len(self.ups))]
 
     @property
@@ -166,9 +166,9 @@ class Count:
         )
 
     @property
-    def law(self) -> list[Fraction]:
+    def exact(self) -> list[Fraction]:
         """The same over a whole period of the source."""
-        return [self.rounder.law(fraction) for fraction in self.fractions]
+        return [self.rounder.probability(fraction) for fraction in self.fractions]
 
     def chi_square(self) -> tuple[float, int]:
         """Distance of all counts from the law, and its degrees of freedom.
@@ -181,7 +181,7 @@ class Count:
             infinitely far off.
         """
         total, freedom = 0.0, 0
-        for up, chance in zip(self.ups, self.law, strict=True):
+        for up, chance in zip(self.ups, self.exact, strict=True):
             off, variance = up - self.rounds * chance, self.rounds * chance * (1 - chance)
             if variance:
                 total += float(off * off / variance)
@@ -191,7 +191,7 @@ class Count:
         return total, freedom
 
     def p_value(self) -> float:
-        """How often counts by the law would be so far from it, or further."""
+        """Probability of a chi-square as large as that of the counts, or larger."""
         import torch
 
         total, freedom = self.chi_square()
@@ -203,7 +203,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was counted of a rounder, and its mean bias over fractions of many bits.
+    """Counts of a rounder, and its mean bias over fractions of many bits.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = si
 def count_ups(
     rounder: Rounder, rounds: int, *, fraction_bits: int = FRACTION_BITS, progress: Progress = silent
 ) -> Count:
-    """How often a rounder takes each multiple of 2^-fraction_bits up.
+    """Count how often a rounder takes each multiple of 2^-fraction_bits up.
 
     Over whole periods each fraction meets each word. Over a part of a period the fractions come in random order, and
     each takes the next word: neighbours in the stream of an LFSR share all bits but one, so that what one fraction made
@@ -296,15 +296,15 @@ def report(measurements: Sequence[Measurement], command: str) -> "Report":
 
 
 def fractions_table(measurements: Sequence[Measurement]) -> "Table":
-    """How often each rounder took the eighths up, and how often by the law."""
+    """Measured and exact share of the eighths that each rounder took up."""
     import pandas as pd
 
     from halfulp.tools.tables import Table
 
     rows = []
     for count in (measurement.count for measurement in measurements):
-        columns = zip(count.fractions, count.ups, count.measured, count.law, count.errors, strict=True)
-        for fraction, up, measured, law, error in itertools.islice(columns, 0, None, len(count.ups) // SHOWN):
+        columns = zip(count.fractions, count.ups, count.measured, count.exact, count.errors, strict=True)
+        for fraction, up, measured, exact, error in itertools.islice(columns, 0, None, len(count.ups) // SHOWN):
             rows.append(
                 {
                     "source": count.rounder.name,
@@ -313,9 +313,9 @@ def fractions_table(measurements: Sequence[Measurement]) -> "Table":
                     "rounds": count.rounds,
                     "up": up,
                     "P(up)": float(measured),
-                    "law": float(law),
-                    "law, exact": str(law),
-                    "bias": float(measured - law),
+                    "law": float(exact),
+                    "law, exact": str(exact),
+                    "bias": float(measured - exact),
                     "error": float(error),
                 }
             )
@@ -353,8 +353,8 @@ def sources_table(measurements: Sequence[Measurement]) -> "Table":
                 "chi-square": statistic,
                 "freedom": freedom,
                 "p": count.p_value(),
-                "law, no drop": float(rounder.mean_law - Fraction(rounder.steps - 1, 2 * rounder.steps)),
-                "law": float(rounder.mean_law - Fraction(1, 2)),
+                "law, no drop": float(rounder.mean_probability - Fraction(rounder.steps - 1, 2 * rounder.steps)),
+                "law": float(rounder.mean_probability - Fraction(1, 2)),
                 "mean bias": measurement.bias,
                 "std error": measurement.bias_error,
                 "largest error": float(error),
@@ -391,7 +391,7 @@ def sources_table(measurements: Sequence[Measurement]) -> "Table":
 
 
 def _words(measurements: Sequence[Measurement]) -> str:
-    """Who was measured over whole periods, and who over how much of one."""
+    """Note on the sources measured over whole periods, and over parts of one."""
     counts = [measurement.count for measurement in measurements]
     whole = ", ".join(count.rounder.name for count in counts if count.whole)
     parts = [

@@ -16,16 +16,16 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
 
 ENDINGS = (".toml", ".yaml", ".yml")
-"""How names of files that describe a study end."""
+"""Endings of the names of files that describe a study."""
 
 TRAINED = "trained"
 """Operands that are activations and weights of a trained layer."""
 
 DISTRIBUTIONS = ("normal", "uniform", TRAINED)
-"""What operands are drawn from: of mean 0 and standard deviation 1, even between -1 and 1, or a trained layer's."""
+"""Distributions of operands: of mean 0 and standard deviation 1, even between -1 and 1, or a trained layer's."""
 
 NO_MAC = ("fp32", "mixed")
-"""What a table of training runs has for runs in torch's own arithmetic and in several ones: they are of no row."""
+"""Entries of a table of training runs for runs in torch's own arithmetic and in several ones, which are of no row."""
 
 REFERENCES = ("rounded", "drawn")
 """Operands whose exact sums results are held against: those that units get, or those that were drawn before they were
@@ -116,7 +116,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared.
+    """Multiply-accumulates to be compared, and the measures by which they are.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def _trained(path: Path) -> tuple[Trained, ...]:
 
 
 def _named(place: str, function: Callable[[Any], Value], argument: object) -> Value:
-    """What a function makes of a field, whose name goes before what it says against it."""
+    """Apply a function to a field; errors begin with the name of the field."""
     try:
         return function(argument)
     except (TypeError, ValueError) as error:

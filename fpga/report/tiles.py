@@ -22,7 +22,7 @@ MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
 """The published multiply-accumulate; of its source of random words nothing is said."""
 
 LARGEST = 4
-"""Elements of the largest array unless told otherwise: one of 8 x 8 takes minutes."""
+"""Default number of elements of the largest array: one of 8 x 8 takes minutes."""
 
 
 def study(

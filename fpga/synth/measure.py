@@ -1,4 +1,4 @@
-"""What a component costs on a device: out-of-context synthesis by Yosys, remembered by content."""
+"""Cost of a component on a device: out-of-context synthesis by Yosys, cached by content."""
 
 import json
 import os
@@ -93,7 +93,7 @@ class Cost:
         )
 
     def shares(self, target: Target) -> dict[str, float]:
-        """How much of a device that is, of each of its resources, from 0 to 1 where it fits.
+        """Share of each resource of a device, from 0 to 1 where it fits.
 
         Tables that a carry chain takes away, as on ECP5, count as tables.
         """
@@ -150,7 +150,7 @@ class Program:
         Programs on which it depends, and in which versions they are there where this is called.
     argv : callable
         What is run, of a folder with ``design.v`` and ``job.json``; it may leave more files there.
-    left : callable
+    result : callable
         Makes the result, as JSON has it, of the folder.
     env : callable
         What its environment has beside ours.
@@ -163,7 +163,7 @@ class Program:
     modules: tuple[str, ...]
     versions: Callable[[], Mapping[str, str]]
     argv: Callable[[Path], Sequence[str]]
-    left: Callable[[Path], Any]
+    result: Callable[[Path], Any]
     env: Callable[[], Mapping[str, str]] = dict
     tail: int = 0
 
@@ -181,7 +181,7 @@ class Program:
         """The run on a module whose result is not known."""
         name = f"{self.what} {module.top}"
         files = {"design.v": module.verilog, "job.json": self.text(module)}
-        return Job(name, _run, (name, files, self.argv, self.env, self.left))
+        return Job(name, _run, (name, files, self.argv, self.env, self.result))
 
 
 def _run(
@@ -189,7 +189,7 @@ def _run(
     files: Mapping[str, str],
     argv: Callable[[Path], Sequence[str]],
     env: Callable[[], Mapping[str, str]],
-    left: Callable[[Path], Any],
+    result: Callable[[Path], Any],
 ) -> Any:
     """Run a program on some files, in a folder that is deleted at its end."""
     with scratch("synthesis") as folder, machine_errors(f"the files of {name}"):
@@ -200,7 +200,7 @@ def _run(
         log = folder / "tool.log"
         try:
             run_all([Command(name, argv(folder), log, cwd=folder, env=environment)])
-            return left(folder)
+            return result(folder)
         except ToolError as error:
             error.log = log.read_text(errors="replace") if log.is_file() else ""
             raise
@@ -309,7 +309,7 @@ def measure_modules(
         modules=("halfulp.fpga.synth.yosys",),
         versions=partial(versions, "pyosys"),
         argv=partial(python, "halfulp.fpga.synth.yosys"),
-        left=_left,
+        result=_result,
     )
     return [Cost.of(**cells, family=target.family) for cells in results(modules, program, progress, pool)]
 
@@ -317,7 +317,7 @@ def measure_modules(
 def results(
     modules: Iterable[Module], program: Program, progress: Progress = silent, pool: JobPool | None = None
 ) -> list[Any]:
-    """What a program makes of several modules, of which those that are not known are taken side by side.
+    """Results of a program for several modules; it runs side by side on those that are not known.
 
     Raises
     ------
@@ -360,8 +360,8 @@ def results(
     return [found[entry] for entry in entries]
 
 
-def _left(folder: Path) -> dict[str, Any]:
-    """What Yosys left in a folder: cells by type, and the longest path, which without cells has a length of -1."""
+def _result(folder: Path) -> dict[str, Any]:
+    """Result of Yosys in a folder: cells by type, and the longest path, which without cells has a length of -1."""
     statistics = json.loads((folder / "cells.json").read_text())
     found = re.search(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
     if found is None:

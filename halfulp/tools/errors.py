@@ -1,4 +1,4 @@
-"""How a run ends early when the request is not to blame."""
+"""Errors that end a run when the request is not to blame."""
 
 
 class ToolError(Exception):
@@ -14,4 +14,4 @@ class ToolError(Exception):
 
 
 class CheckError(Exception):
-    """What is checked is wrong, so that the run cannot go on: two models that have to agree do not. Exit code 1."""
+    """A check failed, so that the run cannot go on: two models that have to agree do not. Exit code 1."""

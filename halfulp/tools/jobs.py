@@ -2,7 +2,7 @@
 
 A job is a call of a module's function on plain data; its result is plain data that depends on nothing else. On this
 machine it runs in a thread, which mostly waits for a program that the job starts: threads cost nothing to start, unlike
-the workers of a Dask cluster, which take seconds. A job that computes in Python itself runs in a process of its own.
+the workers of a Dask cluster, which take seconds. A job that computes in Python for long runs in a process of its own.
 On a cluster Dask places jobs, repeats those of workers that die, and drops those that nobody waits for.
 """
 
@@ -21,7 +21,7 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from .digests import code, modules, version
@@ -91,7 +91,7 @@ class JobPool:
         self._open.close()
 
     def run(
-        self, jobs: Iterable[Job], *, versions: Versions = dict, separate: bool = False
+        self, jobs: Iterable[Job], *, versions: Versions = dict, here: Literal["thread", "process", "call"] = "thread"
     ) -> Generator[tuple[Job, Any], None, None]:
         """Run jobs side by side, and give each with its result as soon as it ends. The first error ends all others.
 
@@ -101,23 +101,32 @@ class JobPool:
             Asked for the next one when there is a worker for it.
         versions : callable
             A worker has to have the same.
-        separate : bool
-            Whether each job on this machine has a process of its own, for those that compute in Python.
+        here : str
+            Jobs of this machine run each in a ``thread``; in a ``process`` of its own, for those that compute in Python
+            for long; or one after another by a ``call``, for those that use all processors or share what takes long to
+            load.
 
         Raises
         ------
         ToolError
             If no scheduler answers, it has no workers, or they cannot run a job.
         """
-        running = self._remote(jobs, versions) if self.scheduler else self._local(jobs, separate)
+        if self.scheduler:
+            running = self._remote(jobs, versions)
+        elif here == "call":
+            running = ((job, job.function(*job.arguments)) for job in jobs)
+        else:
+            running = self._local(jobs, _call if here == "thread" else _in_process)
         self._running.add(running)
         return running
 
-    def _local(self, jobs: Iterable[Job], separate: bool) -> Generator[tuple[Job, Any], None, None]:
+    def _local(
+        self, jobs: Iterable[Job], wrap: Callable[[Job], tuple[Any, ...]]
+    ) -> Generator[tuple[Job, Any], None, None]:
         halt = threading.Event()
         with ThreadPoolExecutor(processors(), initializer=halt_by, initargs=(halt,)) as threads:
             try:
-                yield from _stream(threads, jobs, _in_process if separate else _call, lambda: 2 * processors())
+                yield from _stream(threads, jobs, wrap, lambda: 2 * processors())
             finally:
                 halt.set()
 

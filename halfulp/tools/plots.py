@@ -134,7 +134,7 @@ def _draw(above: Axes, below: Axes, count: Chances) -> None:
 
 @dataclass(frozen=True)
 class Panel:
-    """What is drawn against a cost.
+    """Values drawn against a cost.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _filled(flag: bool) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """What is drawn as a line.
+    """Values drawn as a line.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _curve(place: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Approximation:
-    """What comes near a function.
+    """An approximation of a function.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def write(
     endings: Sequence[str] = ("png", "svg"),
     about: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Leave a figure in a folder, as ``stem.png`` and ``stem.svg`` unless told otherwise; says which files these are.
+    """Write a figure to a folder; default: as ``stem.png`` and ``stem.svg``. Returns the paths.
 
     Parameters
     ----------
@@ -494,7 +494,7 @@ def write(
 
 
 def _metadata(ending: str, about: Mapping[str, str]) -> dict[str, str | None]:
-    """What a file says of itself, by the names of its kind, and no date."""
+    """Metadata of a file, by the names of its kind, without a date."""
     names = {"title": "Title", "description": "Subject" if ending == "pdf" else "Description"}
     dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     return {names[key]: text for key, text in about.items()} | dates.get(ending, {})

@@ -16,7 +16,7 @@ from pathlib import Path
 from .errors import ToolError
 
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
-"""What tools say when there is no room."""
+"""Messages of tools when the disk is full."""
 
 _BOUND = Path(__file__).resolve().parent / "bound.py"
 
@@ -49,7 +49,7 @@ class Command:
     Parameters
     ----------
     what : str
-        What people call it, such as ``g++``; error sentences begin with it.
+        Name for people, such as ``g++``; error messages begin with it.
     argv : sequence of str
     log : Path
         File that takes its standard output and errors.

@@ -64,7 +64,7 @@ class Table:
         )
 
     def write(self, folder: Path, stem: str) -> list[Path]:
-        """Leave the table in a folder as ``stem.md``, ``stem.csv`` and ``stem.tex``; says which files these are."""
+        """Write the table to a folder as ``stem.md``, ``stem.csv`` and ``stem.tex``; returns the paths."""
         texts = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         paths = [folder / f"{stem}.{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
@@ -72,7 +72,7 @@ class Table:
         return paths
 
     def _seen(self) -> pd.DataFrame:
-        """What Markdown and LaTeX have of the frame."""
+        """Columns of the frame that Markdown and LaTeX show."""
         return self.frame.drop(columns=list(self.only_csv))
 
     def _shown(self) -> pd.DataFrame:
@@ -85,7 +85,7 @@ class Table:
         )
 
     def _stands_out(self) -> pd.DataFrame:
-        """Which of these are the best of their column."""
+        """True for cells that are the best of their column."""
         seen = self._seen()
         out = pd.DataFrame(False, index=seen.index, columns=seen.columns).reset_index(drop=True)
         for name, which in self.best.items():

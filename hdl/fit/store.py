@@ -8,7 +8,7 @@ from typing import Any
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
 from halfulp.hdl.specs.segments import Segments
-from halfulp.tools.cache import cached_value
+from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code
 from halfulp.tools.paths import work_root, write_whole
 
@@ -69,12 +69,24 @@ def segments_of(
         return _checked(ready, fmt, out, given)
     if fmt is None:
         raise TypeError("fmt is missing: a function is fitted in a format")
-    if "pieces" not in given and "error" not in given:
-        given["pieces"] = PIECES
-    fmt, rounding = parse(fmt), Rounding.parse(rounding)
-    given["rounding"] = RN if rounding.mode in ("sr", "exact") else rounding
-    asked = (("fmt", fmt), ("out", fmt if out is None else parse(out)), *sorted(given.items()))
+    asked = _asked(parse(fmt), out, Rounding.parse(rounding), given)
     return _of_disk(fn, asked) if isinstance(fn, str) else _fitted(fn, asked)
+
+
+def entry_of(fn: str, *, fmt: Format, out: Format | None = None, rounding: Rounding = RN, **options: Any) -> Entry:
+    """Place of a fit in the cache, whose value is the text of its segments; options as `segments_of` takes them."""
+    return Entry.of(*_place(fn, _asked(fmt, out, rounding, options)))
+
+
+def _asked(fmt: Format, out: Format | str | None, rounding: Rounding, given: dict[str, Any]) -> Asked:
+    options = given if {"pieces", "error"} & set(given) else given | {"pieces": PIECES}
+    options = options | {"rounding": RN if rounding.mode in ("sr", "exact") else rounding}
+    return (("fmt", fmt), ("out", fmt if out is None else parse(out)), *sorted(options.items()))
+
+
+def _place(fn: str, asked: Asked) -> tuple[str, tuple[Any, ...], str]:
+    """Kind, parts and name of a fit in the cache."""
+    return "fits", (code("halfulp.hdl.fit.fit"), fn, *asked), fn
 
 
 def read(path: Path) -> Segments:
@@ -114,8 +126,8 @@ def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None
 @functools.lru_cache(maxsize=256)
 def _of_disk(fn: str, asked: Asked) -> Segments:
     """The fit, from the cache if it was made before."""
-    own = code("halfulp.hdl.fit.fit")
-    return Segments.read(cached_value("fits", (own, fn, *asked), lambda: _fitted(fn, asked).text, name=fn))
+    kind, parts, name = _place(fn, asked)
+    return Segments.read(cached_value(kind, parts, lambda: _fitted(fn, asked).text, name=name))
 
 
 @functools.lru_cache(maxsize=256)
