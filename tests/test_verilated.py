@@ -79,12 +79,12 @@ def test_verilated_kernel_reports_errors_and_timeouts(monkeypatch):
     kernel = verilated.kernel
     a = b = torch.ones(20, 20, dtype=torch.int64)
     with monkeypatch.context() as patch:
-        patch.setattr(kernel, "cycles", lambda *_, **__: 0)
+        patch.setattr("halfulp.fpga.kernel.verilated.cycles", lambda *_, **__: 0)
         with pytest.raises(
             ToolError, match=r"^kernel_chain\w+ failed: it is not done after 128 cycles; its register er"
         ):
             verilated.product(a, b, read=1, write=1)
-        patch.setattr(kernel, "cycles", lambda *_, **__: 1000)
+        patch.setattr("halfulp.fpga.kernel.verilated.cycles", lambda *_, **__: 1000)
         with pytest.raises(ToolError, match=r"^kernel_chain\w+ failed: its register error is 0x1, and 0 rules of AXI4"):
             verilated.product(a[:, :0], b[:0])
     assert torch.equal(verilated.product(a, b), golden.gemm(a, b, kernel.array.mac, tiling=kernel.array.tiling))

@@ -49,7 +49,7 @@ def kernel(
 def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
     """Clock cycles of products on such a kernel, by the model of its timing.
 
-    The smallest kernel's is told to be of another size: the ports of a large one take long to build.
+    The timing of the smallest kernel is changed to another size: the ports of a large one take long to build.
     """
     small = Timing.of(kernel(mac, 1, 1, depth, pipeline), memory)
     return small.resized(replace(small.tiling, n=n, m=m))

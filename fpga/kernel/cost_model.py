@@ -120,9 +120,9 @@ def cost_model(
         Gives the component of a size.
     target : Target
     progress : Progress
-        Told of each array that is done.
+        Advances with each array that is done.
     pool : JobPool, optional
-        Where they are synthesised; by default on this machine.
+        Runs the synthesis; default: this machine.
     dsp : bool
         Multipliers may become DSP blocks.
 

@@ -103,7 +103,7 @@ def tile(
     from halfulp.tools.progress import Bar
 
     folder = Path(output).resolve()
-    # What is no place for files is told before the work.
+    # A bad place for files is refused before the work.
     with machine_errors(str(folder)):
         if folder.exists() and not folder.is_dir():
             raise Refused(f"{output} is a file; -o takes a folder")

@@ -108,7 +108,7 @@ def searched(
         Where it is stochastic and names no source, its sources are LFSRs.
     progress : Progress
     pool : JobPool, optional
-        Where arrays are synthesised whose cost is not known; by default on this machine.
+        Runs the synthesis of arrays whose cost is not known; default: this machine.
     clock : float, optional
         MHz of all of them; by default what published designs reached that take as many lookup tables.
 

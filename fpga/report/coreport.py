@@ -203,7 +203,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
         What the figures are to be said to be made by.
     progress : Progress
     pool : JobPool, optional
-        Where the units are synthesised; by default on this machine.
+        Runs the synthesis; default: this machine.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     ToolError
         If a tool or the machine fails. What was found until then is kept.
     """
-    # What cannot be built is told before the work.
+    # A unit that cannot be built is refused before the work.
     for mac in study.macs:
         _request(mac, 0).build()
     found = errors(study.macs, study.dots, progress, pool)

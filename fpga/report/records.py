@@ -99,7 +99,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool | None = None
     folder : Path
     progress : Progress
     pool : JobPool, optional
-        Where the units are synthesised; by default on this machine.
+        Runs the synthesis; default: this machine.
 
     Yields
     ------

@@ -125,7 +125,7 @@ def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: J
     target : Target
     progress : Progress
     pool : JobPool, optional
-        Where the units are synthesised; by default on this machine.
+        Runs the synthesis; default: this machine.
 
     Raises
     ------

@@ -227,7 +227,7 @@ def measure(
     """Cost of a component alone, without buffers at its ports.
 
     The recipe is ``synth_xilinx -flatten -noiopad -noclkbuf -nodsp`` or ``synth_ecp5 -nodsp``, as the family of the
-    device has it. Yosys maps with ABC9 whether it is told ``-abc9`` or not, so there is no better of the two to be
+    device has it. Yosys maps with ABC9 with and without ``-abc9``, so there is no better of the two to be
     taken.
 
     Parameters
@@ -294,9 +294,9 @@ def measure_modules(
         Asked for the next one when there is a processor for it.
     target : Target
     progress : Progress
-        Told of each module that is done.
+        Advances with each module that is done.
     pool : JobPool, optional
-        Where they are synthesised; by default on this machine.
+        Runs the synthesis; default: this machine.
 
     Raises
     ------

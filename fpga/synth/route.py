@@ -33,9 +33,9 @@ def frequencies(
     modules : iterable of Module
     target : Target
     progress : Progress
-        Told of each module that is done.
+        Advances with each module that is done.
     pool : JobPool, optional
-        Where that is done; by default on this machine.
+        Runs it; default: this machine.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class Job:
                 run(f"delete -input w:{port}")
                 run(f"connect -set {port} {value}")
             run("cd ..")
-        # Yosys maps with ABC9 whether it is told -abc9 or not.
+        # Yosys maps with ABC9 with and without -abc9.
         synthesise = f"{self.command} -top {self.top}"
         run(f"{synthesise} -run begin:{self.memories}")
         run("select -write memories.txt t:$mem*")

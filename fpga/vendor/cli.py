@@ -71,7 +71,7 @@ def _flow(request: Request, output: str | None, target: str | None, clock: float
     if output is None or output == "-":
         raise Refused("--flow writes a folder; name it with -o")
     folder = Path(output).resolve()
-    # What is no place for files is told before the work.
+    # A bad place for files is refused before the work.
     with machine_errors(str(folder)):
         if folder.exists() and not folder.is_dir():
             raise Refused(f"{output} is a file; --flow writes a folder")

@@ -144,8 +144,8 @@ class Design:
 # Runs matrix products on {self.board.title} and compares every element with the golden model:
 #   python3 host.py {KERNEL}.hw.xclbin --n 100 --k 100 --m 100
 
-from halfulp.fpga.host import Tile, run
-from halfulp.hdl.formats import Tiling
+from halfulp.fpga.kernel.host import Tile, run
+from halfulp.hdl.specs import Tiling
 
 TILE = Tile(
     kernel={KERNEL!r},

@@ -403,11 +403,11 @@ def implement(
     target : Target
         A device of the vendor's.
     progress : Progress
-        Told of each module that is done.
+        Advances with each module that is done.
     clock_mhz : float
         Frequency to be reached: the flow stops to optimise when it is.
     pool : JobPool, optional
-        Where it runs; by default on this machine.
+        Runs it; default: this machine.
 
     Raises
     ------

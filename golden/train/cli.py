@@ -1,14 +1,21 @@
 """The command `halfulp train`."""
 
+import itertools
 import math
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.tools.commands import requests
+from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.progress import Progress
+
+if TYPE_CHECKING:
+    from .data import Data
+    from .loop import Plan
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
@@ -30,7 +37,13 @@ class _Number(click.FloatRange):
 
 @click.command()
 @click.argument("network", type=click.Choice(_NETWORKS))
-@click.option("--mac", "mac", metavar="MAC", help="of all products, such as e5m2*e5m2+e6m5.sr10; or a whole policy")
+@click.option(
+    "--mac",
+    "macs",
+    metavar="MAC",
+    multiple=True,
+    help="of all products, such as e5m2*e5m2+e6m5.sr10; or a whole policy; several times for several runs",
+)
 @click.option(
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by patterns of names of layers"
 )
@@ -44,7 +57,15 @@ class _Number(click.FloatRange):
     type=click.Path(path_type=Path),
     help="folder of MNIST or CIFAR-10, or a text; of MNIST 5000 images are here",
 )
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0, (1 << 63) - 1), help="of all that is random")
+@click.option(
+    "--seed",
+    "seeds",
+    default=[0],
+    metavar="N",
+    multiple=True,
+    type=click.IntRange(0, (1 << 63) - 1),
+    help="of all that is random; several times for several runs",
+)
 @click.option("--epochs", metavar="N", type=click.IntRange(1))
 @click.option("--batch", metavar="N", type=click.IntRange(1), help="examples of a step")
 @click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
@@ -55,6 +76,7 @@ class _Number(click.FloatRange):
 @click.option("--restart", is_flag=True, help="start over, whatever an earlier run left")
 @click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="between checkpoints")
 @click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table that the result is added to")
+@scheduled
 @click.option(
     "-o",
     "--output",
@@ -64,14 +86,16 @@ class _Number(click.FloatRange):
 )
 def train(
     network: str,
-    mac: str | None,
+    macs: tuple[str, ...],
     file: Path | None,
     data: Path | None,
     resume: bool,
     restart: bool,
     every: float,
     limit: int | None,
+    seeds: tuple[int, ...],
     table: Path | None,
+    pool: JobPool,
     output: Path | None,
     tanh: str | None,
     sigmoid: str | None,
@@ -81,65 +105,96 @@ def train(
 ) -> None:
     """Train NETWORK (lenet5, resnet20, gru or nanogpt) in the arithmetic of a multiply-accumulate.
 
-    The network is torch's, and its layers are converted; --mac fp32 leaves them. What it comes to is a row of a table
-    of results, which halfulp report reads. A run that is stopped or killed goes on with --resume, to the same bits.
+    The network is torch's, and its layers are converted; --mac fp32 leaves them. The result is a row of a table of
+    results, which halfulp report reads. A run that is stopped or killed goes on with --resume, to the same bits. Each
+    MAC is trained with each seed.
     """
     from halfulp.golden.nn import Policy, rules
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
 
-    from .loop import Interrupted, Plan, Run
+    from .loop import Interrupted, Plan, Run, versions
     from .networks import NETWORKS
     from .results import append, check_place, results, row_of
 
     with requests():
-        if (mac is None) == (file is None):
+        if bool(macs) == (file is not None):
             raise ValueError("say what to compute in with one of --mac and --policy; --mac fp32 is torch's own")
         if resume and restart:
             raise ValueError("--resume goes on and --restart starts over; give one of them")
-        policies = {"*": Policy.parse(mac)} if mac is not None else rules(file)  # type: ignore[arg-type]
-        if any(policy.device for policy in policies.values()):
+        choices = [{"*": Policy.parse(mac)} for mac in macs] if file is None else [rules(file)]
+        if any(policy.device for policies in choices for policy in policies.values()):
             raise ValueError(
                 "halfulp train computes in the golden model; a policy's device is for programs of one's own"
             )
         usual = NETWORKS[network]
-        plan = Plan(
-            network=network,
-            policies=tuple((pattern, str(policy)) for pattern, policy in policies.items()),
-            seed=options["seed"],
-            epochs=options["epochs"] or usual.epochs,
-            batch=options["batch"] or usual.batch,
-            rate=options["rate"] or usual.rate,
-            scale=options["scale"] or 256.0,
-            adaptive=not options["static"],
-            activations=_activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative),
-            derivative=derivative or "piece",
-        )
+        activations = _activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative)
         examples = usual.load(data).limited(limit)
         place = table or results()
-        run = Run(plan, examples, (output or build_root() / "train") / f"{network}-{plan.key(examples)}")
-        if run.scaler is None and (options["scale"] or options["static"]):
-            raise ValueError("--scale and --static mean nothing where all layers are torch's own; leave them out")
+        runs = []
+        for policies, seed in itertools.product(choices, seeds):
+            plan = Plan(
+                network=network,
+                policies=tuple((pattern, str(policy)) for pattern, policy in policies.items()),
+                seed=seed,
+                epochs=options["epochs"] or usual.epochs,
+                batch=options["batch"] or usual.batch,
+                rate=options["rate"] or usual.rate,
+                scale=options["scale"] or 256.0,
+                adaptive=not options["static"],
+                activations=activations,
+                derivative=derivative or "piece",
+            )
+            run = Run(plan, examples, (output or build_root() / "train") / f"{network}-{plan.key(examples)}")
+            if run.scaler is None and (options["scale"] or options["static"]):
+                raise ValueError("--scale and --static mean nothing where all layers are torch's own; leave them out")
+            _begin(run, resume, restart)
+            runs.append(run)
         check_place(place)
-        _begin(run, resume, restart)
-    # What is no place for files is told before the work.
-    with machine_errors(str(run.folder)):
-        run.folder.mkdir(parents=True, exist_ok=True)
-    click.echo(str(run.conversion), err=True)
+    for run in runs:
+        # A bad place for files is refused before the work.
+        with machine_errors(str(run.folder)):
+            run.folder.mkdir(parents=True, exist_ok=True)
+        click.echo(str(run.conversion), err=True)
+
+    def train_here(run: Run, bar: Progress) -> dict[str, str]:
+        run.train(bar, every=every, told=_tell)
+        return row_of(run, _command())
+
     try:
         # Layers refuse some arithmetic only when they are used.
-        with requests(), Bar(f"train {network}") as bar:
-            run.train(bar, every=every, told=_tell)
+        with requests(), pool, Bar(f"train {network}") as bar:
+            if pool.scheduler:
+                jobs = [Job(f"train {network}", train_there, (run.plan, examples, _command())) for run in runs]
+                rows = (row for _, row in pool.run(jobs, versions=versions))
+            else:
+                rows = (train_here(run, bar) for run in runs)
+            for row in rows:
+                append(place, row)
+                click.echo(
+                    f"{row['mac']}, {row['network']}, seed {row['seed']}: accuracy {float(row['accuracy']):.2f} %, "
+                    f"loss {row['loss']}"
+                )
     except Interrupted as stop:
         click.echo(f"halfulp: stopped; {stop}", err=True)
         sys.exit(130)
-    row = row_of(run, _command())
-    with requests():
-        append(place, row)
-    click.echo(
-        f"{row['mac']}, {row['network']}, seed {plan.seed}: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}"
-    )
-    click.echo(f"halfulp: wrote {run.final} and a row of {place}", err=True)
+    written = "" if pool.scheduler else f"{', '.join(str(run.final) for run in runs)} and "
+    click.echo(f"halfulp: wrote {written}{'a row' if len(runs) == 1 else f'{len(runs)} rows'} of {place}", err=True)
+
+
+def train_there(plan: "Plan", data: "Data", command: str) -> dict[str, str]:
+    """Train on a worker, which keeps the checkpoints of a run that was stopped; the row of results."""
+    from halfulp.tools.paths import work_root
+
+    from .loop import Run
+    from .results import row_of
+
+    run = Run(plan, data, work_root() / "train" / f"{plan.network}-{plan.key(data)}")
+    run.folder.mkdir(parents=True, exist_ok=True)
+    if run.checkpoint.is_file():
+        run.load(run.checkpoint)
+    run.train()
+    return row_of(run, command)
 
 
 def _activations(asked: dict[str, str | None], fmt: str | None, derivative: str | None) -> tuple[tuple[str, str], ...]:

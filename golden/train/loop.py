@@ -24,7 +24,7 @@ from halfulp.golden.nn import Computed, LossScaler, PiecewiseLinear, Policy, Wei
 from halfulp.golden.nn.cast import check_holds
 from halfulp.golden.nn.draw import mix
 from halfulp.hdl.specs.segments import Segments
-from halfulp.tools.digests import digest
+from halfulp.tools.digests import digest, version
 from halfulp.tools.paths import write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
@@ -105,6 +105,11 @@ class Epoch:
     trained: float
     loss: float
     accuracy: float
+
+
+def versions() -> dict[str, str]:
+    """Versions of the programs that decide the bits of a run."""
+    return {"torch": version("torch")}
 
 
 class Interrupted(Exception):
