@@ -378,7 +378,9 @@ def test_command_gives_same_output_on_scheduler(scheduler, tmp_path, monkeypatch
     address, _, place = scheduler
     monkeypatch.chdir(tmp_path)
     local = CliRunner().invoke(cli, words.split())
-    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
+    if words.startswith(("formal", "report")):
+        # Their results are cached.
+        monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     before = sum(1 for path in place.rglob("*") if path.is_file())
     remote = CliRunner().invoke(cli, [*words.split(), "--scheduler", address])
     assert (remote.exit_code, timeless(remote.stdout)) == (local.exit_code, timeless(local.stdout))
