@@ -17,8 +17,8 @@ from .build import design, models
 from .compare import judge, spelled
 from .corner_segments import corner_cases
 from .corner_words import with_corner_words
-from .loop import Codes, Loop
-from .ports import Ports
+from .model import CompiledModel
+from .ports import Codes, Ports
 from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
 from .simulate import Interface, Outcome, Simulation
@@ -169,7 +169,8 @@ def run(
     progress.phase("building")
     kind = "wave" if wave else "cocotb"
     kinds = "loop", kind
-    built = models(design(unit, kinds), kinds)
+    made = design(unit, kinds)
+    built = models(made, kinds)
     progress.phase("choosing vectors")
     chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
     kept = regressions.of(unit) if vector is None else []
@@ -189,7 +190,7 @@ def run(
         interface = Interface(inputs, outputs, unit.latency, unit.clocked, unit.has_valid, unit.stateful)
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator works meanwhile: it has one processor, and the loop another.
-            with one_thread(), Loop(built["loop"], inputs, outputs, unit.latency) as loop:
+            with one_thread(), CompiledModel(made) as loop:
                 bulk = [regressions.replay(unit, loop, kept)] if kept else []
                 bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
                 if chosen.chain is not None:
@@ -218,7 +219,7 @@ def _show_cycles(watch: Watch, outcomes: list[Outcome]) -> None:
             watch.stalls(side, dict(zip(names, cycles.T, strict=True)))
 
 
-def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
+def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, watch: Watch | None) -> Check:
     """All independent vectors through the compiled loop."""
     failures: list[Failure] = []
     failed = 0
@@ -234,7 +235,7 @@ def _bulk(unit: Any, loop: Loop, vectors: Vectors, progress: Progress, watch: Wa
 
 
 def compare(
-    unit: Any, loop: Loop, codes: dict[str, Codes], count: int, most: int, watch: Watch | None = None
+    unit: Any, loop: CompiledModel, codes: dict[str, Codes], count: int, most: int, watch: Watch | None = None
 ) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
     if unit.sources:
@@ -245,7 +246,7 @@ def compare(
     return judge(unit, codes, want, got, most)
 
 
-def _loop_chain(unit: Any, loop: Loop, steps: dict[str, Codes], watch: Watch | None) -> Check:
+def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Chained steps, from reset, through the compiled loop. One wrong step spoils those after it, so the first says
     most."""
     count, want = len(steps["a"]), reference(unit, steps, chained=True)

@@ -1,7 +1,8 @@
 """From a unit to something that runs: Verilog, an executable for cocotb, and the compiled loop."""
 
+import functools
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,8 @@ from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.processes import Command
 
-from .harness import TOP, harness, loop_ports
+from .driver import NO_PORTS, DriverPorts
+from .harness import TOP, harness
 from .ports import Ports, verilog_ports
 from .toolchain import COMPILE, PREFIX, compiler, include_flags, precompiled, runtime, tools, verilate, verilator_root
 
@@ -26,8 +28,11 @@ KINDS = ("loop", "covered", "streams", "axi", "cocotb", "inside", "wave")
 and for ports to memory, the bench's executable, the same with the signals of its submodules to be seen by name, and the
 same with a trace of all signals."""
 
-LOOPS = {"loop": "loop.cpp", "covered": "loop.cpp", "streams": "streams.cpp", "axi": "axi.cpp"}
-"""Kinds that are a library to be loaded, and the C++ that drives the model of each."""
+LIBRARIES = ("loop", "covered", "streams", "axi")
+"""Kinds that are a library with the driver, for `CompiledModel` to load."""
+
+DRIVER = ("driver.cpp", "memory.h")
+"""Sources of the driver, the first of which includes the other."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +45,26 @@ class Design:
         Module name of the component; the stream wrapper of a unit is ``<name>_stream``.
     verilog : str
         The module, and those that it is made of.
-    ports : str
-        Text of ``ports.inc``, which a compiled loop needs.
+    ports : DriverPorts
+        Ports that the driver of a compiled model uses.
     bench : str
         Verilog of the stream wrapper and the harness, which only cocotb needs.
     """
 
     name: str
     verilog: str
-    ports: str = ""
+    ports: DriverPorts = NO_PORTS
     bench: str = ""
 
     @property
     def key(self) -> str:
-        """Digest of all that the compiled loop is made of."""
+        """Digest of all that a compiled model is made of."""
         return digest(self.verilog, self.ports)
+
+    @functools.cached_property
+    def widths(self) -> dict[str, int]:
+        """Ports of the module and their widths."""
+        return verilog_ports(self.verilog, self.name)
 
     @property
     def top(self) -> str:
@@ -79,10 +89,8 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
     unit._MustUse__used = True
     text = _generated(unit, "verilog", partial(verilog, unit))
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    plain = verilog_ports(text, unit.name)
-    bench = _generated(unit, "bench", partial(_bench, unit, plain)) if set(kinds) - {"loop", "covered"} else ""
-    return Design(unit.name, text, loop_ports(inputs, outputs, plain), bench)
+    bench = _generated(unit, "bench", partial(_bench, unit, text)) if set(kinds) - set(LIBRARIES) else ""
+    return Design(unit.name, text, DriverPorts.of_unit(unit), bench)
 
 
 def _generated(unit: Any, kind: str, make: Callable[[], str]) -> str:
@@ -101,32 +109,31 @@ def _generated(unit: Any, kind: str, make: Callable[[], str]) -> str:
     return text
 
 
-def component_design(component: Any, *, compiled: Callable[[Mapping[str, int]], str] | None = None) -> Design:
+def component_design(component: Any, ports: DriverPorts = NO_PORTS) -> Design:
     """Verilog of a component that is no unit, of which ``cocotb`` or ``wave`` can be made.
 
     Parameters
     ----------
     component : wiring.Component
-    compiled : callable, optional
-        Gives the text of ``ports.inc`` for the module's ports and their widths, so that the compiled loop which that is
-        for can be made of it too.
+    ports : DriverPorts
+        Ports that a compiled model of it uses.
 
     Raises
     ------
     ToolError
         If the Verilog cannot be written.
     """
-    text = verilog(component)
-    return Design(component.name, text, "" if compiled is None else compiled(verilog_ports(text, component.name)))
+    return Design(component.name, verilog(component), ports)
 
 
-def _bench(unit: Any, plain: Mapping[str, int]) -> str:
+def _bench(unit: Any, plain: str) -> str:
     from halfulp.units.stream import Streamed
 
     name = f"{unit.name}_stream"
     text = verilog(Streamed(unit), name=name)
     ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    return text + harness(*ports, (unit.name, plain), (name, verilog_ports(text, name)))
+    modules = (unit.name, verilog_ports(plain, unit.name)), (name, verilog_ports(text, name))
+    return text + harness(*ports, *modules)
 
 
 def verilog(component: Any, name: str | None = None) -> str:
@@ -168,12 +175,12 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
     """
     entries = {kind: Entry.of("models", _parts(made, kind), f"{made.name}-{kind}") for kind in kinds}
     folders = cached_all(entries, partial(_build, made))
-    return {kind: folder / PRODUCT[kind in LOOPS] for kind, folder in folders.items()}
+    return {kind: folder / PRODUCT[kind in LIBRARIES] for kind, folder in folders.items()}
 
 
 def _parts(made: Design, kind: str) -> tuple[object, ...]:
     # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
-    own = (HERE / LOOPS[kind]).read_text() if kind in LOOPS else f"{config.libs_dir} {made.bench}"
+    own = [(HERE / name).read_text() for name in DRIVER] if kind in LIBRARIES else f"{config.libs_dir} {made.bench}"
     return made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools()
 
 
@@ -202,11 +209,13 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
     translate, compile_, link = [], [], []
     for kind, work in places.items():
         verilator_flags, compiler_flags = FLAGS[kind]
-        loop = kind in LOOPS
+        library = kind in LIBRARIES
         work.mkdir()
-        (work / "unit.v").write_text(made.verilog if loop else made.verilog + made.bench)
-        (work / "ports.inc").write_text(made.ports)
-        translate.append(verilate([work / "unit.v"], made.name if loop else made.top, work / "cpp", *verilator_flags))
+        (work / "unit.v").write_text(made.verilog if library else made.verilog + made.bench)
+        (work / "ports.inc").write_text(made.ports.text(made.widths))
+        translate.append(
+            verilate([work / "unit.v"], made.name if library else made.top, work / "cpp", *verilator_flags)
+        )
         compile_.append(
             Command(
                 "the C++ compiler",
@@ -219,7 +228,7 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
         link.append(_link(kind, work, folders[kind], objects))
     processes.run_all(translate)
     for kind, work in places.items():
-        main = HERE / LOOPS[kind] if kind in LOOPS else config.share_dir / "lib" / "verilator" / "verilator.cpp"
+        main = HERE / DRIVER[0] if kind in LIBRARIES else config.share_dir / "lib" / "verilator" / "verilator.cpp"
         parts = [*sorted((work / "cpp").glob("*.cpp")), main]
         parts += [verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")
         # One translation unit: the headers, which cost more than the design, are read once.
@@ -232,12 +241,12 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
 
 def _link(kind: str, work: Path, folder: Path, objects: Path) -> Command:
     parts = ["verilated", "verilated_threads"]
-    if kind not in LOOPS:
+    if kind not in LIBRARIES:
         parts += ["verilated_vpi", *(["verilated_vcd_c"] if kind == "wave" else [])]
     argv = [*compiler(), str(work / "all.o"), *(str(objects / f"{part}.o") for part in parts), "-lpthread", "-latomic"]
-    if kind in LOOPS:
+    if kind in LIBRARIES:
         argv += ["-shared"]
     else:
         libs = str(config.libs_dir)
         argv += [f"-L{libs}", f"-Wl,-rpath,{libs}", "-lcocotbvpi_verilator"]
-    return Command("the linker", [*argv, "-o", str(folder / PRODUCT[kind in LOOPS])], work / "link.log")
+    return Command("the linker", [*argv, "-o", str(folder / PRODUCT[kind in LIBRARIES])], work / "link.log")

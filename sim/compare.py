@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .loop import Codes
+from .ports import Codes
 from .reference import own_words
 from .report import Failure, mismatch, unexplained
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .loop import Codes
+from .ports import Codes
 from .reference import reference
 
 ROWS = 1 << 12

@@ -5,7 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from halfulp.hdl.formats import Format
+
+Codes = npt.NDArray[np.uint64]
 
 STATE = ("load", "clear")
 """Ports that decide what becomes of a unit's state."""

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .loop import Codes
-from .ports import STATE, is_random
+from .ports import STATE, Codes, is_random
 
 CHUNK = 1 << 17
 """Vectors of one call of the golden model; more only leave the processor's caches."""

@@ -23,8 +23,8 @@ import numpy as np
 from halfulp.tools.errors import CheckError
 from halfulp.tools.paths import write_whole
 
-from .loop import Codes, Loop
-from .ports import STATE, Ports
+from .model import CompiledModel
+from .ports import STATE, Codes, Ports
 from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
 from .request import Request, read_codes, read_vector, request_of, write_codes, write_vector
@@ -198,7 +198,7 @@ def files() -> Iterator[Path]:
     yield from sorted(folder().glob("*.txt"))
 
 
-def replay(unit: Any, loop: Loop, rows: list[Regression]) -> Check:
+def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
     """Kept vectors through compiled loop and golden model; both have to give the results that were kept."""
     failures: list[Failure] = []
     for row in rows:

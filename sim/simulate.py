@@ -20,8 +20,7 @@ from halfulp.tools.paths import machine_errors
 from halfulp.tools.processes import Command, failure, start, stop, uninterrupted
 
 from .harness import TOP
-from .loop import Codes
-from .ports import Ports
+from .ports import Codes, Ports
 
 LOG = "simulator.log"
 """What the simulator and the tests in it say, in the folder of their files."""

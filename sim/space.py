@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .loop import Codes
-from .ports import STATE, Port, Ports, is_random
+from .ports import STATE, Codes, Port, Ports, is_random
 
 
 @dataclass(frozen=True)

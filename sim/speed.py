@@ -10,8 +10,8 @@ from typing import Any
 
 from .bench import result_formats
 from .build import design, models
-from .loop import Codes, Loop
-from .ports import STATE, Ports
+from .model import CompiledModel
+from .ports import STATE, Codes, Ports
 from .reference import CHUNK, reference, row_of
 from .request import Request
 from .simulate import Interface, Simulation
@@ -118,11 +118,11 @@ def _models(unit: Any) -> tuple[float, float]:
 
 def _simulators(unit: Any) -> tuple[float, float]:
     """Vectors in a second, of cocotb and of the compiled loop."""
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    vectors = make(inputs, result_formats(unit), seed=0, limit=CHUNK)
+    vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
     kinds = "loop", "cocotb"
-    built = models(design(unit, kinds), kinds)
-    with Loop(built["loop"], inputs, outputs, unit.latency) as loop:
+    made = design(unit, kinds)
+    built = models(made, kinds)
+    with CompiledModel(made) as loop:
         fast = vectors.count / _best(lambda: loop.run(vectors.codes, vectors.count))
     return _cocotb(unit, built["cocotb"], {name: codes[:CYCLES] for name, codes in vectors.codes.items()}), fast
 

@@ -21,8 +21,8 @@ from halfulp.tools.threads import one_thread
 from .bench import KEPT, compare, result_formats
 from .build import Design, design, models
 from .corner_segments import corner_cases
-from .loop import Codes, Loop
-from .ports import Ports
+from .model import CompiledModel
+from .ports import Codes, Ports
 from .reference import reference
 from .report import Check, Failure, Result, describe, write_junit
 from .space import Space
@@ -231,9 +231,9 @@ def sweep(
 
 def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> list[tuple[int, int, list[str]]]:
     """Compare some chunks of a sweep; for each its number, its mismatches, and the first of them in full."""
-    work, library = job(unit, seed=seed, limit=limit), models(design(unit), ("loop",))["loop"]
+    work = job(unit, seed=seed, limit=limit)
     rows = []
-    with one_thread(), Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
+    with one_thread(), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
             failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), KEPT)

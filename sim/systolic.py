@@ -8,7 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .streams import Codes, Passed, Streams, Words, pack, unpack
+from .model import CompiledModel, Passed, Words, pack, unpack
+from .ports import Codes
 
 SLOWEST = 1000
 """Cycles that a transfer may take before a run counts as stuck."""
@@ -82,13 +83,13 @@ class Systolic:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        self.streams = Streams(array)
+        self.model = CompiledModel.of_streams(array)
 
     def __enter__(self) -> "Systolic":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.streams.close()
+        self.model.close()
 
     def run(
         self,
@@ -108,9 +109,9 @@ class Systolic:
         filling : int
             Code of what pads the tiles.
         go, more
-            As `Streams.run` takes them.
+            As `CompiledModel.stream` takes them.
         """
         product = Product(self.array, a, b, filling)
         transfers = product.count + sum(map(len, product.payloads.values()))
-        passed = self.streams.run(product.payloads, {"c": product.count}, go=go, limit=SLOWEST * transfers, more=more)
+        passed = self.model.stream(product.payloads, {"c": product.count}, go=go, limit=SLOWEST * transfers, more=more)
         return product.result(passed.words["c"]), passed

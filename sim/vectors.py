@@ -9,8 +9,7 @@ from halfulp.hdl.formats import Format
 
 from .directed import NO_CORNERS, Directed, sums_of
 from .fields import Grid
-from .loop import Codes
-from .ports import STATE, Ports, is_random
+from .ports import STATE, Codes, Ports, is_random
 from .space import Space
 
 EXHAUSTIVE_BITS = 16

@@ -24,8 +24,7 @@ from halfulp.sim.coverage.model import Model
 from halfulp.sim.coverage.stages import first_bits, rest_of
 from halfulp.sim.coverage.verdicts import EXCLUDED, OPEN, REFUTED
 from halfulp.sim.directed import Directed
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
 from halfulp.units.catalogue import build

@@ -15,8 +15,7 @@ from amaranth.hdl import Module, Value, unsigned
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
-from halfulp.sim.build import design, models
-from halfulp.sim.loop import Loop
+from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
 from halfulp.units import Unit
@@ -96,14 +95,14 @@ def mismatches(name, fmt, targets=(None,), modes=MODES, columns_of=every_input, 
         for mode in modes
     }
     bundle = Bundle(units)
-    inputs, outputs = Ports.of(bundle.inputs), Ports.of(bundle.outputs)
+    inputs = Ports.of(bundle.inputs)
     columns = columns_of(inputs)
     count = len(columns["a"])
     # Of every input, the first ones have the random word 0, and are all that there are to a unit without one.
     words = columns.get("random") if columns_of is every_input else None
     plain = count if words is None else int((words == 0).sum())
     assert words is None or not words[:plain].any()
-    with Loop(models(design(bundle), ["loop"])["loop"], inputs, outputs, latency=0) as loop:
+    with CompiledModel.of_unit(bundle) as loop:
         found = loop.run(columns, count)
     function = getattr(golden, CATALOGUE[name].golden)
     codes = {port: torch.from_numpy(column.astype(np.int64)) for port, column in columns.items()}

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from halfulp.hdl.formats import parse
+from halfulp.sim.model import CompiledModel
 from halfulp.sim.mutation import faults as campaigns
 from halfulp.sim.mutation.cli import faults as command
 from halfulp.sim.mutation.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
-from halfulp.sim.mutation.model import Model, make
-from halfulp.sim.ports import Ports
+from halfulp.sim.mutation.model import make, unit_ports
 from halfulp.sim.reference import reference
 from halfulp.units.catalogue import build
 
@@ -49,8 +49,7 @@ def test_error_distances_of_numbers_and_specials() -> None:
 def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
     """Every effect is that of a golden sum whose accumulator had the bit inverted after the cycle of the upset."""
     unit = build("mac", "e2m1", acc="e3m2")
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    made = make(unit, inputs, outputs, mutants=None)
+    made = make(unit, unit_ports(unit), mutants=None)
     accumulator = {
         int(change.wire.partition("[")[2].rstrip("]")): number
         for number, change in enumerate(made.changes, 1)
@@ -62,7 +61,7 @@ def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
     count = 12
     length = 1 + STEPS + 1
     feeds = operands(unit, count, rng)
-    with Model(made, inputs, outputs) as model:
+    with CompiledModel(made.design) as model:
         for bit, number in accumulator.items():
             moments = campaigns._moments(unit, count, number, np.random.default_rng(2))
             got = model.record(feeds, moments)["o"].reshape(count, length)[:, STEPS]
@@ -102,14 +101,13 @@ def test_campaign_counts_requested_faults() -> None:
 def test_pipelined_unit_recovers_from_upset() -> None:
     """Only operands that were inside come out wrong, and those after the next reset never."""
     unit = build("mul", "e2m0fn", pipeline=2)
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    made = make(unit, inputs, outputs, mutants=None)
+    made = make(unit, unit_ports(unit), mutants=None)
     number = next(n for n, change in enumerate(made.changes, 1) if change.mode == "inv")
     feeds = operands(unit, 8, np.random.default_rng(0))
     length = 1 + STEPS + 2
     at = np.zeros(8 * length, dtype=U64)
     at[5] = number
-    with Model(made, inputs, outputs) as model:
+    with CompiledModel(made.design) as model:
         right, wrong = (model.record(feeds, moments)["o"] for moments in (np.zeros_like(at), at))
     assert set(np.flatnonzero(right != wrong).tolist()) <= {5, 6}
     found = campaign(unit, flips=200, stuck=None)

@@ -13,9 +13,7 @@ from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import E5M2, Float
 from halfulp.hdl.formats.source import lanes
 from halfulp.hdl.specs import MacSpec, Tiling
-from halfulp.sim.build import design, models
-from halfulp.sim.loop import Loop
-from halfulp.sim.ports import Ports
+from halfulp.sim.model import CompiledModel
 from halfulp.units import Mac, Unit
 
 ROUNDED = [
@@ -348,8 +346,7 @@ def test_gemm_matches_systolic_array():
     unit = Systolic(ON_ARRAYS)
     rng = np.random.default_rng(1)
     products = []
-    ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    with Loop(models(design(unit), ["loop"])["loop"], *ports, unit.latency) as loop:
+    with CompiledModel.of_unit(unit) as loop:
         loop.reset()
         for _ in range(2):
             a, b = operands(rng)

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import plan
-from halfulp.sim.loop import Codes
+from halfulp.sim.model import CompiledModel
 from halfulp.sim.mutation import mutants as mutation
 from halfulp.sim.mutation.cli import mutate as command
-from halfulp.sim.mutation.model import Model, make
+from halfulp.sim.mutation.model import make, unit_ports
 from halfulp.sim.mutation.mutants import EQUIVALENT, KILLED, SURVIVED, mutate, table
 from halfulp.sim.mutation.recording import Recording, record
-from halfulp.sim.ports import Ports
+from halfulp.sim.ports import Codes
 from halfulp.sim.reference import reference
 from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import build
@@ -42,13 +42,13 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     assert {mutant.fate for mutant in campaign.mutants} == {KILLED, EQUIVALENT}
     assert campaign.rate == 1.0
     # An equivalent mutant is one of which every input there is gives the same.
-    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=MUTANTS, seed=0)
+    made = make(unit, unit_ports(unit), mutants=MUTANTS, seed=0)
     vectors = plan(unit, seed=0).vectors
     assert vectors.exhaustive
     recording = record(unit, [(vectors.codes, False)], 0)
-    with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+    with CompiledModel(made.design) as model:
         for mutant in campaign.mutants:
-            assert (model.first_difference(recording, mutant.number) is None) == (mutant.fate == EQUIVALENT)
+            assert (recording.first_difference(model, mutant.number) is None) == (mutant.fate == EQUIVALENT)
     row = table([campaign]).frame.iloc[0]
     assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
     placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
@@ -100,11 +100,11 @@ def test_accumulator_mutants_are_judged_from_reset(own: Path, monkeypatch: pytes
         blind = mutate(unit, count=8)
     kept = [mutation.witness_of(unit, mutant) for mutant in blind.mutants if mutant.fate == SURVIVED]
     assert any(row is not None and row.chained for row in kept)
-    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=8, seed=0)
-    with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+    made = make(unit, unit_ports(unit), mutants=8, seed=0)
+    with CompiledModel(made.design) as model:
         for mutant, row in zip([m for m in blind.mutants if m.fate == SURVIVED], kept, strict=True):
             if row is not None:
-                assert model.first_difference(record(unit, [(row.columns(), True)], 0), mutant.number) is not None
+                assert record(unit, [(row.columns(), True)], 0).first_difference(model, mutant.number) is not None
 
 
 def test_stream_mutants_run_as_streams(own: Path) -> None:
@@ -147,12 +147,12 @@ def test_recording_matches_golden_model() -> None:
 
 def test_recording_passes_for_unit_with_own_source() -> None:
     unit = build("sru", "int8", to="fxp4.0", random="plateau3", rounding="sr3")
-    made = make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=1)
+    made = make(unit, unit_ports(unit), mutants=1)
     chosen = plan(unit, seed=0, limit=2000)
     recording = record(unit, [(chosen.vectors.codes, False)], 0)
     assert int(recording.look.sum()) >= chosen.vectors.count
-    with Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
-        assert model.first_difference(recording, 0) is None
+    with CompiledModel(made.design) as model:
+        assert recording.first_difference(model, 0) is None
 
 
 def test_wrong_unit_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,7 @@ import pytest
 
 from halfulp.hdl.formats import Fixed, Posit, parse
 from halfulp.hdl.specs import Quire, ValueRange
-from halfulp.sim.build import design, models
-from halfulp.sim.loop import Loop
-from halfulp.sim.ports import Ports
+from halfulp.sim.model import CompiledModel
 from halfulp.units import Accumulate, Dot, Mac
 from halfulp.units import Quire as QuireUnit
 
@@ -21,11 +19,8 @@ EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
 def run(unit, steps):
     """What the unit reads after each step; steps are codes by port, the others 0, after a reset."""
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    columns = {
-        name: np.array([step.get(name, 0) for step in steps], dtype=np.uint64) for name in (p.name for p in inputs)
-    }
-    with Loop(models(design(unit), ["loop"])["loop"], inputs, outputs, unit.latency) as loop:
+    columns = {name: np.array([step.get(name, 0) for step in steps], dtype=np.uint64) for name in unit.inputs}
+    with CompiledModel.of_unit(unit) as loop:
         loop.reset()
         return loop.run(columns, len(steps))["o"].tolist()
 

@@ -12,9 +12,7 @@ from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, Stream, parse_source
 from halfulp.hdl.formats.source import lanes as make_lanes
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.specs import Build
-from halfulp.sim.build import design, models
-from halfulp.sim.loop import Loop
-from halfulp.sim.ports import Ports
+from halfulp.sim.model import CompiledModel
 from halfulp.units import Mac, StochasticRounder, Unit
 
 LFSRS = [Lfsr(width) for width in range(2, 65)]
@@ -51,8 +49,7 @@ def seed_of(source):
 def run(sources, idle):
     """The words that each source shows in each cycle from reset on, before the clock edge."""
     unit = Sources(sources)
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    with Loop(models(design(unit), ["loop"])["loop"], inputs, outputs, latency=1) as loop:
+    with CompiledModel.of_unit(unit) as loop:
         loop.reset()
         # What is sampled after an edge is the word of the next cycle.
         return loop.run({"idle": np.asarray(idle, dtype=np.uint64)}, len(idle))
@@ -228,8 +225,7 @@ def test_period_check_detects_wrong_tap(monkeypatch):
 
 def rounded(unit, columns, count):
     """What a unit with a source of its own gives from reset on."""
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    with Loop(models(design(unit), ["loop"])["loop"], inputs, outputs, unit.latency) as loop:
+    with CompiledModel.of_unit(unit) as loop:
         loop.reset()
         return loop.run({name: np.asarray(column, dtype=np.uint64) for name, column in columns.items()}, count)
 

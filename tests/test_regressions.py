@@ -15,7 +15,7 @@ from amaranth.sim import Simulator
 from halfulp.cli import main
 from halfulp.sim import regressions
 from halfulp.sim.bench import run
-from halfulp.sim.loop import Loop
+from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression, judged, keep, parse_steps, place, read
@@ -98,7 +98,7 @@ class Said:
 
 
 def replayed(unit: Any, rows: list[Regression], *results: int) -> Check:
-    return regressions.replay(unit, cast(Loop, Said(*results)), rows)
+    return regressions.replay(unit, cast(CompiledModel, Said(*results)), rows)
 
 
 @pytest.mark.slow

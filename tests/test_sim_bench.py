@@ -10,10 +10,11 @@ from vcd.reader import TokenKind, tokenize
 
 from halfulp.hdl.formats import E5M2, RN, parse
 from halfulp.sim import build as builder
+from halfulp.sim import model as modelling
 from halfulp.sim.bench import plan, run
-from halfulp.sim.build import design, models
+from halfulp.sim.build import Design, design, models
 from halfulp.sim.exact_text import exact_result, number, shown
-from halfulp.sim.loop import Loop
+from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports, verilog_ports
 from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
@@ -233,17 +234,17 @@ def test_verilog_ports_rejects_missing_module() -> None:
 
 def test_loop_rejects_columns_of_other_lengths() -> None:
     unit = build("mul", "e2m1fn")
-    library = models(design(unit), ("loop",))["loop"]
     with (
-        Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), 0) as loop,
+        CompiledModel.of_unit(unit) as loop,
         pytest.raises(ValueError, match="input b has 3 codes for 2 vectors"),
     ):
         loop.run({"a": np.zeros(2, dtype=np.uint64), "b": np.zeros(3, dtype=np.uint64)}, 2)
 
 
-def test_loop_that_is_missing_is_a_tool_error(tmp_path: Path) -> None:
+def test_missing_model_is_a_tool_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modelling, "models", lambda made, kinds: {"loop": tmp_path / "loop.so"})
     with pytest.raises(ToolError, match="cannot be loaded"):
-        Loop(tmp_path / "loop.so", Ports(()), Ports(()), 0)
+        CompiledModel(Design("nothing", ""))
 
 
 def test_simulator_without_tests_is_a_failure(tmp_path: Path) -> None:

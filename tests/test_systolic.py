@@ -17,7 +17,7 @@ from halfulp import golden
 from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import Build, MacSpec, Tiling
-from halfulp.sim.streams import Streams, pack, unpack
+from halfulp.sim.model import CompiledModel, pack, unpack
 from halfulp.sim.systolic import Product, Systolic
 from halfulp.units.systolic import Chain, Grid, array
 
@@ -107,7 +107,7 @@ def check(*arrays, products=PRODUCTS, seed=1):
     """Products on each array, one after the other: bits, cycles, and that nothing else comes out."""
     rng = np.random.default_rng(seed)
     steps = [0] * len(arrays)
-    with Streams(Together(arrays)) as streams:
+    with CompiledModel.of_streams(Together(arrays)) as streams:
         for turn in range(products):
             stalling = turn % 2 == 1
             runs, go = [], {}
@@ -116,7 +116,7 @@ def check(*arrays, products=PRODUCTS, seed=1):
                 a, b = operands(rng, made.mac, *sizes)
                 runs.append((made, sizes, a, b, Product(made, a, b, filling=turn % 256)))
                 go |= {f"{name}{number}": waits for name, waits in stalls(rng).items()}
-            passed = streams.run(
+            passed = streams.stream(
                 {f"{name}{number}": data for number, run in enumerate(runs) for name, data in run[-1].payloads.items()},
                 {f"c{number}": run[-1].count for number, run in enumerate(runs)},
                 go=go if stalling else None,
@@ -196,9 +196,9 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
     rng = np.random.default_rng(3)
     x = rng.integers(0, 1 << 35, (40, 2), dtype=np.uint64)
     y = rng.integers(0, 1 << 9, (40, 1), dtype=np.uint64)
-    with Streams(Streaming()) as streams:
+    with CompiledModel.of_streams(Streaming()) as streams:
         sent = {"x": pack(x, [35, 35]), "y": pack(y, [9])}
-        passed = streams.run(sent, {"good": 40, "bad": 40}, limit=1000)
+        passed = streams.stream(sent, {"good": 40, "bad": 40}, limit=1000)
         assert np.array_equal(unpack(passed.words["good"], [35, 35]), x)
         assert np.array_equal(unpack(passed.words["bad"], [9]), y)
         assert passed.faults == {"good": 0, "bad": 0}
@@ -206,13 +206,13 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
         # One payload every other cycle; the last one is taken a cycle after it was sent.
         assert passed.cycles == {"x": 79, "y": 79, "good": 80, "bad": 80}
         go = {name: np.arange(7) % 7 == 0 for name in ("good", "bad")}
-        passed = streams.run(sent, {"good": 40, "bad": 40}, go=go, limit=1000)
+        passed = streams.stream(sent, {"good": 40, "bad": 40}, go=go, limit=1000)
         assert np.array_equal(unpack(passed.words["good"], [35, 35]), x)
         assert passed.faults["good"] == 0
         assert passed.faults["bad"] > 0
         assert passed.given["bad"] < 40
         with pytest.raises(ValueError, match="payloads of y are rows of 1 words"):
-            streams.run(sent | {"y": sent["x"]}, {"good": 1, "bad": 1}, limit=1)
+            streams.stream(sent | {"y": sent["x"]}, {"good": 1, "bad": 1}, limit=1)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import numpy as np
 from torch import Tensor
 
-from halfulp.sim.axi import Axi, Ports
+from halfulp.sim.driver import DriverPorts
+from halfulp.sim.model import CompiledModel
 from halfulp.tools.errors import ToolError
 
 from . import layout as kernelmap
@@ -21,9 +22,10 @@ PAGE = 4096
 SLOWEST = 64
 """Times as many cycles as a run takes, and as many a start, after which it counts as stuck."""
 
-PORTS = Ports(
+PORTS = DriverPorts(
     clock=kernelmap.CLOCK,
     reset=kernelmap.RESET,
+    reset_on=0,
     interrupt=kernelmap.INTERRUPT,
     host=kernelmap.CONTROL,
     reads=kernelmap.MASTERS[:2],
@@ -52,7 +54,7 @@ class Verilated:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.cycles = 0
-        self._core = Axi(kernel, PORTS)
+        self._core = CompiledModel.of_core(kernel, PORTS)
 
     def close(self) -> None:
         """Give the model back."""
@@ -83,7 +85,7 @@ class Verilated:
         go_on : bool
             Sources of random words go on where the product before left them; else they start anew.
         read, write, stall, seed
-            How the memory behaves, as `halfulp.sim.axi.Axi.remember` takes them.
+            How the memory behaves, as `halfulp.sim.model.CompiledModel.attach` takes them.
 
         Raises
         ------
@@ -95,7 +97,7 @@ class Verilated:
         parts = [to_memory(a, mac.a.width), to_memory(b, mac.b.width), bytes(size)]
         memory, places = _laid_out(parts)
         kept = memory.copy()
-        self._core.remember(memory, BASE, read=read, write=write, stall=stall, seed=seed)
+        self._core.attach(memory, BASE, read=read, write=write, stall=stall, seed=seed)
         arguments = {"n": n, "k": k, "m": m, "flags": int(go_on) << kernelmap.CONTINUE}
         for name, place, fmt, columns in zip("abc", places, (mac.a, mac.b, mac.o), (k, m, m), strict=True):
             arguments |= {name: BASE + place, f"{name}_stride": stride_of(columns, fmt.width)}

@@ -105,6 +105,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
                 folder.rename(old)
             new.rename(folder)
     finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         for left in (new, old):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -119,13 +121,16 @@ def locked(path: Path, timeout: float = -1) -> Iterator[None]:
         If the disk is full or the file of the lock cannot be written.
     """
     lock = FileLock(path, timeout=timeout, poll_interval=0.02)
-    with machine_errors(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+    # A Ctrl-C may come anywhere, and leaves no lock behind.
     try:
-        yield
+        with machine_errors(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
     finally:
-        path.unlink(missing_ok=True)
         lock.release()
 
 

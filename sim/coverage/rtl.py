@@ -11,9 +11,7 @@ from typing import Any
 import pandas as pd
 
 from halfulp.sim.bench import plan
-from halfulp.sim.build import design, models
-from halfulp.sim.loop import Loop
-from halfulp.sim.ports import Ports
+from halfulp.sim.model import CompiledModel
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import machine_errors
 from halfulp.tools.tables import Table
@@ -51,9 +49,8 @@ def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]
     ToolError
         If a tool or the machine fails.
     """
-    library = models(design(unit), ("covered",))["covered"]
     chosen = plan(unit, seed=seed, limit=limit)
-    with Loop(library, Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency) as loop:
+    with CompiledModel.of_unit(unit, "covered") as loop:
         loop.reset()
         loop.run(chosen.vectors.codes, chosen.vectors.count)
         if chosen.chain is not None:

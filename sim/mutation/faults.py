@@ -14,15 +14,15 @@ import pandas as pd
 
 from halfulp.hdl.formats import Format
 from halfulp.sim.fields import Grid
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports, is_random
+from halfulp.sim.model import CompiledModel
+from halfulp.sim.ports import Codes, Ports, is_random
 from halfulp.tools.jobs import Job, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
-from .model import Change, Made, Model, make, versions
+from .model import Change, Made, make, unit_ports, versions
 
 STEPS = 16
 """Steps of a sum, or operations of a unit without an accumulator, between two resets."""
@@ -139,7 +139,7 @@ def campaign(
 def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> dict[int, Effect]:
     """Effects of some faults, by their numbers; for each so many results."""
     made = shared(key, partial(_made, unit))
-    with one_thread(), Model(made, Ports.of(unit.inputs), Ports.of(unit.outputs)) as model:
+    with one_thread(), CompiledModel(made.design) as model:
         return {
             number: _effect(unit, model, number, made.changes[number - 1], size, np.random.default_rng([seed, number]))
             for number, size in todo
@@ -147,7 +147,7 @@ def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) 
 
 
 def _made(unit: Any) -> Made:
-    return make(unit, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=None)
+    return make(unit, unit_ports(unit), mutants=None)
 
 
 def check(unit: Any, flips: int | None) -> None:
@@ -163,7 +163,9 @@ def _spread(total: int, parts: int) -> list[int]:
     return [(total * (part + 1)) // parts - (total * part) // parts for part in range(parts)]
 
 
-def _effect(unit: Any, model: Model, number: int, change: Change, size: int, rng: np.random.Generator) -> Effect:
+def _effect(
+    unit: Any, model: CompiledModel, number: int, change: Change, size: int, rng: np.random.Generator
+) -> Effect:
     length = _length(unit)
     each = 1 if unit.stateful or change.mode == "inv" else STEPS
     sequences = -(-size // each)

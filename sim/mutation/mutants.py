@@ -13,8 +13,8 @@ import pandas as pd
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import plan
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports
+from halfulp.sim.model import CompiledModel, pack
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression
 from halfulp.tools.errors import ToolError
@@ -24,7 +24,7 @@ from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
 from .equivalence import EquivalenceChecker, EquivalenceResult, ports_of, stream_ports_of
-from .model import MOST, Change, Made, Model, Words, make, versions
+from .model import Change, Made, make, stream_ports, unit_ports, versions
 from .recording import Recording, record
 
 FIRST = 1 << 14
@@ -124,7 +124,7 @@ def mutate(
     Raises
     ------
     ValueError
-        If the stream wrapper has no registers, or a payload of more than 64 bits.
+        If the stream wrapper has no registers.
     ToolError
         If a tool or the machine fails, or the netlist without changes does not pass.
     """
@@ -157,9 +157,6 @@ def check_stream(unit: Any) -> None:
     """Raise ValueError unless the stream wrapper of a unit can be run."""
     if not unit.latency:
         raise ValueError(f"the stream wrapper of {unit.name} has no registers; a pipeline of 1 or more gives it some")
-    width = max(Ports.of(unit.inputs).width, Ports.of(unit.outputs).width)
-    if width > MOST:
-        raise ValueError(f"the payload of {unit.name} has {width} bits, and streams are run with {MOST} at most")
 
 
 @dataclass(frozen=True)
@@ -174,8 +171,8 @@ class _Bench:
     judge : EquivalenceChecker
     recording : Recording, optional
         Cycles of the plain unit.
-    words : tuple of Words
-        Transfers through the stream wrapper: few, and all.
+    traffic : tuple of dict
+        Transfers through the stream wrapper, as `CompiledModel.stream` takes them: few, and all.
     """
 
     unit: Any
@@ -183,28 +180,32 @@ class _Bench:
     made: Made
     judge: EquivalenceChecker
     recording: Recording | None = None
-    words: tuple[Words, ...] = ()
+    traffic: tuple[dict[str, Any], ...] = ()
 
-    def model(self) -> Model:
+    def model(self) -> CompiledModel:
         """A compiled model, for one thread."""
-        return Model(self.made, Ports.of(self.unit.inputs), Ports.of(self.unit.outputs))
+        return CompiledModel(self.made.design)
 
-    def kills(self, model: Model, number: int, first: bool) -> bool:
-        """Whether a mutant shows in the first cycles, or in any."""
-        if self.recording is None:
-            return not model.streams(self.words[0 if first else 1], number)
-        return model.first_difference(self.recording, number, FIRST if first else None) is not None
+    def kills(self, model: CompiledModel, number: int, first: bool) -> bool:
+        """True if a mutant shows in the first cycles, or in any."""
+        if self.recording is not None:
+            return self.recording.first_difference(model, number, FIRST if first else None) is not None
+        traffic = self.traffic[0 if first else 1]
+        model.select(number)
+        model.reset()
+        passed = model.stream(**traffic)
+        return passed.given != traffic["counts"] or passed.faults["o"] > 0
 
 
 def _bench(unit: Any, count: int, seed: int, stream: bool, limit: float) -> _Bench:
     from halfulp.units.stream import Streamed
 
     component = Streamed(unit) if stream else unit
-    made = make(component, Ports.of(unit.inputs), Ports.of(unit.outputs), mutants=count, seed=seed)
+    made = make(component, stream_ports(component) if stream else unit_ports(unit), mutants=count, seed=seed)
     ports = stream_ports_of(unit) if stream else ports_of(unit)
     bench = _Bench(unit, component.name, made, EquivalenceChecker(made, *ports, unit.latency, limit))
     if stream:
-        bench = replace(bench, words=tuple(stream_words(unit, seed, size) for size in (FEW, STREAMED)))
+        bench = replace(bench, traffic=tuple(_stream_traffic(unit, seed, size) for size in (FEW, STREAMED)))
     else:
         bench = replace(bench, recording=_record(unit, seed))
     with bench.model() as model:
@@ -213,7 +214,7 @@ def _bench(unit: Any, count: int, seed: int, stream: bool, limit: float) -> _Ben
     return bench
 
 
-def _fate(number: int, bench: _Bench, model: Model) -> Mutant:
+def _fate(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
     change = bench.made.changes[number - 1]
     if bench.kills(model, number, True):
         return Mutant(number, change, KILLED, [])
@@ -238,8 +239,8 @@ def _record(unit: Any, seed: int) -> Recording:
     return record(unit, sets, seed)
 
 
-def stream_words(unit: Any, seed: int, count: int) -> Words:
-    """Operands that go through a stream wrapper, the results, and when either side is willing, as cocotb has it.
+def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
+    """Payloads of a stream wrapper, the results, and when either side is willing, as `CompiledModel.stream` takes them.
 
     Of a unit with an accumulator half of them build on each other, and half bring their start values along.
     """
@@ -247,22 +248,23 @@ def stream_words(unit: Any, seed: int, count: int) -> Words:
     chosen = plan(unit, seed=seed)
     source = chosen.vectors.take(rng.permutation(chosen.vectors.count))
     parts = [source] if chosen.chain is None else [chosen.chain, source]
-    codes = {
-        port.name: np.concatenate([part[port.name][: count // len(parts)] for part in parts])
-        for port in Ports.of(unit.inputs)
-    }
+    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+    codes = {name: np.concatenate([part[name][: count // len(parts)] for part in parts]) for name in inputs.names}
     want = reference(unit, codes, chained=unit.stateful)
-    packed = np.zeros(len(next(iter(codes.values()))), dtype=np.uint64)
-    for port, low in Ports.of(unit.outputs).slices():
-        packed |= want[port.name] << np.uint64(low)
-    blocks = 1 << 10
-    likely = np.array([(1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9)])[rng.integers(0, 5, blocks)]
-    offers, takes = (np.repeat(likely[:, side], 64) > rng.random(64 * blocks) for side in (0, 1))
-    noise = {
-        port.name: rng.integers(0, (1 << port.width) - 1, len(offers), dtype=np.uint64, endpoint=True)
-        for port in Ports.of(unit.inputs)
+    payloads, results = (
+        pack(np.stack([columns[port.name] for port in ports], axis=1), [port.width for port in ports])
+        for ports, columns in ((inputs, codes), (outputs, want))
+    )
+    likely = np.array([(1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9)])[rng.integers(0, 5, 1 << 10)]
+    go = {name: np.repeat(likely[:, side], 64) > rng.random(1 << 16) for side, name in enumerate("io")}
+    return {
+        "payloads": {"i": payloads},
+        "counts": {"o": len(results)},
+        "expected": {"o": results},
+        "go": go,
+        "limit": 20 * len(results) + 2000,
+        "more": 16,
     }
-    return Words(codes, noise, packed, offers.astype(np.uint8), takes.astype(np.uint8))
 
 
 def witness_of(unit: Any, mutant: Mutant) -> Regression | None:

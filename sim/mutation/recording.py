@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports
+from halfulp.sim.model import CompiledModel
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 
 Bits = npt.NDArray[np.bool_]
@@ -34,6 +34,12 @@ class Recording:
     outputs: dict[str, Codes]
     look: Bits
     before: bool
+
+    def first_difference(self, model: CompiledModel, mutant: int, most: int | None = None) -> int | None:
+        """The first cycle in which a mutant shows, or None; of at most so many cycles."""
+        model.select(mutant)
+        count = self.cycles if most is None else min(most, self.cycles)
+        return model.first_difference(self.inputs, self.outputs, self.look, count=count, before=self.before)
 
     @property
     def cycles(self) -> int:

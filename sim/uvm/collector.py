@@ -3,7 +3,7 @@
 from pyuvm import uvm_subscriber
 
 from halfulp.sim.coverage import Coverage
-from halfulp.sim.loop import Codes
+from halfulp.sim.ports import Codes
 
 from .scoreboard import Compared, export
 

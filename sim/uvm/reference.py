@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyuvm import uvm_analysis_port, uvm_subscriber
 
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import CHUNK, reference
 
 from .items import Operation

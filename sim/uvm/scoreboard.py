@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from pyuvm import uvm_analysis_port, uvm_component, uvm_scoreboard, uvm_subscriber
 
 from halfulp.sim.compare import judge
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.protocol import SHOWN
 from halfulp.sim.report import Check, Failure
 from halfulp.sim.rules import Broken

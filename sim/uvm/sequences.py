@@ -13,8 +13,7 @@ from halfulp.sim import regressions
 from halfulp.sim.bench import Plan, plan, result_formats
 from halfulp.sim.corner_words import with_corner_words
 from halfulp.sim.directed import Directed
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Ports
+from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.rules import PACED, Pace
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled

@@ -15,8 +15,7 @@ from halfulp.hdl.specs import Tiling
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
-from halfulp.sim.loop import Codes
-from halfulp.sim.ports import Port, Ports
+from halfulp.sim.ports import Codes, Port, Ports
 from halfulp.sim.protocol import PERIOD
 from halfulp.sim.report import Failure
 from halfulp.sim.request import Request, request_of, write_codes

@@ -1,0 +1,304 @@
+// Driver of a Verilated model: feeds codes, streams or a memory, and samples results.
+//
+// Compiled together with the model and with ports.inc, which sim/driver.py generates for each design. It defines
+//   CLOCK, RESET, RESET_ON, SELECT       signals, and the level of RESET that resets; SELECT chooses a mutant
+//   INPUTS, OUTPUTS                      number of plain inputs and outputs
+//   SOURCES, SINKS                       number of streams into the design and out of it
+//   READS, WRITES, BEAT, INTERRUPT       number of AXI4 ports, bytes of a beat, and a signal
+// and, in terms of the design's ports, the functions whose declarations are below. What a design lacks is not defined,
+// or is 0.
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "Vtop.h"
+#include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
+
+// Verilator's runtime asks for a time; nothing here has one.
+double sc_time_stamp() { return 0; }
+
+namespace {
+
+// One plain input: element i is data[i * stride], so that a stride of 0 repeats one value.
+struct Lane {
+    const std::uint64_t* data;
+    std::uint64_t stride;
+    std::uint64_t at(std::uint64_t i) const { return data[i * stride]; }
+};
+
+// The signals of a stream. A payload is words of 32 bits, the lowest first.
+struct Stream {
+    CData *valid, *ready;
+    void* payload;
+    unsigned bytes, bits;
+
+    unsigned words() const { return (bits + 31) / 32; }
+    void put(const std::uint32_t* word) const { std::memcpy(payload, word, bytes); }
+    void get(std::uint32_t* word) const { std::memcpy(word, payload, bytes); }
+};
+
+// Holds constant inputs.
+inline void idle(Vtop& top);
+// Sets the plain inputs to vector i, and stores the plain outputs as result i.
+inline void drive(Vtop& top, const Lane* in, std::uint64_t i);
+inline void sample(Vtop& top, std::uint64_t* const* out, std::uint64_t i);
+// The streams into the design, and out of it.
+inline std::vector<Stream> sources(Vtop& top);
+inline std::vector<Stream> sinks(Vtop& top);
+
+}  // namespace
+
+#include "memory.h"
+
+namespace {
+
+#include "ports.inc"
+
+struct Model {
+    VerilatedContext context;
+    Vtop top{&context, ""};
+    std::vector<Stream> in = sources(top), out = sinks(top);
+#if READS + WRITES
+    Host host{host_port(top)};
+    Memory memory{read_ports(top), write_ports(top), BEAT};
+#endif
+
+    // The first half of a clock cycle, in which outputs follow inputs, and the edge that ends it.
+    void settle() {
+#ifdef CLOCK
+        top.CLOCK = 0;
+#endif
+        top.eval();
+    }
+    void rise() {
+#ifdef CLOCK
+        top.CLOCK = 1;
+        top.eval();
+#endif
+    }
+    void cycle() {
+#if READS + WRITES
+        memory.offer();
+        settle();
+        memory.take();
+#else
+        settle();
+#endif
+        rise();
+    }
+
+    void select(std::uint64_t mutant) {
+#ifdef SELECT
+        top.SELECT = mutant;
+#endif
+    }
+};
+
+Model& model_of(void* handle) { return *static_cast<Model*>(handle); }
+
+// What a stream into the design shows while it offers nothing: the complement of what comes next.
+std::vector<std::uint32_t> noise(const Stream& stream, const std::uint32_t* word) {
+    std::vector<std::uint32_t> result(stream.words());
+    for (unsigned i = 0; i < result.size(); ++i) result[i] = word ? ~word[i] : ~0u;
+    if (stream.bits % 32) result.back() &= (1u << stream.bits % 32) - 1;
+    return result;
+}
+
+// What goes through a stream. In cycle i a payload may begin to be offered, or is taken, where go[i % period] is set;
+// what is offered stays so until it is taken.
+struct Traffic {
+    std::uint32_t* data;
+    std::uint64_t count;
+    const std::uint8_t* go;
+    std::uint64_t period;
+    std::uint64_t done;
+    std::uint64_t faults;  // of a stream out of the design: payloads that changed, or were withdrawn, while they waited
+    std::uint64_t last;    // cycles up to the last transfer, that one counted
+};
+
+template <bool beside>
+void run(Model& model, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
+    const std::uint64_t cycles = beside ? n : n + latency - 1;
+    for (std::uint64_t i = 0; i < cycles; ++i) {
+        if (beside || i < n) drive(model.top, in, i);
+        model.settle();
+        if (beside) sample(model.top, out, i);
+        model.rise();
+        if (!beside && i + 1 >= latency) sample(model.top, out, i + 1 - latency);
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+void* halfulp_new() {
+    auto model = std::make_unique<Model>();
+    idle(model->top);
+    model->settle();
+    return model.release();
+}
+
+void halfulp_free(void* handle) {
+    model_of(handle).top.final();
+    delete &model_of(handle);
+}
+
+// Holds reset for two cycles; what was under way is forgotten.
+void halfulp_reset(void* handle) {
+#ifdef RESET
+    Model& model = model_of(handle);
+    for (const Stream& stream : model.in) *stream.valid = 0, stream.put(noise(stream, nullptr).data());
+    for (const Stream& stream : model.out) *stream.ready = 0;
+#if READS + WRITES
+    model.memory.forget();
+#endif
+    model.top.RESET = RESET_ON;
+    for (unsigned i = 0; i < 2; ++i) model.cycle();
+    model.top.RESET = !RESET_ON;
+#endif
+}
+
+// Chooses a mutant for what follows.
+void halfulp_select(void* handle, std::uint64_t mutant) { model_of(handle).select(mutant); }
+
+// Feeds n vectors, one a clock cycle, and stores the n results; result i appears latency edges after vector i, or where
+// the latency is 0 beside it, before the edge.
+void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
+    (latency ? run<false> : run<true>)(model_of(handle), n, in, out, latency);
+}
+
+// Feeds n cycles, and returns the first in which an output that is looked at is not as expected, or n. Outputs are
+// sampled before the edge where before is set, else after it.
+std::uint64_t halfulp_compare(void* handle, std::uint64_t n, const Lane* in, const std::uint64_t* const* expected,
+                              const std::uint8_t* look, bool before) {
+    Model& model = model_of(handle);
+    std::array<std::uint64_t, OUTPUTS> seen;
+    std::array<std::uint64_t*, OUTPUTS> places;
+    for (unsigned k = 0; k < OUTPUTS; ++k) places[k] = &seen[k];
+    for (std::uint64_t i = 0; i < n; ++i) {
+        drive(model.top, in, i);
+        model.settle();
+        if (before) sample(model.top, places.data(), 0);
+        model.rise();
+        if (!before) sample(model.top, places.data(), 0);
+        if (!look[i]) continue;
+        for (unsigned k = 0; k < OUTPUTS; ++k)
+            if (seen[k] != expected[k][i]) return i;
+    }
+    return n;
+}
+
+// Feeds n cycles with a mutant for each, and stores the outputs of each: before the edge where before is set, else after
+// it, when the mutant is that of the next cycle.
+void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, const Lane* mutants,
+                    bool before) {
+    Model& model = model_of(handle);
+    for (std::uint64_t i = 0; i < n; ++i) {
+        model.select(mutants->at(i));
+        drive(model.top, in, i);
+        model.settle();
+        if (before) sample(model.top, out, i);
+        model.rise();
+        if (before) continue;
+#ifdef CLOCK
+        model.select(mutants->at(i + 1 < n ? i + 1 : i));
+        model.top.eval();
+#endif
+        sample(model.top, out, i);
+    }
+}
+
+// Runs streams until all has gone through, but no longer than `limit` cycles, and then `more` ones. Payloads that come
+// out are stored, or if `compared` is set compared with those that are there; then the run ends at the first fault, of
+// which another payload is one.
+void halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limit, std::uint64_t more, bool compared) {
+    Model& model = model_of(handle);
+    const auto &sources = model.in, &sinks = model.out;
+    std::vector<bool> offers(sources.size()), waits(sinks.size());
+    std::vector<std::vector<std::uint32_t>> waiting, shown;
+    for (const Stream& stream : sinks) waiting.emplace_back(stream.words()), shown.emplace_back(stream.words());
+    auto all_done = [&] {
+        bool done = true;
+        for (unsigned i = 0; i < sources.size(); ++i) done = done && in[i].done == in[i].count;
+        for (unsigned i = 0; i < sinks.size(); ++i) done = done && out[i].done >= out[i].count;
+        return done;
+    };
+    for (std::uint64_t cycle = 0; cycle < limit; ++cycle) {
+        if (all_done() && more-- == 0) break;
+        for (unsigned i = 0; i < sources.size(); ++i) {
+            const Traffic& t = in[i];
+            const bool left = t.done < t.count;
+            const std::uint32_t* word = left ? t.data + t.done * sources[i].words() : nullptr;
+            offers[i] = left && (offers[i] || t.go[cycle % t.period]);
+            *sources[i].valid = offers[i];
+            sources[i].put(offers[i] ? word : noise(sources[i], word).data());
+        }
+        for (unsigned i = 0; i < sinks.size(); ++i) *sinks[i].ready = out[i].go[cycle % out[i].period];
+        model.settle();
+        for (unsigned i = 0; i < sources.size(); ++i) {
+            if (!offers[i] || !*sources[i].ready) continue;
+            ++in[i].done;
+            in[i].last = cycle + 1;
+            offers[i] = false;
+        }
+        for (unsigned i = 0; i < sinks.size(); ++i) {
+            Traffic& t = out[i];
+            const unsigned words = sinks[i].words();
+            const bool valid = *sinks[i].valid;
+            if (valid) sinks[i].get(shown[i].data());
+            t.faults += waits[i] && (!valid || shown[i] != waiting[i]);
+            waits[i] = valid && !*sinks[i].ready;
+            waiting[i] = shown[i];
+            if (valid && !waits[i]) {
+                std::uint32_t* place = t.done < t.count ? t.data + t.done * words : nullptr;
+                if (compared) t.faults += !place || std::memcmp(place, shown[i].data(), 4 * words) != 0;
+                else if (place) std::memcpy(place, shown[i].data(), 4 * words);
+                ++t.done;
+                t.last = cycle + 1;
+            }
+            if (compared && t.faults) return;
+        }
+        model.rise();
+    }
+}
+
+#if READS + WRITES
+// The memory from now on; nothing may be under way.
+void halfulp_memory(void* handle, const Behaviour* behaviour) { model_of(handle).memory.attach(*behaviour); }
+
+// Violations of the rules of AXI4 since the model was made.
+std::uint64_t halfulp_faults(void* handle) { return model_of(handle).memory.faults; }
+
+// Writes a register; whether that was answered.
+bool halfulp_put(void* handle, std::uint64_t address, std::uint64_t word) {
+    Model& model = model_of(handle);
+    return model.host.put(address, word, [&] { model.top.eval(); }, [&] { model.cycle(); });
+}
+
+// Reads a register; NOTHING if that was not answered.
+std::uint64_t halfulp_get(void* handle, std::uint64_t address) {
+    Model& model = model_of(handle);
+    return model.host.get(address, [&] { model.top.eval(); }, [&] { model.cycle(); });
+}
+
+// Runs until the interrupt comes, but no longer than `limit` cycles; whether it came.
+bool halfulp_wait(void* handle, std::uint64_t limit) {
+    Model& model = model_of(handle);
+    for (; limit && !model.top.INTERRUPT; --limit) model.cycle();
+    return model.top.INTERRUPT;
+}
+#endif
+
+#if VM_COVERAGE
+// Writes how often each line was executed and each bit toggled since the model was made.
+void halfulp_coverage(void* handle, const char* path) { model_of(handle).context.coveragep()->write(path); }
+#endif
+}

@@ -1,0 +1,141 @@
+"""Ports of a design that the driver of its compiled model uses, and their description in C++."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CONSTANTS = {"en": 1, "valid": 1, "rst": 0}
+"""Levels at which the controls of a unit stay while it is fed."""
+
+_REQUEST = ("valid", "ready", "addr", "len", "size", "burst")
+
+READ = (*(f"ar{name}" for name in _REQUEST), *(f"r{name}" for name in ("valid", "ready", "data", "resp", "last")))
+WRITE = (
+    *(f"aw{name}" for name in _REQUEST),
+    *(f"w{name}" for name in ("valid", "ready", "data", "strb", "last")),
+    *(f"b{name}" for name in ("valid", "ready", "resp")),
+)
+HOST = (
+    *("awvalid", "awready", "awaddr", "wvalid", "wready", "wdata", "wstrb", "bvalid", "bready"),
+    *("arvalid", "arready", "araddr", "rvalid", "rready", "rdata"),
+)
+"""Signals of AXI ports, in the order of the structures in ``memory.h``."""
+
+
+@dataclass(frozen=True)
+class DriverPorts:
+    """Ports of a design, by the names of their signals. Those that the design does not have are left out.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of str
+        Signals of up to 64 bits that are fed and sampled in every cycle.
+    held : tuple of str
+        Inputs of `CONSTANTS` that stay as they are.
+    latency : int
+        Clock cycles between inputs and outputs.
+    sources, sinks : tuple of str
+        Streams into the design and out of it: beginnings of ``__payload``, ``__valid`` and ``__ready``.
+    reads, writes : tuple of str
+        AXI4 ports with 512 bits of data and 64 of address: beginnings of ``_arvalid`` and so on.
+    host : str
+        AXI4-Lite port with 32 bits of data and 9 to 16 of address.
+    interrupt : str
+        Output that ends a wait of the host.
+    clock, reset : str
+        Clock, and synchronous reset.
+    reset_on : int
+        Level of the reset signal that resets.
+    select : str
+        Input that chooses a mutant.
+    """
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    latency: int = 0
+    sources: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    host: str = ""
+    interrupt: str = ""
+    clock: str = "clk"
+    reset: str = "rst"
+    reset_on: int = 1
+    select: str = ""
+
+    @classmethod
+    def of_unit(cls, unit: Any) -> "DriverPorts":
+        """Ports of a unit, whose controls are held."""
+        return cls(tuple(unit.inputs), tuple(unit.outputs), tuple(CONSTANTS), unit.latency)
+
+    @classmethod
+    def of_streams(cls, signature: Any, select: str = "") -> "DriverPorts":
+        """Ports of a component, all of which are streams."""
+        members = [(name, member.flow.name) for name, member in signature.members.items()]
+        sources, sinks = (tuple(name for name, flow in members if flow == wanted) for wanted in ("In", "Out"))
+        return cls(sources=sources, sinks=sinks, select=select)
+
+    def text(self, widths: Mapping[str, int]) -> str:
+        """The text of ``ports.inc``, which ``driver.cpp`` includes.
+
+        Parameters
+        ----------
+        widths
+            Ports of the module and their widths.
+        """
+        signals = {"CLOCK": self.clock, "RESET": self.reset, "SELECT": self.select, "INTERRUPT": self.interrupt}
+        defined = {name: _member(signal) for name, signal in signals.items() if signal in widths}
+        counts = {"INPUTS": self.inputs, "OUTPUTS": self.outputs, "READS": self.reads, "WRITES": self.writes}
+        defined |= {"RESET_ON": str(self.reset_on)} | {name: str(len(ports)) for name, ports in counts.items()}
+        if self.writes:
+            defined["BEAT"] = str(widths[f"{self.writes[0]}_wdata"] // 8)
+        held = [name for name in self.held if name in widths]
+        lines = [f"#define {name} {text}" for name, text in defined.items()]
+        lines += _function("void idle(Vtop& top)", (f"top.{_member(name)} = {CONSTANTS[name]};" for name in held))
+        lines += _function(
+            "void drive(Vtop& top, const Lane* in, std::uint64_t i)",
+            (f"top.{_member(name)} = in[{n}].at(i);" for n, name in enumerate(self.inputs)),
+        )
+        lines += _function(
+            "void sample(Vtop& top, std::uint64_t* const* out, std::uint64_t i)",
+            (f"out[{n}][i] = top.{_member(name)};" for n, name in enumerate(self.outputs)),
+        )
+        for function, names in (("sources", self.sources), ("sinks", self.sinks)):
+            lines += _list(f"std::vector<Stream> {function}(Vtop& top)", [_stream(name, widths) for name in names])
+        if self.reads or self.writes:
+            for kind, ports, order in (("Read", self.reads, READ), ("Write", self.writes, WRITE)):
+                rows = [f"{kind}Port{_signals(name, order, widths)}" for name in ports]
+                lines += _list(f"std::vector<{kind}Port> {kind.lower()}_ports(Vtop& top)", rows)
+            row = _signals(self.host, HOST, widths)
+            lines += _function("HostPort host_port(Vtop& top)", [f"return {row};"])
+        return "\n".join([*lines, ""])
+
+
+NO_PORTS = DriverPorts()
+"""Of a design that only cocotb drives."""
+
+
+def _member(signal: str) -> str:
+    """Name of a port in Verilator's C++: without two underscores in a row, and without words of C++ dialects."""
+    return f"__SYM__{signal}" if signal == "interrupt" else signal.replace("__", "___05F")
+
+
+def _function(head: str, body: Iterable[str]) -> list[str]:
+    return [f"inline {head} {{", *(f"    {line}" for line in body), "}"]
+
+
+def _list(head: str, rows: Iterable[str]) -> list[str]:
+    return _function(head, ["return {", *(f"    {row}," for row in rows), "};"])
+
+
+def _stream(name: str, widths: Mapping[str, int]) -> str:
+    payload, valid, ready = (f"top.{_member(f'{name}__{part}')}" for part in ("payload", "valid", "ready"))
+    return f"{{&{valid}, &{ready}, &{payload}, sizeof({payload}), {widths[f'{name}__payload']}}}"
+
+
+def _signals(prefix: str, order: Iterable[str], widths: Mapping[str, int]) -> str:
+    # Verilator has what is wider than 64 bits as an array of words.
+    found = ((f"top.{_member(f'{prefix}_{name}')}", widths[f"{prefix}_{name}"]) for name in order)
+    return f"{{{', '.join(f'{name}.data()' if width > 64 else f'&{name}' for name, width in found)}}}"

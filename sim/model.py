@@ -1,0 +1,387 @@
+"""Compiled models of Verilated designs."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfulp.tools.errors import ToolError
+
+from .build import Design, component_design, design, models
+from .driver import DriverPorts
+from .ports import Codes
+
+Words = npt.NDArray[np.uint32]
+Bytes = npt.NDArray[np.uint8]
+
+ALWAYS = np.ones(1, dtype=np.uint8)
+"""Offers, or takes, in every cycle."""
+
+_HANDLE, _NUMBER = ctypes.c_void_p, ctypes.c_uint64
+
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "new": (_HANDLE, []),
+    "free": (None, [_HANDLE]),
+    "reset": (None, [_HANDLE]),
+    "select": (None, [_HANDLE, _NUMBER]),
+    "run": (None, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _NUMBER]),
+    "compare": (_NUMBER, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _HANDLE, ctypes.c_bool]),
+    "record": (None, [_HANDLE, _NUMBER, _HANDLE, _HANDLE, _HANDLE, ctypes.c_bool]),
+    "streams": (None, [_HANDLE, _HANDLE, _HANDLE, _NUMBER, _NUMBER, ctypes.c_bool]),
+    "memory": (None, [_HANDLE, _HANDLE]),
+    "faults": (_NUMBER, [_HANDLE]),
+    "put": (ctypes.c_bool, [_HANDLE, _NUMBER, _NUMBER]),
+    "get": (_NUMBER, [_HANDLE, _NUMBER]),
+    "wait": (ctypes.c_bool, [_HANDLE, _NUMBER]),
+    "coverage": (None, [_HANDLE, ctypes.c_char_p]),
+}
+"""Functions of ``driver.cpp``: their results and arguments. A design without ports to memory lacks some."""
+
+
+class _Lane(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("stride", ctypes.c_uint64)]
+
+
+class _Traffic(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("go", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("period", "done", "faults", "last")),
+    ]
+
+
+class _Behaviour(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("base", "bytes", "read", "write", "stall", "seed")),
+    ]
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What went through the streams of a component.
+
+    Attributes
+    ----------
+    cycles : dict of str to int
+        Up to the last transfer of each stream, that one counted.
+    accepted : dict of str to int
+        Transfers of each input.
+    given : dict of str to int
+        Transfers of each output, of which those that were not asked for are not stored.
+    faults : dict of str to int
+        How often a payload of each output changed, or was withdrawn, while it waited, or was not the expected one.
+    words : dict of str to array
+        Payloads of each output, a row of words of 32 bits each, the lowest first.
+    """
+
+    cycles: dict[str, int]
+    accepted: dict[str, int]
+    given: dict[str, int]
+    faults: dict[str, int]
+    words: dict[str, Words]
+
+
+class CompiledModel:
+    """A Verilated design and the driver that feeds it.
+
+    Several may run at once, each in a thread of its own: a call drops the interpreter lock.
+
+    Parameters
+    ----------
+    made : Design
+    kind : str
+        Of `halfulp.sim.build.LIBRARIES`.
+
+    Raises
+    ------
+    ToolError
+        If it cannot be built or loaded.
+    """
+
+    def __init__(self, made: Design, kind: str = "loop") -> None:
+        path = models(made, (kind,))[kind]
+        try:
+            self._library = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise ToolError(f"the compiled model {path} cannot be loaded: {error}") from error
+        for name, (result, arguments) in _FUNCTIONS.items():
+            if (function := getattr(self._library, f"halfulp_{name}", None)) is not None:
+                function.restype, function.argtypes = result, arguments
+        self.name = made.name
+        self.ports = made.ports
+        self.widths = made.widths
+        self._model = self._library.halfulp_new()
+        self._memory: Bytes | None = None
+
+    @classmethod
+    def of_unit(cls, unit: Any, kind: str = "loop") -> "CompiledModel":
+        """The model of a unit, which is fed one vector a cycle."""
+        return cls(design(unit), kind)
+
+    @classmethod
+    def of_streams(cls, component: Any) -> "CompiledModel":
+        """The model of a component, all of whose ports are streams, after a reset."""
+        return cls(component_design(component, DriverPorts.of_streams(component.signature)), "streams")._ready()
+
+    @classmethod
+    def of_core(cls, component: Any, ports: DriverPorts) -> "CompiledModel":
+        """The model of a core with ports to memory, after a reset."""
+        return cls(component_design(component, ports), "axi")._ready()
+
+    def _ready(self) -> "CompiledModel":
+        self.reset()
+        return self
+
+    def close(self) -> None:
+        """Free the model."""
+        if self._model:
+            self._library.halfulp_free(self._model)
+            self._model = None
+
+    def __enter__(self) -> "CompiledModel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def reset(self) -> None:
+        """Hold reset for two cycles."""
+        self._library.halfulp_reset(self._model)
+
+    def select(self, mutant: int) -> None:
+        """Choose a mutant, counted from 1, for what follows; 0 is the design without changes."""
+        self._library.halfulp_select(self._model, mutant)
+
+    # Vectors of codes ------------------------------------------------------------------------------------------------
+
+    def run(self, vectors: Mapping[str, Codes], count: int) -> dict[str, Codes]:
+        """Feed vectors, one a cycle, and return the results.
+
+        Parameters
+        ----------
+        vectors : mapping
+            For each input an array of ``count`` codes, or of one that every vector shares.
+        count : int
+
+        Returns
+        -------
+        dict
+            For each output an array of ``count`` codes.
+        """
+        results = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
+        feeds, places = self._feeds(vectors, count), _pointers(results.values())
+        self._library.halfulp_run(self._model, count, feeds.lanes, places, self.ports.latency)
+        return results
+
+    def first_difference(
+        self,
+        inputs: Mapping[str, Codes],
+        expected: Mapping[str, Codes],
+        look: npt.NDArray[np.bool_],
+        *,
+        count: int,
+        before: bool,
+    ) -> int | None:
+        """Feed cycles until outputs are not as expected; returns the number of that cycle, or None.
+
+        Parameters
+        ----------
+        inputs, expected : mapping
+            For each input and output a code for each cycle.
+        look : array of bool
+            In which cycles outputs are compared.
+        count : int
+            Most cycles.
+        before : bool
+            Outputs are sampled before the clock edge, not after it.
+        """
+        feeds = self._feeds({name: inputs[name][:count] for name in self.ports.inputs}, count)
+        wanted = _pointers([expected[name] for name in self.ports.outputs])
+        seen = np.ascontiguousarray(look, dtype=np.uint8)
+        found: int = self._library.halfulp_compare(self._model, count, feeds.lanes, wanted, seen.ctypes.data, before)
+        return None if found == count else found
+
+    def record(self, inputs: Mapping[str, Codes], mutants: Codes, *, before: bool = False) -> dict[str, Codes]:
+        """Feed cycles with a mutant for each, and return the outputs of each, before or after its clock edge."""
+        count = len(mutants)
+        found = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
+        feeds, chosen = self._feeds(inputs, count), _Feeds([mutants], count)
+        self._library.halfulp_record(self._model, count, feeds.lanes, _pointers(found.values()), chosen.lanes, before)
+        return found
+
+    def _feeds(self, vectors: Mapping[str, Codes], count: int) -> "_Feeds":
+        for name in self.ports.inputs:
+            if np.size(vectors[name]) not in (1, count):
+                raise ValueError(f"input {name} has {np.size(vectors[name])} codes for {count} vectors")
+        return _Feeds([vectors[name] for name in self.ports.inputs], count)
+
+    def write_coverage(self, path: Path) -> None:
+        """Write what a model of the kind ``covered`` has counted to a file."""
+        self._library.halfulp_coverage(self._model, str(path).encode())
+
+    # Streams ---------------------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        payloads: Mapping[str, Words],
+        counts: Mapping[str, int],
+        *,
+        go: Mapping[str, Bytes] | None = None,
+        limit: int,
+        more: int = 0,
+        expected: Mapping[str, Words] | None = None,
+    ) -> Passed:
+        """Send payloads and take as many as are counted.
+
+        Parameters
+        ----------
+        payloads : mapping
+            For each input its payloads, as `pack` makes them.
+        counts : mapping
+            For each output how many payloads are waited for.
+        go : mapping, optional
+            For each stream in which cycles, over and over, a payload may begin to be offered, or is taken (default:
+            all).
+        limit : int
+            Cycles after which it ends, whatever has gone through.
+        more : int
+            Cycles that it goes on when all has.
+        expected : mapping, optional
+            Payloads of each output; then the run ends at the first fault.
+        """
+        sources, sinks = self.ports.sources, self.ports.sinks
+        go = {name: np.ascontiguousarray((go or {}).get(name, ALWAYS), dtype=np.uint8) for name in (*sources, *sinks)}
+        held = {name: np.ascontiguousarray(payloads[name], dtype=np.uint32) for name in sources}
+        if expected is None:
+            held |= {name: np.zeros((counts[name], self._words(name)), np.uint32) for name in sinks}
+        else:
+            held |= {name: np.ascontiguousarray(expected[name], dtype=np.uint32) for name in sinks}
+        for name, words in held.items():
+            if words.ndim != 2 or words.shape[1] != self._words(name):
+                raise ValueError(f"payloads of {name} are rows of {self._words(name)} words, not {words.shape}")
+        inputs, outputs = (
+            (_Traffic * len(names))(
+                *(
+                    _Traffic(held[name].ctypes.data, len(held[name]), go[name].ctypes.data, len(go[name]), 0, 0, 0)
+                    for name in names
+                )
+            )
+            for names in (sources, sinks)
+        )
+        self._library.halfulp_streams(self._model, inputs, outputs, limit, more, expected is not None)
+        return Passed(
+            cycles={name: lane.last for name, lane in zip(held, (*inputs, *outputs), strict=True)},
+            accepted={name: lane.done for name, lane in zip(sources, inputs, strict=True)},
+            given={name: lane.done for name, lane in zip(sinks, outputs, strict=True)},
+            faults={name: lane.faults for name, lane in zip(sinks, outputs, strict=True)},
+            words={name: held[name] for name in sinks},
+        )
+
+    def _words(self, name: str) -> int:
+        return -(-self.widths[f"{name}__payload"] // 32)
+
+    # A memory and a host ---------------------------------------------------------------------------------------------
+
+    def attach(
+        self, memory: Bytes, base: int = 0, *, read: int = 1, write: int = 1, stall: float = 0.0, seed: int = 1
+    ) -> None:
+        """Put a memory behind the AXI4 ports, of whole beats; an address outside of it is answered with DECERR.
+
+        Parameters
+        ----------
+        memory : array of uint8
+            Is read and written in place.
+        base : int
+            Its first address.
+        read : int
+            Cycles from an address to the first beat, 1 or more.
+        write : int
+            Cycles from the last beat of a burst that is written to the answer, 1 or more.
+        stall : float
+            How often each channel waits, from 0 to less than 1.
+        seed : int
+            Of the cycles in which they do.
+        """
+        self._memory = memory
+        behaviour = _Behaviour(memory.ctypes.data, base, memory.nbytes, read, write, int(256 * stall), seed)
+        self._library.halfulp_memory(self._model, ctypes.byref(behaviour))
+
+    def put(self, address: int, word: int) -> None:
+        """Write a register.
+
+        Raises
+        ------
+        ToolError
+            If the core does not answer.
+        """
+        if not self._library.halfulp_put(self._model, address, word):
+            raise ToolError(f"{self.name} does not answer a write of the register at {address:#x}")
+
+    def get(self, address: int) -> int:
+        """Read a register.
+
+        Raises
+        ------
+        ToolError
+            If the core does not answer.
+        """
+        word = int(self._library.halfulp_get(self._model, address))
+        if word >> 32:
+            raise ToolError(f"{self.name} does not answer a read of the register at {address:#x}")
+        return word
+
+    def wait(self, limit: int) -> bool:
+        """Run until the interrupt, or for so many cycles; returns True if it came."""
+        return bool(self._library.halfulp_wait(self._model, limit))
+
+    @property
+    def faults(self) -> int:
+        """Number of violations of the rules of AXI4.
+
+        What is offered stays, bursts are whole beats in ascending order within a page, and the last beat is marked.
+        """
+        return int(self._library.halfulp_faults(self._model))
+
+
+class _Feeds:
+    """Inputs as the driver takes them, which have to live as long as a call."""
+
+    def __init__(self, columns: Sequence[Codes], count: int) -> None:
+        self._columns = [np.ascontiguousarray(column, dtype=np.uint64) for column in columns]
+        rows = (_Lane(column.ctypes.data, 0 if column.size == 1 and count != 1 else 1) for column in self._columns)
+        self.lanes = (_Lane * len(columns))(*rows)
+
+
+def _pointers(arrays: Any) -> Any:
+    for array in arrays:
+        assert array.dtype == np.uint64
+        assert array.flags.c_contiguous
+    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+def pack(codes: Codes, widths: Sequence[int]) -> Words:
+    """Payloads of codes: the first column in the lowest bits, each as wide as is said."""
+    bits = [
+        (codes[:, column, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
+        for column, width in enumerate(widths)
+    ]
+    joined = np.concatenate(bits, axis=1).astype(np.uint8)
+    padded = np.pad(joined, ((0, 0), (0, -joined.shape[1] % 32)))
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
+
+
+def unpack(words: Words, widths: Sequence[int]) -> Codes:
+    """The codes of payloads."""
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little").astype(np.uint64)
+    codes = np.zeros((len(words), len(widths)), dtype=np.uint64)
+    low = 0
+    for column, width in enumerate(widths):
+        codes[:, column] = (bits[:, low : low + width] << np.arange(width, dtype=np.uint64)).sum(axis=1)
+        low += width
+    return codes
