@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from amaranth.hdl import Module, Value
 
-from . import eager, fixed, floating, posit, raw, takum
+from . import (
+    eager,
+    fixed,
+    floating,
+    posit,
+    raw,
+    shape,  # noqa: F401  # formats are shapes of signals, so it decides Verilog
+    takum,
+)
 from . import posit_as_fixed as posit_linear
 from .fixed import FixedRaw
 from .formats import Fixed, Float, Format, Posit, Rounding, Takum
