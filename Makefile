@@ -24,7 +24,7 @@ make lint    check style, types and the order of imports
 make clean   remove what was built          (.venv stays)
 
   make sim UNIT=mac FMT=e5m2
-  make sim UNIT=mac FMT=e5m2 ACC=e5m10 ROUND=sr10 PRODUCT=e5m2.rz PIPELINE=2
+  make sim UNIT=mac FMT=e5m2 ACC=fp16 ROUND=sr10 PRODUCT=e5m2.rz PIPELINE=2
   make sim UNIT=convert FMT=bf16 TO=e4m3fn SATURATE=1 WAVE=1
   make sim UNIT=dot FMT=posit8 K=8 ORDER=sequential
   make sim UNIT=sru FMT=int16 RANDOM=plateau3 LANES=4 INCREMENT=0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.sim.options import unit_options, wanted
+from halfulp.sim.implementation import implementations
+from halfulp.sim.options import unit_options
 from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option(
     "--target", "name", default="vu9p", metavar="NAME", help="device; vu9p by default, all: halfulp list targets"
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 @also_written
 def synth(
     unit: str,
-    fmt: str,
+    fmt: str | None,
     name: str,
     route: bool,
     flow: str,
@@ -54,9 +53,9 @@ def synth(
     vivado = flow == "vivado"
     with requests():
         target = check_route(target_of(name)) if route else target_of(name)
-        asked = wanted(unit, fmt, options)
-        for request in asked:
-            request.build()
+        asked = implementations(unit, fmt, **options)
+        for one in asked:
+            one.component()
         if vivado and route:
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
         if clock is not None and not vivado:
@@ -67,13 +66,13 @@ def synth(
             clock = DEFAULT_CLOCK if clock is None else clock
             check(target, clock)
     # pandas takes long to load.
-    from .report.resources import implement_requests, measure_requests, table
+    from .report.resources import implement_units, measure_units, table
 
     with pool, Bar("synth") as bar:
         if clock is not None:
-            costs = implement_requests(asked, target, bar, clock_mhz=clock, pool=pool)
+            costs = implement_units(asked, target, bar, clock_mhz=clock, pool=pool)
         else:
-            costs = measure_requests(asked, target, bar, route=route, pool=pool)
+            costs = measure_units(asked, target, bar, route=route, pool=pool)
     publish(Report({"synth": table(costs, target, clock_mhz=clock)}), output)
 
 

@@ -3,7 +3,9 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__", "golden", "parse"]
+from .unit import unit
+
+__all__ = ["__version__", "golden", "parse", "unit"]
 
 __version__ = "0.1.0"
 

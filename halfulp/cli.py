@@ -40,6 +40,7 @@ COMMANDS = {
 LISTS = {
     "boards": "halfulp.boards.catalogue:listing",
     "formats": "halfulp.sim.listing:formats",
+    "grammar": "halfulp.sim.listing:grammar",
     "targets": "halfulp.boards.targets:listing",
     "units": "halfulp.sim.listing:units",
 }
@@ -70,7 +71,7 @@ def cli() -> None:
 @cli.command(name="list")
 @click.argument("what")
 def list_(what: str) -> None:
-    """List the formats, units, boards or targets that there are."""
+    """List formats, units, boards or targets, or print the grammar of units."""
     if what not in LISTS:
         raise Refused(f"there is no list of {what}; there are {', '.join(LISTS)}")
     module, _, name = LISTS[what].partition(":")

@@ -17,6 +17,7 @@ from .build import design, models
 from .compare import judge, spelled
 from .corner_segments import corner_cases
 from .corner_words import with_corner_words
+from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Ports
 from .reference import CHUNK, reference
@@ -181,7 +182,7 @@ def run(
         steps = stream = _head(chosen.chain, TRACED if wave else CHAIN)
         tests["chain"] = (steps, reference(unit, steps, chained=True))
     tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
-    result = Result(unit.name, describe(unit), chosen.vectors.what)
+    result = Result(str(Implementation.of(unit)), describe(unit), chosen.vectors.what)
     results = work_root() / "results" / unit.name
     total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())
     progress.total("checking", total)

@@ -9,19 +9,19 @@ import click
 from halfulp.tools.commands import requests, scheduled
 from halfulp.tools.jobs import JobPool
 
-from .options import unit_options, wanted
-from .request import Request
+from .implementation import implementation, implementations
+from .options import unit_options
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of everything random; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="leave a waveform with decoded numbers")
-def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any) -> None:
+def sim(
+    unit: str, fmt: str | None, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any
+) -> None:
     """Check UNIT in FMT (e5m2 by default) against the golden model; UNIT `all` checks the catalogue.
 
     The results are also left as JUnit XML, in results/ of the build folder (build, or HALFULP_BUILD).
@@ -31,12 +31,12 @@ def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None,
     from .bench import run
     from .ports import Ports
     from .report import summary
-    from .request import read_vector
+    from .vector_text import read_vector
 
     with requests():
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
-        units = [request.build() for request in wanted(unit, fmt, options)]
+        units = [asked.component() for asked in implementations(unit, fmt, **options)]
         chosen = None if vector is None else read_vector(vector, Ports.of(units[0].inputs))
     passed = True
     for built in units:
@@ -50,14 +50,12 @@ def sim(unit: str, fmt: str, seed: int, vectors: int | None, vector: str | None,
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option(
     "--vector", required=True, metavar="CODES", help="such as 0x3c,0x40,0x001; steps from reset by semicolons"
 )
 @click.option("--why", default="found by hand", metavar="TEXT", help="one line; found by hand unless told otherwise")
-def keep(unit: str, fmt: str, vector: str, why: str, **options: Any) -> None:
+def keep(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> None:
     """Keep a vector of UNIT in FMT, to be run before all others from now on.
 
     With codes for load and clear, too, it is a step from reset of a unit with an accumulator, and semicolons part
@@ -68,7 +66,8 @@ def keep(unit: str, fmt: str, vector: str, why: str, **options: Any) -> None:
     from .ports import Ports
 
     with requests():
-        built = replace(Request(unit, fmt, **options), random=None, random_seed=None).build()
+        built = implementation(unit, fmt, **options)
+        built = replace(built, spec=built.spec.without_source).component()
         steps = regressions.parse_steps(vector, Ports.of(built.inputs))
         kept = regressions.judged(built, steps, why)
         path, new = regressions.keep(built, kept)
@@ -77,14 +76,14 @@ def keep(unit: str, fmt: str, vector: str, why: str, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of random words; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="sample N vectors instead of taking all")
 @click.option("--restart", is_flag=True, help="start over instead of going on where an earlier run stopped")
 @scheduled
-def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any) -> None:
+def sweep(
+    unit: str, fmt: str | None, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any
+) -> None:
     """Compare UNIT in FMT with the golden model on every input there is."""
     from halfulp.tools.progress import Bar
 
@@ -93,7 +92,7 @@ def sweep(unit: str, fmt: str, seed: int, vectors: int | None, restart: bool, po
     from .sweep import sweep as run
 
     with requests():
-        built = Request(unit, fmt, **options).build()
+        built = implementation(unit, fmt, **options).component()
         job(built, seed=seed, limit=vectors)
     try:
         with pool, Bar(built.name) as bar:

@@ -21,7 +21,13 @@ def units() -> list[str]:
     """The catalogue of units."""
     from halfulp.units.catalogue import CATALOGUE
 
-    lines = [f"{'unit':12}{'computes':38}options of its own"]
-    for row in CATALOGUE.values():
-        lines.append(f"{row.name:12}{row.summary:38}{' '.join(f'--{option}' for option in row.options)}")
-    return lines
+    lines = [f"{'unit':12}{'computes':38}text"]
+    return lines + [f"{row.name:12}{row.summary:38}{row.spec.form.text}" for row in CATALOGUE.values()]
+
+
+def grammar() -> list[str]:
+    """The grammar of units, as a page of Markdown."""
+    from halfulp.hdl.specs import UNITS
+    from halfulp.hdl.specs.grammar import page
+
+    return page(UNITS)

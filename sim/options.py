@@ -1,11 +1,9 @@
-"""Command-line options that describe a unit."""
+"""Command-line arguments that describe a unit: its text, or the short form with a name, a format and options."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-
-from .request import OPTIONS, Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,7 +20,7 @@ _UNIT_OPTIONS = (
     click.option("--dsp/--no-dsp", default=None, help="leave products to DSP blocks, where they are long enough"),
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
-    click.option("--saturate", is_flag=True, help="overflow gives the largest finite number"),
+    click.option("--saturate", is_flag=True, default=None, help="overflow gives the largest finite number"),
     click.option("--pipeline", default=0, metavar="N", type=click.IntRange(0), help="register stages; 0 by default"),
     click.option("--b", metavar="FMT", help="format of the second operand; that of the first by default"),
     click.option("--c", metavar="FMT", help="format of the third operand (fma), or of a start value (dot)"),
@@ -41,47 +39,7 @@ _UNIT_OPTIONS = (
 
 
 def unit_options(function: Function) -> Function:
-    """The options that say which unit is meant."""
-    for option in reversed(_UNIT_OPTIONS):
+    """The arguments UNIT and FMT, and the options that describe a unit."""
+    for option in reversed((click.argument("unit"), click.argument("fmt", required=False), *_UNIT_OPTIONS)):
         function = option(function)
     return function
-
-
-def wanted(unit: str, fmt: str, options: dict[str, Any]) -> list[Request]:
-    """One request, or for `all` one for each unit that takes such operands, with those of the options that it has."""
-    if unit != "all":
-        return [Request(unit, fmt, **options)]
-    from halfulp.hdl.formats import Rounding, parse
-    from halfulp.units.catalogue import CATALOGUE
-
-    given = options["rounding"]
-    own = {key: value for key, value in options.items() if key in OPTIONS and value is not None}
-    common = {key: value for key, value in options.items() if key not in OPTIONS}
-    return [
-        Request(row.name, fmt, **common, **row.meant(own))
-        for row in CATALOGUE.values()
-        if row.takes(parse(fmt), Rounding.parse(row.rounding if given is None else given))
-    ]
-
-
-@click.command()
-@click.argument("unit")
-@click.argument("fmt")
-@unit_options
-def _asked(unit: str, fmt: str, **options: Any) -> Request:
-    return Request(unit, fmt, **options)
-
-
-def read_request(words: Sequence[str]) -> Request:
-    """What such words of a command line ask for.
-
-    Raises
-    ------
-    ValueError
-        If they are none.
-    """
-    try:
-        request: Request = _asked.main(list(words), standalone_mode=False)
-    except click.ClickException as error:
-        raise ValueError(error.format_message()) from None
-    return request

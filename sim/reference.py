@@ -48,7 +48,7 @@ def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> d
         For each output an array of codes.
     """
     torch, golden = _golden()
-    name = row_of(unit).golden + ("_sequence" if chained else "")
+    name = row_of(unit).name + ("_sequence" if chained else "")
     length = max(len(column) for column in codes.values())
     tensors = {port: _tensor(torch, column) for port, column in (codes | own_words(unit, length)).items()}
     state = [port for port in unit.inputs if port in STATE] if chained else []

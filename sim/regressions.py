@@ -1,10 +1,9 @@
 """Vectors that were worth keeping: each is a line of a file, and is run before all others from then on.
 
-A file holds the vectors of one unit, by what it computes: ``pipeline``, ``stochastic``, ``dsp`` and the source of
-random words change no bit, and so a vector that is kept for a unit is kept for all its structures. A line has the codes
-of the inputs, those of the outputs, and why it is there::
+A file holds the vectors of one unit by its description without a source of random words: a vector that is saved for a
+unit is run for every build of it. A line has the codes of the inputs, those of the outputs, and why it is there::
 
-    unit fma e3m1 --c e3m4 --to e3m1
+    unit fma e3m1*e3m1+e3m4=e3m1.rn
     0x05,0x11,0x33 -> 0x0b  # lost bits of the addend decided the rounding
 
 Codes are in the order of the unit's ports, those of ``load`` and ``clear`` left out. With these two a line is a
@@ -12,7 +11,6 @@ sequence of steps from reset, which semicolons part.
 """
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +21,12 @@ import numpy as np
 from halfulp.tools.errors import CheckError
 from halfulp.tools.paths import write_whole
 
+from .implementation import Implementation
 from .model import CompiledModel
 from .ports import STATE, Codes, Ports
 from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
-from .request import Request, read_codes, read_vector, request_of, write_codes, write_vector
+from .vector_text import read_codes, read_vector, write_codes, write_vector
 
 Step = dict[str, int]
 
@@ -73,15 +72,9 @@ def folder() -> Path:
     return (checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()) / "tests" / "regressions"
 
 
-def plain(unit: Any) -> Request:
-    """The unit that computes the same, in the structure that it has unless told otherwise and with ports for words."""
-    how: dict[str, Any] = {"stochastic": None, "dsp": None, "random": None, "random_seed": None, "sharing": None}
-    return replace(request_of(unit), pipeline=0, **how)
-
-
 def place(unit: Any) -> Path:
     """The file of a unit."""
-    return folder() / f"{plain(unit).build().name}.txt"
+    return folder() / f"{unit.spec.without_source.name}.txt"
 
 
 def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
@@ -130,15 +123,13 @@ def keep(unit: Any, kept: Regression) -> tuple[Path, bool]:
     ToolError
         If the file cannot be written.
     """
-    request = plain(unit)
-    computed = request.build()
-    path = folder() / f"{computed.name}.txt"
+    path, computed = place(unit), Implementation(unit.spec.without_source).component()
     already = read(path)[1] if path.is_file() else []
     if any(row.steps == kept.steps for row in already):
         return path, False
     lines = [
         "# Kept by `halfulp keep`, and run before all other vectors.",
-        request.command("unit").removeprefix("halfulp "),
+        f"unit {computed.spec.text}",
         f"# {','.join(name for name in computed.inputs if name not in STATE)} -> {','.join(computed.outputs)}",
         *(row.text(computed) for row in [*already, kept]),
     ]
@@ -154,14 +145,12 @@ def read(path: Path) -> tuple[Any, list[Regression]]:
     ValueError
         If a line cannot be read; the sentence names it.
     """
-    from .options import read_request
-
     unit: Any = None
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
             if unit is None and line.startswith("unit "):
-                unit = read_request(shlex.split(line)[1:]).build()
+                unit = Implementation.parse(line.removeprefix("unit ")).component()
             elif line.strip() and not line.startswith("#"):
                 rows.append(_row(line, unit))
         except ValueError as error:

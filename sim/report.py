@@ -1,6 +1,6 @@
 """What a run found, as text for people and as JUnit XML for machines."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown
+from .implementation import Implementation
 from .ports import Ports
-from .request import request_of, write_vector
+from .vector_text import write_vector
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def describe(unit: Any) -> str:
     given = unit.parameters
     operands, results = _format_ports(unit.inputs), _format_ports(unit.outputs)
     product = f", product {given['product']}.{given['product_rounding']}" if given.get("product") is not None else ""
-    source = f" from {unit.source}" if unit.source else ""
+    source = f" from {unit.spec.random}" if unit.spec.random else ""
     saturate = ", saturating" if given["saturate"] else ""
     split = "" if given.get("increment", True) else ", carries beside the floors"
     clock = f"latency {unit.latency}" if unit.clocked else "combinational"
@@ -182,7 +183,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     Of a unit with a source of random words it is the same unit with ports for them, and the words are among the codes.
     """
     if unit.sources:
-        unit = replace(request_of(unit), random=None, random_seed=None).build()
+        unit = Implementation(unit.spec.without_source, unit.build).component()
     inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     lines = shown(unit, inputs, codes)
     for port in outputs:
@@ -191,8 +192,8 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
             lines.append(line(port, got[port.name], "got"))
     if verdict := second_opinion(unit, codes, expected):
         lines.append(verdict)
-    request, vector = request_of(unit), ("--vector", write_vector(codes, inputs))
-    lines += [f"again: {request.command('sim', *vector)}", f"keep:  {request.command('keep', *vector)}"]
+    asked, vector = Implementation.of(unit), ("--vector", write_vector(codes, inputs))
+    lines += [f"again: {asked.command('sim', *vector)}", f"keep:  {asked.command('keep', *vector)}"]
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
@@ -223,7 +224,7 @@ def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
 
     operands = [given(names) for names in operands_of(unit)]
     words = {name: given(names) for name, names in words_of(unit).items()}
-    answer = getattr(exact, row_of(unit).golden)(*operands, **words, **unit.parameters)
+    answer = getattr(exact, row_of(unit).name)(*operands, **words, **unit.parameters)
     fields = answer if isinstance(answer, tuple) else (answer,)
     fields = tuple(code for field in fields for code in (field if isinstance(field, list) else [field]))
     return {name: int(value) for name, value in zip(unit.outputs, fields, strict=True)}

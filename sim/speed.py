@@ -10,10 +10,10 @@ from typing import Any
 
 from .bench import result_formats
 from .build import design, models
+from .implementation import short
 from .model import CompiledModel
 from .ports import STATE, Codes, Ports
 from .reference import CHUNK, reference, row_of
-from .request import Request
 from .simulate import Interface, Simulation
 from .vectors import make
 
@@ -31,7 +31,7 @@ def table() -> list[str]:
         f"{'':34}{'ns/vector':>10}{'ns/vector':>10}{'':8}   {'vectors/s':>12}{'vectors/s':>14}",
     ]
     for name, fmt in ROWS:
-        unit = Request(name, fmt).build()
+        unit = short(name, fmt).component()
         exact, golden = _models(unit)
         slow, fast = _simulators(unit)
         lines.append(
@@ -108,7 +108,7 @@ def _models(unit: Any) -> tuple[float, float]:
 
     vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
     operands = [vectors.codes[port][:500].tolist() for port in unit.inputs if port not in STATE]
-    function: Callable[..., Any] = getattr(exact, row_of(unit).golden)
+    function: Callable[..., Any] = getattr(exact, row_of(unit).name)
     began = time.perf_counter()
     for row in zip(*operands, strict=True):
         function(*row, **unit.parameters)

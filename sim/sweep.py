@@ -21,6 +21,7 @@ from halfulp.tools.threads import one_thread
 from .bench import KEPT, compare, result_formats
 from .build import Design, design, models
 from .corner_segments import corner_cases
+from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Ports
 from .reference import reference
@@ -259,7 +260,7 @@ def _load(entry: Entry, chunks: int) -> State:
 def _result(work: Job, state: State, resumed: int, entry: Entry) -> Result:
     words = ", random words sampled" if work.space.random else ""
     what = f"every one of the 2^{work.space.bits} inputs{words}" if work.everything else "sampled, directed and random"
-    result = Result(work.unit.name, describe(work.unit), what)
+    result = Result(str(Implementation.of(work.unit)), describe(work.unit), what)
     checked = min(state.count() << CHUNK_BITS, work.count)
     failures = [Failure("mismatch", text) for text in state.failures]
     result.checks.append(Check("sweep", "plain", checked, state.failed, failures))

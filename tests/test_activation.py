@@ -26,7 +26,7 @@ from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import verilog
 from halfulp.sim.corner_segments import corner_arguments_of
-from halfulp.sim.request import Request, request_of
+from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.sweep import sweep
 from halfulp.units import Lookup, PiecewiseLinear
 from halfulp.units.stream import Streamed
@@ -323,7 +323,7 @@ def test_lookup_matches_segments() -> None:
         PiecewiseLinear(fn=table, rounding="rz", build=Build(pipeline=1)).name,
     )
     check_in_simulation(Lookup(fn=table, rounding="rz"))
-    assert request_of(Lookup(fn="relu", fmt="fxp3.2", pieces=1)) == Request("pwl", "fxp3.2", fn="relu", pieces=1)
+    assert Implementation.of(Lookup(fn="relu", fmt="fxp3.2", pieces=1)) == short("pwl", "fxp3.2", fn="relu", pieces=1)
     with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
         Lookup(fn=made("odd", "fxp4.12", "fxp4.4"))
     with pytest.raises(ValueError, match="a table holds results, and sr3 has another for each random word"):
@@ -352,9 +352,9 @@ def test_pwl_exact_rounding_gives_every_value() -> None:
 
 def test_pwl_request_round_trips() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    request = request_of(PiecewiseLinear(fn=table, build=Build(structure="address"), saturate=True))
-    assert request == Request("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
-    assert request.build().table == table
+    request = Implementation.of(PiecewiseLinear(fn=table, build=Build(structure="address"), saturate=True))
+    assert request == short("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
+    assert request.component().table == table
 
 
 def test_segmented_module_matches_unit_and_has_gradient() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from halfulp.hdl.specs import Build
 from halfulp.units import Add, Compare, Convert, Dot, Mac, Mul, Quire, StochasticRounder
-from halfulp.units.catalogue import build
 from halfulp.units.systolic import Chain
+from tests.short_form import build
 
 SMALL = {"a": "e5m2", "b": "e5m2", "o": "e5m2"}
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,13 +15,13 @@ from typing import Any
 import pytest
 
 from halfulp.cli import COMMANDS
-from halfulp.hdl.formats import RN, parse
+from halfulp.hdl.formats import parse
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
 from halfulp.tools.processes import Command, run_all, uninterrupted
 from halfulp.units.catalogue import CATALOGUE
 
-UNITS = sum(row.takes(parse("e2m1fn"), RN) for row in CATALOGUE.values())
+UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
 """Number of units that compute in e2m1fn."""
 
 PROGRAM = [sys.executable, "-m", "halfulp"]
@@ -89,8 +90,8 @@ def refused(answer: Answer, code: int) -> str:
             "vector",
         ),
         ("sim dot int8 --k 1 --vector 1,256", "code 256"),
-        ("sim mac e5m2 --carry 3", "no carry"),
-        ("sim accumulate int8 --to int8", "no to"),
+        ("sim mac e5m2 --carry 3", "no carry guard"),
+        ("sim accumulate int8 --to int8", "accumulator in int32"),
         ("sim mac posit8 --acc exact --carry 65", "carry guard"),
         ("sim quire posit8 --carry 0", "carry guard"),
         ("sim quire posit8 --acc posit16", "no acc"),
@@ -121,7 +122,7 @@ def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) ->
 
 
 def test_cli_does_not_import_torch_for_help_and_errors() -> None:
-    code = "import sys, halfulp.sim.cli as c; c.Request('mac', 'e5m2').build(); assert 'torch' not in sys.modules"
+    code = "import sys, halfulp.sim.cli as c; c.implementation('mac').component(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
     code = "import sys, halfulp.cli, halfulp.sim.cli; assert not {'torch', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
@@ -154,12 +155,12 @@ def test_synth_prints_one_table(halfulp: Program) -> None:
     code, out, err = halfulp("synth", "mul", "e2m1fn", "--target", "ecp5-85k")
     assert code == 0, err
     assert out.startswith("## Cost on ecp5-85k\n")
-    (row,) = [line for line in out.splitlines() if line.startswith("| mul_e2m1fn_e2m1fn_e2m1fn_rn ")]
+    (row,) = [line for line in out.splitlines() if line.startswith("| mul e2m1fn*e2m1fn.rn ")]
     assert row.endswith("% LUT |")
     assert "synth_ecp5 -nodsp" in out
     code, out, err = halfulp("synth", "all", "e2m1fn", "--target", "ecp5-85k", "--acc", "e3m2fn", "--k", "2")
     assert code == 0, err
-    assert out.count("_rn ") == UNITS
+    assert len(re.findall(r"^\| \w+ .*\.rn", out, re.MULTILINE)) == UNITS
 
 
 def test_list_prints_formats_and_units(halfulp: Program) -> None:
@@ -167,14 +168,48 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
     formats = {line.split()[0] for line in halfulp("list", "formats")[1].splitlines() if line}
     assert {"int8", "posit8", "fixed", "posit", "float"} <= formats
     units = halfulp("list", "units")[1].splitlines()
-    for row, options in (
-        ("mac ", "--b --acc --product --to --carry --stochastic --dsp"),
-        ("accumulate", "--acc --to --carry --stochastic"),
-        ("quire ", "--b --to --carry --dsp"),
-        ("dot ", "--k --b --c --to --order --stochastic --dsp"),
-        ("sru ", "--to --lanes --sharing --increment"),
-    ):
-        assert [line.endswith(f" {options}") for line in units if line.startswith(row)] == [True]
+    for row, form in (("mac ", "mac a*b[=product]+acc[=o]"), ("dot ", "dot{k} a*b[+c][=o]"), ("sru ", "sru a>o")):
+        assert [line.endswith(form) for line in units if line.startswith(row)] == [True]
+    assert "`mac a*b[=product]+acc[=o]` | `carry=31` |" in halfulp("list", "grammar")[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "keyword"),
+    [
+        ("sim", "mac e5m2*e5m2+^e6n5", "e6n5"),
+        ("sweep", "e5m2*e5m2^", "expected '=' or '+'"),
+        ("emit", "mul e5m2*e5m2.^rq", "rq"),
+        ("synth", "^foo e5m2*e5m2", "foo"),
+        ("coverage", "sru int16>^e5m2", "fixed point"),
+        ("formal", "mul e5m2^", "expected '*'"),
+        ("mutate", "mul e5m2*e5m2 ^lanes=3", "lanes"),
+        ("faults", "dot8 e5m2*e5m2 order=^best", "order"),
+        ("uvm", "mul e5m2*e5m2.sr4@^lfsr1", "lfsr1"),
+        ("keep", "mul e5m2*e5m2.^exact", "exact"),
+    ],
+)
+def test_commands_point_at_the_place_in_a_text(halfulp: Program, command: str, text: str, keyword: str) -> None:
+    more = ["--vector", "1,2"] if command == "keep" else []
+    code, _, err = halfulp(command, text.replace("^", ""), *more)
+    assert code == 2
+    sentence, shown, caret = err.rstrip("\n").split("\n")
+    assert keyword in sentence
+    assert shown == f"  {text.replace('^', '')}"
+    assert caret.index("^") == text.index("^") + 2
+
+
+def test_text_goes_without_a_format_and_options_of_its_own(halfulp: Program) -> None:
+    for words in (("e5m2",), ("--round", "rn")):
+        code, _, err = halfulp("sim", "mul e5m2*e5m2", *words)
+        assert code == 2
+        assert f"leave {words[0]} out" in err
+
+
+def test_emit_gives_the_same_for_a_text_and_its_short_form(halfulp: Program) -> None:
+    text = halfulp("emit", "e2m1fn*e2m1fn + e3m2fn.sr3@lfsr8:5", "--pipeline", "2")[1]
+    assert "module mac_e2m1fn_e2m1fn_e3m2fn_sr3_lfsr8_5_p2(" in text
+    words = "emit mac e2m1fn --acc e3m2fn --round sr3 --random lfsr8 --random-seed 5 --pipeline 2"
+    assert halfulp(*words.split())[1] == text
 
 
 # Success -----------------------------------------------------------------------------------------------------------
@@ -185,7 +220,7 @@ def test_sim_prints_checks(halfulp: Program) -> None:
     assert code == 0, out + err
     assert err == ""
     for text in (
-        "mac_e5m2_e5m2_e6m5_rn\n  a e5m2, b e5m2, c e6m5 -> o e6m5, rounding rn, latency 1\n",
+        "mac e5m2*e5m2+e6m5.rn\n  a e5m2, b e5m2, c e6m5 -> o e6m5, rounding rn, latency 1\n",
         "8,192  with stalls",
         "20,000  one a cycle",
         "mismatches  0",
@@ -203,10 +238,12 @@ def test_sim_prints_one_vector_in_detail(halfulp: Program) -> None:
 
 
 def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
-    code, out, err = halfulp("sim", "dot", "posit8", "--k", "2", "--c", "int8", "--vector", "0x40,0x48,0x40,0xc0,3")
+    code, out, err = halfulp(
+        "sim", "dot", "posit8", "--k", "2", "--c", "int8", "--to", "posit8", "--vector", "0x40,0x48,0x40,0xc0,3"
+    )
     assert code == 0, out + err
     for text in (
-        "dot2_posit8_posit8_int8_posit8_rn\n  a0 to a1 posit8, b0 to b1 posit8, c int8 -> o posit8, rounding rn, comb",
+        "dot2 posit8*posit8+int8=posit8.rn\n  a0 to a1 posit8, b0 to b1 posit8, c int8 -> o posit8, rounding rn, comb",
         "b1             0xc0  1_1000000  -1",
         "exact          the sum without any rounding = 2 = 1 * 2^1",
         "expected o              0x48  0_1001000  2",
@@ -219,8 +256,8 @@ def test_sim_all_passes_options_to_units_that_have_them(halfulp: Program) -> Non
     code, out, err = halfulp("sim", "all", "e2m1fn", "--vectors", "500", "--to", "e3m2fn", "--acc", "e4m3")
     assert code == 0, out + err
     assert out.count("PASS\n") == UNITS
-    assert "mac_e2m1fn_e2m1fn_e4m3_rn" in out
-    assert "mul_e2m1fn_e2m1fn_e3m2fn_rn" in out
+    assert "mac e2m1fn*e2m1fn+e4m3.rn" in out
+    assert "mul e2m1fn*e2m1fn=e3m2fn.rn" in out
 
 
 def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> None:
@@ -233,7 +270,7 @@ def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> Non
     assert halfulp("emit", "mul", "e2m1fn")[1] == path.read_text()
     code, out, err = halfulp("emit", "dot", "posit8", "--k", "3", "--order", "sequential", "--pipeline", "2")
     assert (code, err) == (0, "")
-    assert "module dot3_posit8_posit8_posit8_sequential_rn_p2(" in out
+    assert "module dot3_posit8_posit8_posit8_rn_order_sequential_p2(" in out
     assert all(f"input [7:0] {name};" in out for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
 
 

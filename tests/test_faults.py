@@ -14,7 +14,7 @@ from halfulp.sim.mutation.cli import faults as command
 from halfulp.sim.mutation.faults import HIGH, LOW, STEPS, UPSET, campaign, distances, last_place, operands, table
 from halfulp.sim.mutation.model import make, unit_ports
 from halfulp.sim.reference import reference
-from halfulp.units.catalogue import build
+from tests.short_form import build
 
 U64 = np.uint64
 

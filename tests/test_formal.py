@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,12 +22,12 @@ from halfulp.sim.formal.claims import KINDS, Claim, claims, examine, simulated
 from halfulp.sim.formal.cli import formal
 from halfulp.sim.formal.codes import magnitude, negated, rank
 from halfulp.sim.formal.prove import PROVED, REFUTED, UNFINISHED, Question, Verdict
-from halfulp.sim.options import read_request
 from halfulp.sim.ports import Ports
 from halfulp.sim.regressions import judged, parse_steps
 from halfulp.tools.errors import ToolError
 from halfulp.units.base import Unit
 from halfulp.units.stream import Streamed
+from tests.short_form import asked
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -152,7 +153,7 @@ if os.environ.get("HALFULP_EXHAUSTIVE") == "1":
 
 
 def found(kind: str, words: str) -> claims_module.Finding:
-    (finding,) = examine([Claim(kind, read_request(words.split()))])
+    (finding,) = examine([Claim(kind, asked(words))])
     return finding
 
 
@@ -174,8 +175,8 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     keeps = [line for line in wrong.lines if line.startswith("  keep:  halfulp keep ")]
     assert len(keeps) == (0 if "pipeline" in words else 1 if kind == "valid" else 2)
     for line in keeps:
-        words_ = line.split()[3:]
-        unit = read_request(words_[:-2]).build()
+        words_ = shlex.split(line)[3:]
+        unit = asked(shlex.join(words_[:-2])).component()
         assert judged(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
 
 
@@ -228,7 +229,7 @@ def test_proofs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_proof_timeout_is_reported_and_retried() -> None:
-    claim = Claim("commutes", read_request(["mul", "fp16"]))
+    claim = Claim("commutes", asked("mul fp16"))
     began = time.monotonic()
     (finding,) = examine([claim], limit=0.2)
     assert time.monotonic() - began < 20
@@ -240,7 +241,7 @@ def test_proof_timeout_is_reported_and_retried() -> None:
 
 
 def test_invalid_witness_is_detected() -> None:
-    miter = Claim("commutes", read_request(["mul", "e2m1"])).miter()
+    miter = Claim("commutes", asked("mul e2m1")).miter()
     from amaranth.back import rtlil
 
     rtlil.convert(miter, ports=[*miter.free.values(), miter.bad])
@@ -254,23 +255,23 @@ def test_claims_cover_all_kinds_for_every_family() -> None:
         missing = set(KINDS) - kinds
         assert missing <= {"symmetric", "lazy is eager"}
         assert not missing or fmt in ("posit8", "fxp4.4")
-    assert {claim.request.unit for claim in claims("fma")} == {"fma"}
+    assert {claim.asked.spec.form.unit for claim in claims("fma")} == {"fma"}
     with pytest.raises(ValueError, match="nothing is claimed of quire; there are claims about mul, add"):
         claims("quire")
 
 
 def test_formal_command_prints_and_writes_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [Claim("commutes", read_request(["mul", "e2m1"])), Claim("valid", read_request(["mul", "e2m1"]))]
+    both = [Claim("commutes", asked("mul e2m1")), Claim("valid", asked("mul e2m1"))]
     monkeypatch.setattr(claims_module, "claims", lambda unit, fmt: both)
     answer = CliRunner().invoke(formal, ["mul", "e2m1", "-o", str(tmp_path)])
     assert answer.exit_code == 0
-    assert "| commutes | mul e2m1 | proved    |" in answer.stdout
+    assert "| commutes | mul e2m1*e2m1.rn | proved    |" in answer.stdout
     assert "- 2 proved, 0 refuted, 0 not finished" in answer.stdout
     assert {path.name for path in tmp_path.glob("formal.*")} == {"formal.md", "formal.csv", "formal.tex"}
     packed(lambda o, r, code: Mux(code == o.nan_code, o.nan_code | 1 << o.width - 1, code))(monkeypatch)
     answer = CliRunner().invoke(formal, ["mul", "e2m1"])
     assert answer.exit_code == 1
-    assert "valid of mul e2m1 is refuted\nmul_e2m1_e2m1_e2m1_rn\n" in answer.stdout
+    assert "valid of mul e2m1*e2m1.rn is refuted\nmul_e2m1_e2m1_e2m1_rn\n" in answer.stdout
     monkeypatch.undo()
     answer = CliRunner().invoke(formal, ["quire"])
     assert answer.exit_code == 2
@@ -283,7 +284,7 @@ def test_verdicts_are_stored_whole(tmp_path: Path) -> None:
 
 
 def test_examine_ends_its_tools_when_closed() -> None:
-    running = examine([Claim("commutes", read_request(["mul", fmt])) for fmt in ("e2m1", "fp16", "bf16")])
+    running = examine([Claim("commutes", asked(f"mul {fmt}")) for fmt in ("e2m1", "fp16", "bf16")])
     next(running)
     began = time.monotonic()
     running.close()  # type: ignore[attr-defined]

@@ -302,7 +302,7 @@ class Systolic(Unit):
     def element(self, m, moves, row, column, from_left, from_above):
         for array, text in enumerate(self.arrays):
             seeds = MacSpec.parse(text).random.seeds(ROWS * COLUMNS, SEED)
-            mac = Mac.of(text, seed=seeds[row * COLUMNS + column])
+            mac = Mac.of(f"{text}:{seeds[row * COLUMNS + column]}")
             m.submodules[f"mac{array}_{row}_{column}"] = mac
             m.d.comb += [
                 Cat(mac.a.as_value(), mac.valid, mac.clear).eq(from_left),

@@ -19,7 +19,7 @@ from halfulp.sim.mutation.recording import Recording, record
 from halfulp.sim.ports import Codes
 from halfulp.sim.reference import reference
 from halfulp.tools.errors import ToolError
-from halfulp.units.catalogue import build
+from tests.short_form import build
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_wrong_unit_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -
     ("words", "sentence"),
     [
         ("mul e2m1 --stream", "the stream wrapper of mul_e2m1_e2m1_e2m1_rn has no registers; a pipeline of 1"),
-        ("fma fp32 --pipeline 1 --stream", "the payload of fma_e8m23_e8m23_e8m23_e8m23_rn_p1 has 96 bits, and streams"),
+        ("fma fp32 --pipeline 1 --stream", "the payload of fma_fp32_fp32_fp32_fp32_rn_p1 has 96 bits, and streams"),
         ("mul e1m1", "e1m1 has 1 exponent bit"),
     ],
 )

@@ -20,7 +20,7 @@ from halfulp.hdl.specs import MacSpec
 E5M2 = "e5m2*e5m2+e6m5.rn"
 SR = "e5m2*e5m2+e6m5.sr10"
 MIXED = (
-    "forward=e4m3fn*e4m3fn+e5m10.rz, input_gradient=e5m2*e4m3fn+e6m5.ro, weight_gradient=e5m2*fxp4.4+e8m7.sr4, "
+    "forward=e4m3fn*e4m3fn+fp16.rz, input_gradient=e5m2*e4m3fn+e6m5.ro, weight_gradient=e5m2*fxp4.4+bf16.sr4, "
     "weights=e4m3fn.sr3, activations=rz, gradients=sr5.sat, bias=e5m2.ra"
 )
 POLICIES = [

@@ -13,7 +13,7 @@ from halfulp import golden
 from halfulp.hdl.formats import BF16, FP16, FP32, FP64, Rounding
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import make
-from halfulp.units.catalogue import build
+from tests.short_form import build
 
 COUNT = 1 << 17
 """Vectors of each operation, format and mode."""

@@ -135,8 +135,8 @@ def test_readme_training_example_runs(capsys):
     exec(source, names)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "self_attn  MultiheadAttention  e5m2*e5m2+e6m5.sr10, update=e6m9.sr8, master=true",
-        "linear1    Linear              e4m3fn*e4m3fn+e5m10.rn",
-        "linear2    Linear              e4m3fn*e4m3fn+e5m10.rn",
+        "linear1    Linear              e4m3fn*e4m3fn+fp16.rn",
+        "linear2    Linear              e4m3fn*e4m3fn+fp16.rn",
     ]
     assert names["scaler"].skipped == 0
 
@@ -162,8 +162,8 @@ def test_readme_exact_sums_match_names():
     exec(source, names)
     assert [names[name].name for name in ("exact", "tree", "chain")] == [
         "mac_posit8_posit8_exact_posit16_rn",
-        "dot8_e4m3fn_e4m3fn_e8m7_rn",
-        "dot8_e4m3fn_posit8_e5m10_fxp8_8_sequential_sr10",
+        "dot8_e4m3fn_e4m3fn_bf16_rn",
+        "dot8_e4m3fn_posit8_fp16_fxp8_8_sequential_sr10",
     ]
     for name in ("exact", "tree", "chain"):
         assert f"module {names[name].name}(" in emit(names[name])

@@ -9,7 +9,7 @@ import pytest
 from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.report import records
 from halfulp.fpga.report.records import BLOCKS, DEVICES, FITS, SMALL, TOOLS, UNITS, rows, write
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.units.catalogue import CATALOGUE
 
@@ -23,12 +23,12 @@ def recorded(name):
 
 def test_records_cover_all_requests():
     small, catalogue = recorded("small"), recorded("catalogue")
-    named = {request.build().name for request in SMALL}
-    blocks = {request.build().name for request in BLOCKS}
+    named = {str(unit) for unit in SMALL}
+    blocks = {str(unit) for unit in BLOCKS}
     assert set(small["unit"]) == named | blocks, RUN
-    assert {name.removesuffix("_dsp") for name in blocks} <= named
-    wanted = {(request.build().name, target.name) for request in UNITS for target in DEVICES}
-    assert {request.unit for request in UNITS} == set(CATALOGUE)
+    assert {name.removesuffix(" --dsp") for name in blocks} <= named
+    wanted = {(str(unit), target.name) for unit in UNITS for target in DEVICES}
+    assert {unit.spec.form.unit for unit in UNITS} == set(CATALOGUE)
     assert {target.family for target in DEVICES} == set(FAMILIES.values())
     assert set(zip(catalogue["unit"], catalogue["target"], strict=True)) == wanted, RUN
     tools = recorded("tools")
@@ -44,28 +44,27 @@ def test_records_have_clock_for_routable_targets():
     routed = catalogue["target"] == "ecp5-85k"
     assert catalogue[routed]["MHz"].between(10, 500).all()
     assert catalogue[~routed]["MHz"].isna().all()
-    stateful = {request.build().name for request in UNITS if CATALOGUE[request.unit].stateful}
+    stateful = {str(unit) for unit in UNITS if CATALOGUE[unit.spec.form.unit].stateful}
     assert set(catalogue[catalogue["FF"] > 0]["unit"]) == stateful
 
 
 def test_records_rank_fused_units_and_dsp_blocks():
     small = recorded("small").set_index("unit")["LUT"]
-    for fmt in ("e5m2", "e4m3", "e5m10", "e8m7"):
+    for fmt in ("e5m2", "e4m3", "fp16", "bf16"):
         fma, *parts = (
-            small[f"{unit}_{'_'.join([fmt] * count)}_rn"] for unit, count in (("fma", 4), ("mul", 3), ("add", 3))
+            small[f"{unit}.rn"] for unit in (f"fma {fmt}*{fmt}+{fmt}", f"mul {fmt}*{fmt}", f"add {fmt}+{fmt}")
         )
         assert max(parts) < fma < 2 * sum(parts)
-    for request in BLOCKS:
-        name = request.build().name
-        assert small[name] < small[name.removesuffix("_dsp")], name
+    for name in map(str, BLOCKS):
+        assert small[name] < small[name.removesuffix(" --dsp")], name
 
 
 @pytest.mark.parametrize(
     ("name", "request_", "target"),
     [
-        ("small", Request("mul", "fxp4.4"), DEVICES[0]),
-        ("catalogue", Request("convert", "e5m2"), DEVICES[0]),
-        ("catalogue", Request("sru", "int16"), DEVICES[1]),
+        ("small", short("mul", "fxp4.4"), DEVICES[0]),
+        ("catalogue", short("convert", "e5m2"), DEVICES[0]),
+        ("catalogue", short("sru", "int16"), DEVICES[1]),
     ],
 )
 def test_records_match_synthesis(name, request_, target):
@@ -79,17 +78,17 @@ def test_records_match_synthesis(name, request_, target):
 
 def test_records_confirm_default_pwl_structure():
     kept = recorded("structures").set_index("unit")
-    assert list(kept.index) == [request.command("synth") for request in FITS], RUN
-    for request in FITS:
-        row = kept.loc[request.command("synth")]
-        assert row[request.build().structure] == row.min(), request
+    assert list(kept.index) == [str(unit) for unit in FITS], RUN
+    for unit in FITS:
+        row = kept.loc[str(unit)]
+        assert row[unit.component().structure] == row.min(), unit
     # Each of them is the smallest somewhere.
     assert set(kept.idxmin(axis=1, skipna=True)) == {"comparators", "address", "table"}
 
 
 def test_records_are_written_file_by_file(tmp_path, monkeypatch):
     """Of one unit, which is wires: what is written of many is the same."""
-    one = (Request("convert", "e2m1fn", to="e2m1fn"),)
+    one = (short("convert", "e2m1fn", to="e2m1fn"),)
     for name, units in (("SMALL", one), ("BLOCKS", ()), ("UNITS", one)):
         monkeypatch.setattr(records, name, units)
     monkeypatch.setattr(records, "DEVICES", DEVICES[:1])
@@ -97,7 +96,7 @@ def test_records_are_written_file_by_file(tmp_path, monkeypatch):
     assert [next(found).name for _ in range(2)] == ["small.csv", "catalogue.csv"]
     assert (tmp_path / "new" / "small.csv").read_text().splitlines() == [
         "unit,target,LUT1,LUT2,LUT3,LUT4,LUT5,LUT6,LUT,FF,carry,mux,DSP,BRAM,URAM,memory,path",
-        "convert_e2m1fn_e2m1fn_rn,vu9p,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
+        "convert e2m1fn>e2m1fn.rn,vu9p,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
     ]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["catalogue.csv", "small.csv"]
 
@@ -108,5 +107,5 @@ def test_readme_costs_match_records():
     table = re.findall(r"^\| `(\w+) ([\w-]+)` \| (\d+) \((\d+)\) \|", text, re.MULTILINE)
     assert {unit for unit, *_ in table} == {"mul", "add", "fma", "mac"}
     for unit, fmt, lut, path in table:
-        kept = small.loc[Request(unit, fmt).build().name]
+        kept = small.loc[str(short(unit, fmt))]
         assert (kept["LUT"], kept["path"]) == (int(lut), int(path)), (unit, fmt, RUN)

@@ -21,7 +21,7 @@ from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression, judged, keep, parse_steps, place, read
 from halfulp.sim.report import Check, exact_codes, summary
 from halfulp.tools.errors import CheckError
-from halfulp.units.catalogue import build
+from tests.short_form import build
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.txt"))
 
@@ -123,7 +123,7 @@ def test_regression_failure_shows_reason(own: Path) -> None:
     check = replayed(unit, rows, 0x1F)
     assert (check.checked, check.failed, check.failures[0].kind) == (1, 1, "mismatch")
     assert check.failures[0].text.startswith("0 times NaN\n")
-    assert "keep:  halfulp keep mul e3m2 --vector 0x1f,0x00" in check.failures[0].text
+    assert "keep:  halfulp keep 'mul e3m2*e3m2.rn' --vector 0x1f,0x00" in check.failures[0].text
 
 
 def test_wrong_regression_file_is_detected(own: Path) -> None:
@@ -160,12 +160,12 @@ def test_regressions_go_by_result_and_not_structure(own: Path) -> None:
         ("0x0c,0x4c -> 0x0c  # why", "line 2: code 0x4c does not fit the 6 bits of b"),
         ("0x0c,0x0c -> 0x0c,1  # why", r"line 2: a vector of this unit has 1 codes \(o\), not 2"),
         ("0x0c,0x0c; 1,1 -> 0x0c; 1  # why", "line 2: only a unit with a state has sequences of vectors"),
-        ("unit mul e1m2", "line 2: e1m2 has 1 exponent bit"),
+        ("unit mul e1m2*e1m2.rn", "line 2: e1m2 has 1 exponent bit"),
     ],
 )
 def test_regression_file_rejects_bad_lines(tmp_path: Path, line: str, sentence: str) -> None:
     path = tmp_path / "some.txt"
-    path.write_text(f"# a file\n{line}\n" if line.startswith("unit") else f"unit mul e3m2\n{line}\n")
+    path.write_text(f"# a file\n{line}\n" if line.startswith("unit") else f"unit mul e3m2*e3m2.rn\n{line}\n")
     with pytest.raises(ValueError, match=rf"^some\.txt, {sentence}"):
         read(path)
 
@@ -192,7 +192,7 @@ def test_keep_command_writes_regression(own: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == "0x1f,0x00 -> 0x1e  # 0 times NaN\n"
     (path,) = own.iterdir()
-    assert path.read_text().splitlines()[1:] == ["unit mul e3m2", "# a,b -> o", answer.stdout.strip()]
+    assert path.read_text().splitlines()[1:] == ["unit mul e3m2*e3m2.rn", "# a,b -> o", answer.stdout.strip()]
     refused = halfulp("keep mul e3m2 --vector 0x1f")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "halfulp: a vector of this unit has 2 codes (a, b), not 1\n"

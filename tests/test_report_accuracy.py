@@ -36,7 +36,7 @@ e5m2*e5m2+e6m5.sr10,lenet5,98,e5m2*e5m2+e6m5.sr10,MNIST,40,10,2,64,0.02
 e5m2*e5m2+e6m5.sr10,lenet5,20,"e5m2*e5m2+e6m5.sr10, weights=sr3",MNIST,40,10,2,64,0.02
 mixed,lenet5,20,"0: fp32; *: e5m2*e5m2+e6m5.rn",MNIST,40,10,2,64,0.02
 e5m2*e5m2+e6m5.rn,nanogpt,20,e5m2*e5m2+e6m5.rn,a,40,10,2,64,0.02
-e5m2*e5m2+e5m10.rn,lenet5,97,e5m2*e5m2+e5m10.rn,MNIST,40,10,2,64,0.02
+e5m2*e5m2+fp16.rn,lenet5,97,e5m2*e5m2+fp16.rn,MNIST,40,10,2,64,0.02
 """
 
 
@@ -65,7 +65,7 @@ def test_published_accuracies_match_papers():
         ("e6m5 ro", 98.00, 10.00),
         ("e6m5 rn", 98.61, 10.00),
         ("e6m5 sr (10 bits)", 99.00, 90.55),
-        ("e5m10 rn", 99.05, 91.24),
+        ("fp16 rn", 99.05, 91.24),
         ("fp32 rn", 99.18, 91.91),
     ]
     assert [(row.multiplier, row.lenet5, row.vgg16) for row in PUBLISHED[6:]] == [
@@ -89,7 +89,7 @@ def test_runs_of_one_setting_are_averaged(tmp_path):
     assert [(one.mac, one.mean, one.deviation, one.runs) for one in ours] == [
         ("fp32", 97, None, 1),
         (SR, 97, pytest.approx(2**0.5), 2),
-        ("e5m2*e5m2+e5m10.rn", 97, None, 1),
+        ("e5m2*e5m2+fp16.rn", 97, None, 1),
     ]
     assert list(settings) == ["lenet5"]
     assert "trained on 40 and tested on 10 examples (MNIST), 2 epochs, batch 64, rate 0.02." in settings["lenet5"]

@@ -5,7 +5,7 @@ import pytest
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.report.adders import CASES, study, table
 from halfulp.fpga.synth.measure import measure_modules, module_of
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import short
 
 VU9P = TARGETS["vu9p"]
 
@@ -14,7 +14,7 @@ VU9P = TARGETS["vu9p"]
 def found():
     """Of the accumulator that trains networks, and of one that is smaller eager."""
     chosen = {"mac_e5m2_e5m2_e6m5_sr10", "mac_e3m2fn_e3m2fn_e6m5_sr4"}
-    return study(tuple(unit for unit in CASES if unit.build().name in chosen))
+    return study(tuple(unit for unit in CASES if unit.component().name in chosen))
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ def test_adder_table_shows_default_and_shorter_eager_path(found):
 
 
 def test_adder_with_short_words_is_smaller_eager():
-    lazy, eager = (Request("mac", "e3m2fn", acc="e6m5", rounding="sr4", stochastic=how) for how in ("lazy", "eager"))
+    lazy, eager = (short("mac", "e3m2fn", acc="e6m5", rounding="sr4", stochastic=how) for how in ("lazy", "eager"))
     assert module_of(lazy).top == "mac_e3m2fn_e3m2fn_e6m5_sr4"
     assert module_of(eager).top == "mac_e3m2fn_e3m2fn_e6m5_sr4_eager"
     costs = measure_modules([module_of(lazy), module_of(eager)], VU9P)

@@ -21,7 +21,7 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import Fixed, parse
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import short
 
 VU9P, INT4 = TARGETS["vu9p"], parse("int4")
 
@@ -36,7 +36,7 @@ def found():
 def test_pwl_report_errors_match_unit(found):
     """Of results that are looked up by code, beside tanh as numpy has it."""
     fmt = parse("fxp3.6")
-    unit = Request("pwl", "fxp3.6", fn="tanh", pieces=5).build()
+    unit = short("pwl", "fxp3.6", fn="tanh", pieces=5).component()
     codes = unit.table.codes(unit.rounding, False)
     numbers = np.array([float(fmt.decode(code)) for code in range(1 << fmt.width)])
     off = np.abs(numbers[list(codes)] - np.tanh(numbers))
@@ -52,7 +52,7 @@ def test_pwl_report_errors_match_unit(found):
 @pytest.mark.slow
 def test_pwl_report_costs_match_units(found):
     frame = table(found).frame
-    requests = [Request("pwl", "fxp3.6", fn="elu:0.5", pieces=2, breakpoints=kind) for kind in (None, "uniform")]
+    requests = [short("pwl", "fxp3.6", fn="elu:0.5", pieces=2, breakpoints=kind) for kind in (None, "uniform")]
     free, even = measure_modules([module_of(request) for request in requests], VU9P)
     row = frame[(frame["function"] == "elu:0.5") & (frame["pieces"] == 2)].iloc[0]
     assert (row["LUT"], row["path"]) == (free.lut, free.path)
@@ -75,7 +75,7 @@ def test_pwl_lean_units_lie_between_and_are_smaller(found):
     assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
     assert (frame["lean LUT"] < frame[["LUT", "uniform LUT"]].min(axis=1)).all()
     bounds = [case for case in found.found if case.error is not None]
-    assert [case.request().build().table for case in bounds] == [found.found[case].table for case in bounds]
+    assert [case.request().component().table for case in bounds] == [found.found[case].table for case in bounds]
 
 
 def recorded():
@@ -132,11 +132,11 @@ def test_pwl_segments_file_is_keyed_by_content(tmp_path):
     for slope in (Fraction(1), Fraction(1, 2)):
         line = Piece(Fraction(0), slope, Fraction(0))
         path.write_text(Segments("line", INT4, INT4, Fixed(2, 1), INT4, (line,), "odd").text)
-        made.append(module_of(Request("pwl", "int4", fn=str(path))).verilog)
+        made.append(module_of(short("pwl", "int4", fn=str(path))).verilog)
     assert made[0] != made[1]
     path.unlink()
     with pytest.raises(ValueError, match=r"some\.segments cannot be read: No such file or directory"):
-        module_of(Request("pwl", "int4", fn=str(path)))
+        module_of(short("pwl", "int4", fn=str(path)))
 
 
 @pytest.mark.slow
@@ -179,8 +179,8 @@ def test_pwl_command_prints_and_writes(found, tmp_path):
         (["tan"], "unknown function 'tan'"),
         (["tanh", "--pieces", "2,x"], "numbers of pieces are written like 2,3,4, and not '2,x'"),
         (["tanh", "--pieces", "0", "--fmt", "fxp3.6"], "0 pieces are out of range; there are 1 to 1024"),
-        (["tanh", "--fmt", "fp32"], "e8m23 has 32 bits; errors here are proved on every code"),
-        (["tanh", "--to", "fp32"], "e8m23 has 32 bits; errors here are proved on every code"),
+        (["tanh", "--fmt", "fp32"], "fp32 has 32 bits; errors here are proved on every code"),
+        (["tanh", "--to", "fp32"], "fp32 has 32 bits; errors here are proved on every code"),
         (["tanh", "--slopes", "some", "--fmt", "fxp3.6"], "unknown slopes 'some'; there are any, pow2"),
         (["tanh", "--target", "none"], "none"),
     ],

@@ -430,7 +430,7 @@ def raising(x):
         ("tanh", {"pieces": 2, "slopes": "pow2", "slope": "int8"}, ValueError, "have no format; leave slope out"),
         ("tanh", {"pieces": 2, "slopes": "pow2", "terms": 0}, ValueError, "there are 1 to 8"),
         ("tanh", {"pieces": 2, "rounding": "sr4"}, ValueError, "a table is not fitted for the rounding sr4"),
-        ("tanh", {"pieces": 2, "out": "fp32"}, ValueError, "e8m23 has 32 bits; errors here are proved on every code"),
+        ("tanh", {"pieces": 2, "out": "fp32"}, ValueError, "fp32 has 32 bits; errors here are proved on every code"),
         ("exp", {"pieces": 2, "out": "fxp2.4-wrap"}, ValueError, "fxp2.4-wrap cannot hold exp"),
         (lambda x: math.nan, {"pieces": 2}, ValueError, "lambda is NaN at -8"),
         (lambda x: math.inf, {"pieces": 2}, ValueError, "lambda is infinite at -8"),

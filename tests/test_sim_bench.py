@@ -8,21 +8,24 @@ import numpy as np
 import pytest
 from vcd.reader import TokenKind, tokenize
 
-from halfulp.hdl.formats import E5M2, RN, parse
+from halfulp.hdl.formats import E5M2, parse
+from halfulp.hdl.specs import UnitSpec
 from halfulp.sim import build as builder
 from halfulp.sim import model as modelling
 from halfulp.sim.bench import plan, run
 from halfulp.sim.build import Design, design, models
 from halfulp.sim.exact_text import exact_result, number, shown
+from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports, verilog_ports
 from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
-from halfulp.sim.request import Request, read_vector, request_of, write_vector
 from halfulp.sim.simulate import Interface, Simulation
+from halfulp.sim.vector_text import read_vector, write_vector
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
-from halfulp.units.catalogue import CATALOGUE, build
+from halfulp.units.catalogue import CATALOGUE
+from tests.short_form import build
 
 VECTORS = 1 << 14
 
@@ -34,7 +37,7 @@ VECTORS = 1 << 14
         ("mul", "e4m3fnuz", {"pipeline": 3}),
         ("add", "e3m2fn", {"rounding": "sr3"}),
         ("fma", "fp32", {"pipeline": 1, "rounding": "rd"}),
-        ("mac", "e5m2", {"acc": "e5m10", "product": "e5m2.sr3", "rounding": "sr10", "saturate": True, "pipeline": 2}),
+        ("mac", "e5m2", {"acc": "fp16", "product": "e5m2.sr3", "rounding": "sr10", "saturate": True, "pipeline": 2}),
         ("mac", "e2m0", {}),
         ("convert", "bf16", {"to": "e4m3fn", "pipeline": 1}),
         ("compare", "e5m2-ftz", {"b": "fp16", "to": "e4m3", "pipeline": 1}),
@@ -70,12 +73,12 @@ def test_bench_passes_correct_units(name: str, fmt: str, options: dict[str, Any]
 
 def test_catalogue_rows_all_have_a_bench_plan() -> None:
     for name, row in CATALOGUE.items():
-        fmt = "e3m2fn" if row.takes(parse("e3m2fn"), RN) else "fxp4.4"
+        fmt = "e3m2fn" if row.spec.takes(parse("e3m2fn"), None) else "fxp4.4"
         unit = build(name, fmt)
         chosen = plan(unit, seed=0, limit=64)
         assert set(chosen.vectors.codes) == set(unit.inputs)
         assert set(reference(unit, chosen.plain)) == set(unit.outputs)
-        assert request_of(unit) == Request(name, fmt)
+        assert Implementation.of(unit) == short(name, fmt)
 
 
 def test_stream_repeats_few_vectors() -> None:
@@ -88,8 +91,9 @@ def test_stream_repeats_few_vectors() -> None:
 
 
 def test_bench_writes_junit() -> None:
-    result = run(build("mul", "e2m1fn"))
-    root = ElementTree.parse(build_root() / "results" / result.title / "results.xml").getroot()
+    unit = build("mul", "e2m1fn")
+    run(unit)
+    root = ElementTree.parse(build_root() / "results" / unit.name / "results.xml").getroot()
     (suite,) = root
     assert suite.get("tests") == "3"
     assert suite.get("failures") == "0"
@@ -120,7 +124,7 @@ def test_mismatch_text_has_all_fields() -> None:
     assert "0x3c  0_01111_00  1" in text
     assert "0x408  0_100000_01000  2.5" in text
     assert "a * b + c = 2.5000000000291038 = 85899345921 * 2^-35" in text
-    assert "halfulp sim mac e5m2 --round sr10 --vector 0x3c,0x41,0x001,0x02a" in text
+    assert "halfulp sim 'mac e5m2*e5m2+e6m5.sr10' --vector 0x3c,0x41,0x001,0x02a" in text
     assert "golden model is wrong" not in text
 
 
@@ -133,7 +137,7 @@ def test_mismatch_names_wrong_golden_model() -> None:
 def test_mismatch_of_own_source_prints_word() -> None:
     unit = build("mul", "e5m2", rounding="sr2", random="lfsr5")
     text = mismatch(unit, {"a": 0x3D, "b": 0x3D, "random": 3}, {"o": 0x3F}, {"o": 0x3E}).text
-    assert "again: halfulp sim mul e5m2 --round sr2 --vector 0x3d,0x3d,0x3" in text
+    assert "again: halfulp sim 'mul e5m2*e5m2.sr2' --vector 0x3d,0x3d,0x3" in text
 
 
 def test_exact_result_prints_for_every_unit() -> None:
@@ -167,24 +171,36 @@ def test_vector_text_round_trips() -> None:
         read_vector("256,0,0", inputs)
 
 
-def test_request_command_is_shortest() -> None:
-    wanted = {
-        "mac e5m2": Request("mac", "e5m2"),
-        "mac e5m2 --acc e5m10 --product e5m2.rz --saturate": Request(
-            "mac", "e5m2", acc="e5m10", product="e5m2.rz", saturate=True
-        ),
-        "fma e5m2 --c e4m3 --to e3m4 --pipeline 2": Request("fma", "e5m2", c="e4m3", to="e3m4", pipeline=2),
-        "convert e8m23 --to e2m1fn": Request("convert", "e8m23", to="e2m1fn"),
-        "dot posit8 --k 3 --order sequential": Request("dot", "posit8", k=3, order="sequential"),
-        "mac posit8 --acc exact --to posit16 --carry 5": Request("mac", "posit8", acc="exact", to="posit16", carry=5),
-        "sru int16 --lanes 2 --no-increment": Request("sru", "int16", lanes=2, increment=False),
-        "mac e5m2 --round sr4 --random lfsr8 --random-seed 3": Request(
-            "mac", "e5m2", rounding="sr4", random="lfsr8", random_seed=3
-        ),
+@pytest.mark.parametrize(
+    ("words", "text", "options"),
+    [
+        ("mac e5m2", "mac e5m2*e5m2+e6m5.rn", ""),
+        ("mac e5m2 acc=fp16 product=e5m2.rz saturate", "mac e5m2*e5m2=e5m2.rz+fp16.rn.sat", ""),
+        ("mac e5m2 product=e5m2", "mac e5m2*e5m2=e5m2.rn+e6m5.rn", ""),
+        ("mac e5m2 product=fxp4.4", "mac e5m2*e5m2=fxp4.4.rn+e6m5.rn", ""),
+        ("fma e5m2 c=e4m3 to=e3m4 pipeline=2", "fma e5m2*e5m2+e4m3=e3m4.rn", "--pipeline 2"),
+        ("convert bf16 to=e2m1fn", "convert bf16>e2m1fn.rn", ""),
+        ("dot posit8 k=3 order=sequential", "dot3 posit8*posit8.rn order=sequential", ""),
+        ("dot posit8", "dot4 posit8*posit8.rn", ""),
+        ("mac posit8 acc=exact to=posit16 carry=5", "mac posit8*posit8+exact=posit16.rn carry=5", ""),
+        ("sru int16 lanes=2 increment=", "sru int16>fxp16.-8-wrap.sr3 lanes=2 increment=no", ""),
+        ("mac e5m2 rounding=sr4 random=lfsr8 random_seed=3", "mac e5m2*e5m2+e6m5.sr4@lfsr8:3", ""),
+        ("add e5m2 rounding=sr4 stochastic=eager", "add e5m2+e5m2.sr4", "--stochastic eager"),
+        ("mul fp16 dsp", "mul fp16*fp16.rn", "--dsp"),
+        ("pwl fxp4.4 pieces=4 structure=address", "pwl tanh(fxp4.4).rn pieces=4", "--structure address"),
+    ],
+)
+def test_short_form_stands_for_a_text(words: str, text: str, options: str) -> None:
+    unit, fmt, *given = words.split()
+    read = {
+        name: int(value) if value.isdigit() else value if value else not equals
+        for name, equals, value in (word.partition("=") for word in given)
     }
-    for text, request in wanted.items():
-        assert request_of(request.build()) == request
-        assert request.command("sim") == f"halfulp sim {text}"
+    found = short(unit, fmt, **read)
+    assert str(found) == f"{text} {options}".strip()
+    assert found.command("sim") == f"halfulp sim '{text}' {options}".strip()
+    assert found.spec == UnitSpec.parse(text)
+    assert Implementation.of(found.component()) == found
 
 
 def test_waveform_has_numbers() -> None:

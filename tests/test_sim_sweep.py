@@ -17,8 +17,8 @@ from halfulp.sim import sweep as sweeping
 from halfulp.sim.report import summary
 from halfulp.sim.sweep import Interrupted, State, job, sweep
 from halfulp.tools.progress import Progress
-from halfulp.units.catalogue import build
 from halfulp.units.mul import Mul
+from tests.short_form import build
 
 
 class Counter(Progress):
@@ -134,7 +134,7 @@ def test_sweep_finds_single_wrong_pair(monkeypatch: pytest.MonkeyPatch, small_ch
     assert not result.passed
     assert result.failed == 1
     text = summary(result)
-    assert "halfulp sim mul e5m2 --vector 0x0f,0x75" in text
+    assert "halfulp sim 'mul e5m2*e5m2.rn' --vector 0x0f,0x75" in text
     assert text.split("\n\n")[0].endswith("FAIL")
 
 

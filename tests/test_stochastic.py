@@ -15,8 +15,8 @@ from halfulp.hdl.wire import LONGEST_CARRY_IN_TABLES, carry_out
 from halfulp.sim.reference import reference
 from halfulp.sim.report import mismatch
 from halfulp.units import StochasticRounder
-from halfulp.units.catalogue import build
 from halfulp.units.verilog import emit
+from tests.short_form import build
 
 ONE = torch.tensor([1])
 
@@ -120,7 +120,7 @@ def test_golden_sru_rejects_float_result():
 
 @pytest.mark.parametrize(
     ("options", "flag", "outputs"),
-    [({}, "", {"o0": 1, "o1": 1}), ({"increment": False}, "--no-increment ", {"o0": 0, "up0": 1})],
+    [({}, "", {"o0": 1, "o1": 1}), ({"increment": False}, " increment=no", {"o0": 0, "up0": 1})],
 )
 def test_sru_mismatch_text_has_all_fields(options, flag, outputs):
     unit = build("sru", "int16", lanes=2, **options)
@@ -130,6 +130,6 @@ def test_sru_mismatch_text_has_all_fields(options, flag, outputs):
     assert outputs.items() <= want.items()
     text = mismatch(unit, codes, want, want | {"o0": 2}).text
     assert "a0             0x00ff" in text
-    assert f"again: halfulp sim sru int16 --lanes 2 {flag}--vector 0x00ff,0x0100" in text
+    assert f"lanes=2{flag}' --vector 0x00ff,0x0100" in text
     assert "golden model is wrong" not in text
     assert "the golden model is wrong here" in mismatch(unit, codes, want | {"o0": 3}, want).text

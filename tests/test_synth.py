@@ -25,7 +25,7 @@ from halfulp.fpga.synth import route
 from halfulp.fpga.synth.measure import Cost, Module, measure, measure_modules, module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.errors import ToolError
 from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
@@ -118,7 +118,7 @@ OWN = {
     "sru": {"to": "fxp1.0"},
     "convert": {"to": "e2m0fn"},
 }
-REQUESTS = [Request(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
+REQUESTS = [short(unit, FORMATS.get(unit, "e2m1fn"), **OWN.get(unit, {})) for unit in CATALOGUE]
 STATE = {"mac": 6, "accumulate": 6, "quire": 42}
 """Flip-flops of the units that have some: those of an e3m2fn sum, and of a quire of 10 bits, 31 above, and its NaN."""
 
@@ -148,7 +148,7 @@ class Together(wiring.Component):
 @pytest.mark.parametrize("target", DEVICES, ids=lambda target: target.name)
 def test_catalogue_units_synthesise_for_every_family(target, build):
     """All at once: Yosys reads the family's library for longer than it works on these."""
-    units = dict(zip(CATALOGUE, (request.build() for request in REQUESTS), strict=True))
+    units = dict(zip(CATALOGUE, (request.component() for request in REQUESTS), strict=True))
     cost = measure(Together(units), target, name="together")
     assert cost.ff == sum(STATE.values())
     assert (cost.dsp, cost.bram, cost.memory, cost.fmax) == (0, 0, 0, None)
@@ -174,14 +174,14 @@ def test_multiplier_maps_to_luts_or_dsp(build):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("unit", "fmt"), [("mul", "fp16"), ("mac", "int8"), ("dot", "int8")])
 def test_unit_products_map_to_luts_or_dsp(unit, fmt):
-    tables, blocks = (Request(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))
+    tables, blocks = (short(unit, fmt, dsp=dsp, k=2 if unit == "dot" else None) for dsp in (False, True))
     without, cost = measure_requests([tables, blocks], VU9P).values()
     assert (without.dsp, cost.dsp) == (0, 2 if unit == "dot" else 1)
     assert cost.lut < without.lut
 
 
 def test_route_places_unit_once(build, monkeypatch, compiled):
-    request = Request("mul", "e2m1fn")
+    request = short("mul", "e2m1fn")
     registered = module_of(request, registered=True)
     (between,) = measure_modules([registered], ECP5)
     (alone,) = measure_modules([module_of(request)], ECP5)
@@ -198,7 +198,7 @@ def test_route_places_unit_once(build, monkeypatch, compiled):
 
 
 def test_registered_wrapper_delays_two_cycles():
-    unit = Registered(Request("mac", "e2m1fn", acc="e3m2fn").build())
+    unit = Registered(short("mac", "e2m1fn", acc="e3m2fn").component())
     # One more than the accumulator's own, on either side.
     values = [2, 3, 4, 5, 6]
     seen = []
@@ -262,17 +262,17 @@ def test_progress_reports_modules_as_they_finish(build, monkeypatch):
 
 
 def test_cached_module_needs_no_amaranth(build, monkeypatch):
-    request = Request("sru", "fxp4.3", to="int4-wrap", random="plateau3", increment=False)
+    request = short("sru", "fxp4.3", to="int4-wrap", random="plateau3", increment=False)
     module = module_of(request, tied={"en": 1})
     assert f"module {module.top}(" in module.verilog
 
     def refuse(self):
         raise AssertionError("the Verilog was there")
 
-    monkeypatch.setattr(Request, "build", refuse)
+    monkeypatch.setattr(Implementation, "component", refuse)
     assert module_of(request, tied={"en": 1}) == module
     with pytest.raises(AssertionError):
-        module_of(Request("sru", "fxp4.3", to="int4-wrap", random="plateau2", increment=False))
+        module_of(short("sru", "fxp4.3", to="int4-wrap", random="plateau2", increment=False))
 
 
 @pytest.mark.parametrize(

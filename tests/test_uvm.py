@@ -24,8 +24,9 @@ from halfulp.sim.uvm.scoreboard import Compared, Scoreboard, export
 from halfulp.sim.uvm.sequences import ExhaustiveSequence, RandomSequence, gap_of
 from halfulp.sim.uvm.tests import UnitTest
 from halfulp.sim.uvm.tile import TileReference, TileScoreboard, ports_of
-from halfulp.units.catalogue import CATALOGUE, build
+from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.systolic import Grid
+from tests.short_form import build
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
 
@@ -46,15 +47,15 @@ TILE = "tile e3m2 --n 3 --m 2 --acc e4m3 --round sr4 --random lfsr8 --vectors 8"
 UNITS = [
     ("mul e5m2", "mul_e5m2_e5m2_e5m2_rn"),
     ("add posit8 --round sr3", "add_posit8_posit8_posit8_sr3"),
-    ("fma bf16 --pipeline 2", "fma_e8m7_e8m7_e8m7_e8m7_rn_p2"),
+    ("fma bf16 --pipeline 2", "fma_bf16_bf16_bf16_bf16_rn_p2"),
     ("mac e5m2 --round sr10 --random lfsr16 --product e5m2.sr4", "mac_e5m2_e5m2_e5m2_sr4_e6m5_sr10_lfsr16"),
     ("mac posit8 --acc exact --to posit16 --pipeline 3", "mac_posit8_posit8_exact_posit16_rn_p3"),
     ("accumulate fxp4.4", "accumulate_fxp4_4_fxp28_4_rn"),
-    ("convert bf16 --to e4m3fn --saturate", "convert_e8m7_e4m3fn_rn_sat"),
+    ("convert bf16 --to e4m3fn --saturate", "convert_bf16_e4m3fn_rn_sat"),
     ("sru int16 --random plateau3 --lanes 4 --sharing rotated", "sru4_int16_fxp16__8_sr3_rotated_plateau3"),
     ("sru fxp8.8 --to fxp4.2-wrap --no-increment --round sr6 --pipeline 1", "sru1_fxp8_8_fxp4_2_wrap_sr6_carry_p1"),
     ("pwl fxp4.4 --pieces 4", "pwl_tanh"),
-    ("dot e4m3fn --to bf16 --pipeline 3", "dot4_e4m3fn_e4m3fn_e8m7_rn_p3"),
+    ("dot e4m3fn --to bf16 --pipeline 3", "dot4_e4m3fn_e4m3fn_bf16_rn_p3"),
     ("dot posit8 --k 3 --order sequential", "dot3_posit8_posit8_posit8_sequential_rn"),
     ("quire posit8", "quire_posit8_posit8_posit8_31_rn"),
     ("quire e5m2 --pipeline 4 --round sr3", "quire_e5m2_e5m2_e5m2_31_sr3_p4"),
@@ -77,7 +78,7 @@ MORE = [
     ),
     ("mac e5m2 --sequence kept", "mac_e5m2_e5m2_e6m5_rn"),
     ("mac e5m2 --vector 0x3c,0x40,0x001 --wave", "mac_e5m2_e5m2_e6m5_rn"),
-    (f"mul fp16 --test {OVERRIDES}:Rare", "mul_e5m10_e5m10_e5m10_rn"),
+    (f"mul fp16 --test {OVERRIDES}:Rare", "mul_fp16_fp16_fp16_rn"),
     (f"mul fp16 --test {OVERRIDES}:OtherFormat", "mul_posit8_posit8_e5m2_rn"),
 ]
 
@@ -133,10 +134,10 @@ def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], m
     for channel, kind in found.items():
         assert f"pyuvm, {channel}: {kind}\n" in text
     if test == "RareAimed":
-        assert text.startswith("mul_e5m10_e5m10_e5m10_rn\n")
+        assert text.startswith("mul_fp16_fp16_fp16_rn\n")
         assert text.count("    300  observed on") == 2
-        assert "again: halfulp sim mul e5m10 --vector 0x3c01,0x4201\n" in text
-        assert "keep:  halfulp keep mul e5m10 --vector 0x3c01,0x4201\n" in text
+        assert "again: halfulp sim 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
+        assert "keep:  halfulp keep 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
 
 
 # The parts -----------------------------------------------------------------------------------------------------------
@@ -427,7 +428,7 @@ def test_tile_reference_predicts_from_streams(made: Callable[..., Any]) -> None:
     assert (board.check.checked, board.check.failed) == (2, 1)
     text = board.check.failures[0].text
     assert text.startswith("row 1, column 0 of a tile of 2 terms, 1 vectors after reset")
-    assert "keep:  halfulp keep mac int3 --acc int9 --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
+    assert "keep:  halfulp keep 'mac int3*int3+int9.rn' --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
 
 
 def test_coverage_collector_counts_compared_operations(made: Callable[..., Any]) -> None:

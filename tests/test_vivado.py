@@ -29,14 +29,14 @@ from halfulp.fpga.vendor import vivado
 from halfulp.fpga.vendor.cli import emit
 from halfulp.fpga.vendor.vivado import Power, Routed, Timing, implement, knows, power, run, scripts, timing, utilization
 from halfulp.hdl.formats import Float
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import short
 from halfulp.tools.errors import ToolError
 from halfulp.units.catalogue import CATALOGUE
 
 HERE = Path(__file__).resolve().parent / "vivado"
 VU9P = TARGETS["vu9p"]
 
-MUL = Request("mul", "e2m1fn")
+MUL = short("mul", "e2m1fn")
 
 DEVICES = ", ".join(name for name, target in TARGETS.items() if knows(target))
 
@@ -123,7 +123,7 @@ def written(folder, texts):
 
 
 def scripted(folder, request=MUL, **options):
-    return written(folder, scripts(request.build(), VU9P, **{"clock_mhz": 500} | options))
+    return written(folder, scripts(request.component(), VU9P, **{"clock_mhz": 500} | options))
 
 
 # Scripts -----------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def scripted(folder, request=MUL, **options):
 @pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
 def test_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
     fmt = "e2m1fn" if Float in row.families else "fxp4.3"
-    folder = scripted(tmp_path / "out", Request(row.name, fmt, pipeline=pipeline))
+    folder = scripted(tmp_path / "out", short(row.name, fmt, pipeline=pipeline))
     assert run(folder) == REPORTED
     commands = [line.split()[0] for line in recorder.read_text().splitlines()]
     assert [command for command in commands if command in FLOW] == list(FLOW)
@@ -146,7 +146,7 @@ def test_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
 
 
 def test_constraints_time_every_port(tmp_path):
-    texts = scripts(Request("mac", "e5m2").build(), VU9P, clock_mhz=300)
+    texts = scripts(short("mac", "e5m2").component(), VU9P, clock_mhz=300)
     assert texts["mac_e5m2_e5m2_e6m5_rn.xdc"] == (
         "create_clock -name clk -period 3.333 [get_ports clk]\n"
         "set_max_delay -datapath_only -from [get_ports {a[*] b[*] c[*] clear en load rst valid}] 3.333\n"
@@ -179,7 +179,7 @@ def test_scripts_quote_names(tmp_path, recorder):
 
 
 def test_scripts_quote_part(tmp_path, recorder):
-    unit = Request("mul", "e2m1fn").build()
+    unit = short("mul", "e2m1fn").component()
     run(written(tmp_path / "out", scripts(unit, replace(VU9P, part="xc7 [x]\\ $y {z"), clock_mhz=500)))
     assert "-part xc7\\ \\[x\\]\\\\\\ \\$y\\ \\{z -mode" in recorder.read_text()
 

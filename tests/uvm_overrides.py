@@ -1,7 +1,6 @@
 """What users put in the place of our classes: tests for `test_uvm`, which the simulation finds in this file."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from halfulp.hdl.formats import E5M2, E6M5, parse
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation
 from halfulp.sim.uvm.dut import Dut
 from halfulp.sim.uvm.job import module_of
 from halfulp.sim.uvm.scoreboard import Scoreboard
@@ -81,8 +80,9 @@ class RareAimed(Rare):
 
 
 class InPosits(Dut):
-    def request(self) -> Request:
-        return replace(super().request(), fmt="posit8", to="e5m2")
+    def request(self) -> Implementation:
+        posit = parse("posit8")
+        return super().request().with_spec(a=posit, b=posit, o=E5M2)
 
 
 class OtherFormat(UnitTest):

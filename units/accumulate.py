@@ -2,14 +2,14 @@
 
 from amaranth.hdl import Module
 
-from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating, Travelling, accumulator_format
+from .accumulating import Accumulating, Travelling
 
 
 class Accumulate(Accumulating):
@@ -68,6 +68,8 @@ class Accumulate(Accumulating):
     TERM_BOUNDARIES = ("unpacked",)
     spec: SumSpec
 
+    SPEC = SumSpec
+
     def __init__(
         self,
         *,
@@ -81,30 +83,10 @@ class Accumulate(Accumulating):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        spec = SumSpec(
-            a=parse(a),
-            acc=accumulator_format(acc),
-            rounding=Rounding.parse(rounding),
-            o=None if o is None else parse(o),  # type: ignore[arg-type]
-            carry=carry,
+        spec = SumSpec.of(
+            a=a, acc=acc, o=o, carry=carry, rounding=rounding, random=random, seed=seed, saturate=saturate
         )
-        super().__init__(
-            kind=f"accumulate_{spec.a}_{spec.acc_text}",
-            spec=spec,
-            operands={"a": spec.a},
-            rounding=spec.rounding,
-            saturate=saturate,
-            build=build,
-            random=random,
-            seed=seed,
-            parameters={
-                "a": spec.a,
-                "acc": spec.acc,
-                **({"o": spec.o, "carry": spec.carry} if spec.quire else {}),
-                "rounding": spec.rounding,
-                "saturate": saturate,
-            },
-        )
+        super().__init__(spec, operands={"a": spec.a}, build=build)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """The number itself."""

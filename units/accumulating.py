@@ -8,20 +8,15 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import Format, Rounding, parse
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 
-from .base import Unit, check_saturate
+from .base import Unit
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
 """What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
-
-
-def accumulator_format(acc: Format | str) -> Any:
-    """An accumulator from its text: a format, or ``exact``."""
-    return "exact" if isinstance(acc, str) and acc == "exact" else parse(acc)
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
@@ -44,35 +39,12 @@ class Accumulating(Unit):
     TERM_BOUNDARIES: Sequence[str] = ()
 
     def __init__(
-        self,
-        *,
-        kind: str,
-        spec: AccumulatorSpec,
-        operands: dict[str, Format],
-        controls: Sequence[str] = (),
-        rounding: Rounding,
-        saturate: bool,
-        **more: Any,
+        self, spec: AccumulatorSpec, *, operands: dict[str, Format], controls: Sequence[str] = (), **more: Any
     ) -> None:
-        self.spec = spec
-        self.rounding = rounding
-        self.saturate = check_saturate(saturate)
         exact = ("placed", "read", "normalised", "packed") if spec.quire else ()
         self.BOUNDARIES = (*self.TERM_BOUNDARIES, *exact)
-        super().__init__(
-            inputs={
-                **operands,
-                "c": spec.o,
-                **{control: unsigned(1) for control in controls},
-                "load": unsigned(1),
-                "clear": unsigned(1),
-            },
-            words=spec.words,
-            outputs={"o": spec.o},
-            name=f"{kind}_{rounding}" + ("_sat" if saturate else ""),
-            sums=sums(spec),
-            **more,
-        )
+        flags = {name: unsigned(1) for name in (*controls, "load", "clear")}
+        super().__init__(spec, inputs=operands | {"c": spec.o} | flags, outputs={"o": spec.o}, sums=sums(spec), **more)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """What a step adds, and what travels with it, past the last of TERM_BOUNDARIES."""
@@ -97,11 +69,11 @@ class Accumulating(Unit):
         accumulator = Signal(fmt.width)
         base = Signal(fmt.width)
         m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
-        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
-        total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
-        ready = truncate(m, total, fmt, self.rounding)
+        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.spec.rounding)
+        total, random = add(m, aligned, fmt, self.spec.rounding, random, self.stochastic)
+        ready = truncate(m, total, fmt, self.spec.rounding)
         with m.If(self.en & valid):
-            m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
+            m.d.sync += accumulator.eq(pack(m, ready, fmt, self.spec.rounding, self.spec.saturate, random))
         return accumulator
 
     def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
@@ -139,8 +111,8 @@ class Accumulating(Unit):
                 random = held_random
         number = quire.read(kept)
         number, random = pipe.stage("read", number, random)
-        ready, random = pipe.stage("normalised", truncate(m, number, self.spec.o, self.rounding), random)
-        code = pack(m, ready, self.spec.o, self.rounding, self.saturate, random)
+        ready, random = pipe.stage("normalised", truncate(m, number, self.spec.o, self.spec.rounding), random)
+        code = pack(m, ready, self.spec.o, self.spec.rounding, self.spec.saturate, random)
         packed: Value = pipe.stage("packed", code)
         return packed
 

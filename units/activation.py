@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
-from halfulp.hdl.fit.store import segments_of
+from halfulp.hdl.fit.store import SUFFIX, segments_of
 from halfulp.hdl.fixed import NEVER, FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
@@ -28,7 +28,7 @@ from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
 from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
-from halfulp.hdl.specs import Build
+from halfulp.hdl.specs import Build, PwlSpec
 from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, TABLE
 from halfulp.hdl.specs.pieces import PowerSum
 from halfulp.hdl.specs.segments import Segments, Special
@@ -154,7 +154,6 @@ class PiecewiseLinear(Arithmetic):
             "terms": terms,
         }
         table = segments_of(fn, fmt=fmt, out=out, rounding=rounding, **fitted)
-        self.fn, self.fitted = fn, fitted
         if rounding == EXACT:
             table.check_exact()
         self.table = table
@@ -162,19 +161,30 @@ class PiecewiseLinear(Arithmetic):
         self.structure = smallest if build.structure is None else build.structure
         check_structure(self.structure, table, rounding)
         self.BOUNDARIES = self._boundaries()
-        super().__init__(
-            kind=f"pwl_{table}",
-            operands={"a": table.fmt},
+        named = isinstance(fn, str) and not fn.endswith(SUFFIX)
+        spec = PwlSpec.of(
+            function=fn if named else str(table),
+            a=table.fmt,
             o=table.out,
             rounding=rounding,
-            saturate=saturate,
-            build=build,
-            multiplies=self._multiplies,
-            structure=smallest,
             random=random,
             seed=seed,
+            saturate=saturate,
+            **(fitted if named else {}),
         )
-        self.parameters = {"table": table, "rounding": rounding, "saturate": saturate}
+        super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the golden function."""
+        return {"table": self.table, "rounding": self.rounding, "saturate": self.spec.saturate}
+
+    @classmethod
+    def of(cls, spec: PwlSpec | str, build: Build = Build()) -> Self:
+        """The unit of a description, as `Unit.of` has it."""
+        spec = PwlSpec.parse(spec)
+        given = {name: getattr(spec, name) for name in ("rounding", "random", "seed", "saturate")}
+        return cls(fn=spec.function, fmt=spec.a, out=spec.o, **given, **spec.budget, build=build)
 
     def _boundaries(self) -> tuple[str, ...]:
         if self.structure == TABLE:
@@ -199,7 +209,7 @@ class PiecewiseLinear(Arithmetic):
             return super().elaborate(platform)
         m = Module()
         pipe = self.start_pipeline(m)
-        codes = self.table.codes(self.rounding, self.saturate)
+        codes = self.table.codes(self.rounding, self.spec.saturate)
         value = wire(m, lookup(self.a.as_value(), codes), "looked_up")
         m.d.comb += self.o.as_value().eq(pipe.stage("looked_up", value))
         return m

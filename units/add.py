@@ -3,11 +3,11 @@
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Build, ValueRange
+from halfulp.hdl.specs import AddSpec, Build
 
 from .base import Arithmetic
 
@@ -56,6 +56,8 @@ class Add(Arithmetic):
 
     BOUNDARIES = ("unpacked", "aligned", "sum", "normalised", "packed")
 
+    SPEC = AddSpec
+
     def __init__(
         self,
         *,
@@ -68,24 +70,9 @@ class Add(Arithmetic):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        operands = {"a": parse(a), "b": parse(b)}
-        result, rounding = parse(o), Rounding.parse(rounding)
-        if rounding == EXACT:
-            ValueRange.of(operands["a"]).plus_or_minus(ValueRange.of(operands["b"])).check_fits(
-                result, f"sum of {a} and {b}"
-            )
-        super().__init__(
-            kind="add",
-            operands=operands,
-            controls=("subtract",),
-            o=result,
-            rounding=rounding,
-            saturate=saturate,
-            build=build,
-            sums=[Sum(tuple((fmt,) for fmt in operands.values()), result, rounding)],
-            random=random,
-            seed=seed,
-        )
+        spec = AddSpec.of(a=a, b=b, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        terms = tuple((fmt,) for fmt in spec.operands.values())
+        super().__init__(spec, controls=("subtract",), build=build, sums=[Sum(terms, spec.o, spec.rounding)])
 
     def compute(
         self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number

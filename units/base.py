@@ -3,20 +3,19 @@
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, Self
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
-from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
+from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Build
+from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY
 
 Computed = tuple[Number, Value | None]
@@ -28,14 +27,15 @@ class Unit(wiring.Component):
 
     Parameters
     ----------
+    spec : UnitSpec
+        All that decides the result bits. A source of random words in it takes the place of the ports of random words,
+        and steps with every operation that is accepted.
     inputs, outputs : dict of str to shape
         Ports besides the clock enable and those of random words.
-    words : dict of str to int
-        Ports that take random words, and their widths.
-    name : str
-        Module name but for source and build: the unit and the parameters that tell it from others.
-    parameters : dict
-        Keyword arguments of the unit's golden function.
+    name : str, optional
+        Module name but for the build; default: that of ``spec``.
+    words : dict of str to int, optional
+        Ports that take random words, and their widths; default: those of ``spec``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     multiplies : bool
@@ -44,13 +44,6 @@ class Unit(wiring.Component):
         Sums that the unit rounds, whose stochastic rounding can be lazy or eager.
     structure : str, optional
         Default of ``build.structure``; None where that has no effect.
-    random : Lfsr, Plateau or str
-        Source of random words: ``port``, or one of the unit's own, such as ``lfsr16`` or ``plateau3``, which takes the
-        place of the ports of random words. It steps with every operation that is accepted.
-    seed : int
-        State of that source after reset.
-    sharing : str
-        Sources of several words: each its ``own``, or one that is ``rotated``.
 
     Members
     -------
@@ -65,8 +58,6 @@ class Unit(wiring.Component):
         Ports that carry operands (random words included) and results.
     sources : dict of str to Stream
         Substitutes for ports of random words; a word is that of the same cycle.
-    parameters : dict
-        Keyword arguments of the unit's golden function.
     build : Build
         Without structures that are the unit's default.
     stochastic : str
@@ -80,7 +71,9 @@ class Unit(wiring.Component):
         If a parameter is of the wrong kind or out of range, or a field of ``build`` has no effect on the unit.
     """
 
+    SPEC: type[UnitSpec] = UnitSpec
     BOUNDARIES: Sequence[str] = ()
+    spec: Any
     stateful = False
 
     def __new__(cls, *args: Any, **options: Any) -> "Unit":
@@ -95,32 +88,26 @@ class Unit(wiring.Component):
 
     def __init__(
         self,
+        spec: UnitSpec,
         *,
         inputs: dict[str, Any],
-        words: dict[str, int],
         outputs: dict[str, Any],
-        name: str,
-        parameters: dict[str, Any],
+        name: str | None = None,
+        words: dict[str, int] | None = None,
         build: Build = Build(),
         multiplies: bool = False,
         sums: Sequence[eager.Sum] = (),
         structure: str | None = None,
-        random: Source | str = "port",
-        seed: int = 1,
-        sharing: str = "own",
     ) -> None:
+        name = spec.name if name is None else name
+        self.spec = spec
         self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure)
         self.stochastic = self.build.stochastic or LAZY
-        self.words = words
+        self.words = spec.words if words is None else words
         self._built: dict[tuple[Module, Source, int], Value] = {}
-        self.source, self.seed = _source(random, seed, words)
-        self.sources: dict[str, Stream] = {}
-        if self.source is not None:
-            self.sources = dict(zip(words, lanes(self.source, len(words), seed, sharing), strict=True))
-            name += f"_{self.source}" + (f"_s{seed}" if seed != 1 else "")
-        self.inputs = inputs | {port: unsigned(bits) for port, bits in words.items() if port not in self.sources}
+        self.sources = {port: stream for port, stream in spec.streams.items() if port in self.words}
+        self.inputs = inputs | {port: unsigned(bits) for port, bits in self.words.items() if port not in self.sources}
         self.outputs = outputs
-        self.parameters = parameters
         self.name = module_name(name, self.build)
         members: dict[str, Any] = {port: In(shape) for port, shape in self.inputs.items()}
         members |= {port: Out(shape) for port, shape in outputs.items()}
@@ -129,6 +116,29 @@ class Unit(wiring.Component):
         if self.has_valid:
             members["valid"] = In(1, init=1)
         super().__init__(members)
+
+    @classmethod
+    def of(cls, spec: Any, build: Build = Build()) -> Self:
+        """The unit of a description.
+
+        Parameters
+        ----------
+        spec : UnitSpec or str
+            Description of such a unit, or its text.
+        build : Build
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the text describes no such unit, or a field of ``build`` has no effect on it.
+        """
+        spec = cls.SPEC.parse(spec)
+        return cls(**{item.name: getattr(spec, item.name) for item in fields(spec)}, build=build)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the unit's golden function."""
+        return self.spec.parameters
 
     @property
     def has_valid(self) -> bool:
@@ -177,23 +187,6 @@ class Unit(wiring.Component):
         return self._built[key]
 
 
-def _source(random: Source | str, seed: int, words: dict[str, int]) -> tuple[Source | None, int]:
-    """A unit's own source, or None, refused unless it can give the words that the unit takes."""
-    if random == "port":
-        if seed != 1:
-            raise ValueError(
-                f"seed {seed} does nothing where random words come from a port; name a source, such as lfsr16"
-            )
-        return None, seed
-    source = check_source(parse_source(random), words.values())
-    return source, source.check_seed(seed)
-
-
-def random_input(rounding: Rounding) -> dict[str, int]:
-    """The port of a rounding's random word and its width, where it takes one."""
-    return {"random": rounding.bits} if rounding.bits else {}
-
-
 def check_build(
     build: Build, name: str, *, multiplies: bool = False, sums: Sequence[eager.Sum] = (), structure: str | None = None
 ) -> Build:
@@ -216,40 +209,18 @@ def module_name(name: str, build: Build) -> str:
     return re.sub(r"\W", "_", f"{name}_{build}" if str(build) else name)
 
 
-def check_saturate(saturate: bool) -> bool:
-    """``saturate`` of a unit, refused unless it is a bool."""
-    if not isinstance(saturate, bool):
-        raise TypeError(f"saturate is a bool, not {type(saturate).__name__}")
-    return saturate
-
-
 class Arithmetic(Unit):
     """A unit with one rounded result: unpack, compute, round, pack.
 
-    Subclasses list their ``operands`` and say in ``compute`` what the exact result is.
+    Subclasses say in ``compute`` what the exact result is.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str,
-        operands: dict[str, Format],
-        o: Format,
-        rounding: Rounding,
-        saturate: bool,
-        controls: Sequence[str] = (),
-        **more: Any,
-    ) -> None:
-        self.operands = operands
-        self.result = o
-        self.rounding = rounding
-        self.saturate = check_saturate(saturate)
+    def __init__(self, spec: UnitSpec, *, controls: Sequence[str] = (), **more: Any) -> None:
+        self.operands, self.result, self.rounding = spec.operands, spec.result, spec.rounding
         super().__init__(
-            inputs={**operands, **{control: unsigned(1) for control in controls}},
-            words=random_input(rounding),
-            outputs={"o": o},
-            name="_".join([kind, *map(str, operands.values()), str(o), str(rounding)]) + ("_sat" if saturate else ""),
-            parameters={**operands, "o": o, "rounding": rounding, "saturate": saturate},
+            spec,
+            inputs={**spec.operands, **{control: unsigned(1) for control in controls}},
+            outputs={"o": spec.result},
             **more,
         )
 
@@ -268,6 +239,6 @@ class Arithmetic(Unit):
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
         result, random = self.compute(m, pipe, self.word(m), *operands)
         ready, random = pipe.stage("normalised", truncate(m, result, self.result, self.rounding), random)
-        code = pack(m, ready, self.result, self.rounding, self.saturate, random)
+        code = pack(m, ready, self.result, self.rounding, self.spec.saturate, random)
         m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
         return m

@@ -3,14 +3,14 @@
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
 from halfulp.hdl.raw import Raw, order
-from halfulp.hdl.specs import Build, ValueRange
+from halfulp.hdl.specs import Build, CompareSpec
 from halfulp.hdl.wire import wire
 
-from .base import Unit, check_saturate, random_input
+from .base import Unit
 
 
 class Compare(Unit):
@@ -61,6 +61,8 @@ class Compare(Unit):
 
     BOUNDARIES = ("unpacked", "ordered", "packed")
 
+    SPEC = CompareSpec
+
     def __init__(
         self,
         *,
@@ -73,30 +75,11 @@ class Compare(Unit):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        self.operands = {"a": parse(a), "b": parse(b)}
-        self.result, self.rounding = parse(o), Rounding.parse(rounding)
-        self.saturate = check_saturate(saturate)
-        if self.rounding == EXACT:
-            (ValueRange.of(self.operands["a"]) | ValueRange.of(self.operands["b"])).check_fits(
-                self.result, f"number of {a} and {b}"
-            )
-        super().__init__(
-            inputs=dict(self.operands),
-            words=random_input(self.rounding),
-            outputs={
-                "less": unsigned(1),
-                "equal": unsigned(1),
-                "unordered": unsigned(1),
-                "minimum": self.result,
-                "maximum": self.result,
-            },
-            name=f"compare_{self.operands['a']}_{self.operands['b']}_{self.result}_{self.rounding}"
-            + ("_sat" if saturate else ""),
-            build=build,
-            parameters={**self.operands, "o": self.result, "rounding": self.rounding, "saturate": saturate},
-            random=random,
-            seed=seed,
-        )
+        spec = CompareSpec.of(a=a, b=b, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        self.operands, self.result, self.rounding = spec.operands, spec.o, spec.rounding
+        flags = {name: unsigned(1) for name in ("less", "equal", "unordered")}
+        outputs = flags | {"minimum": spec.o, "maximum": spec.o}
+        super().__init__(spec, inputs=spec.operands, outputs=outputs, build=build)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -166,4 +149,4 @@ class Compare(Unit):
         if fmt == self.result and not fmt.flushes:
             return code
         ready = truncate(m, number, self.result, self.rounding)
-        return pack(m, ready, self.result, self.rounding, self.saturate, random)
+        return pack(m, ready, self.result, self.rounding, self.spec.saturate, random)

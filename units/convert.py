@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Build, ValueRange
+from halfulp.hdl.specs import Build, ConvertSpec
 
 from .base import Arithmetic
 
@@ -52,6 +52,8 @@ class Convert(Arithmetic):
 
     BOUNDARIES = ("unpacked", "normalised", "packed")
 
+    SPEC = ConvertSpec
+
     def __init__(
         self,
         *,
@@ -63,20 +65,8 @@ class Convert(Arithmetic):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        operands = {"a": parse(a)}
-        result, rounding = parse(o), Rounding.parse(rounding)
-        if rounding == EXACT:
-            ValueRange.of(operands["a"]).check_fits(result, f"number of {a}")
-        super().__init__(
-            kind="convert",
-            operands=operands,
-            o=result,
-            rounding=rounding,
-            saturate=saturate,
-            build=build,
-            random=random,
-            seed=seed,
-        )
+        spec = ConvertSpec.of(a=a, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        super().__init__(spec, build=build)
 
     def compute(
         self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number

@@ -7,13 +7,13 @@ from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, DotSpec
 
-from .base import Unit, check_saturate, random_input
+from .base import Unit
 
 
 class Dot(Unit):
@@ -67,6 +67,8 @@ class Dot(Unit):
     ``build.pipeline`` cycles.
     """
 
+    SPEC = DotSpec
+
     def __init__(
         self,
         *,
@@ -82,51 +84,21 @@ class Dot(Unit):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        self.spec = spec = DotSpec(
-            k=k,
-            a=parse(a),
-            b=parse(b),
-            o=parse(o),
-            c=None if c is None else parse(c),
-            order=order,
-            rounding=Rounding.parse(rounding),
+        spec = DotSpec.of(
+            k=k, a=a, b=b, o=o, c=c, order=order, rounding=rounding, random=random, seed=seed, saturate=saturate
         )
-        self.saturate = check_saturate(saturate)
         sequential = spec.order == "sequential"
         self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
-        words: dict[str, int] = {}
         if not sequential:
             self.BOUNDARIES = ("unpacked", "products", "placed", "sum", "normalised", "packed")
-            words = random_input(spec.rounding)
-        elif spec.rounding.bits:
-            words = {f"random{index}": spec.rounding.bits for index in range(k)}
-        start = f"_{spec.c}" if spec.c else ""
+        operands = {f"{name}{index}": spec.operands[name] for name in "ab" for index in range(k)}
         super().__init__(
-            inputs={
-                **{f"a{index}": spec.a for index in range(k)},
-                **{f"b{index}": spec.b for index in range(k)},
-                **({"c": spec.c} if spec.c else {}),
-            },
-            words=words,
+            spec,
+            inputs=operands | ({"c": spec.c} if spec.c else {}),
             outputs={"o": spec.o},
-            name=f"dot{k}_{spec.a}_{spec.b}{start}_{spec.o}"
-            + ("_sequential" if sequential else "")
-            + f"_{spec.rounding}"
-            + ("_sat" if saturate else ""),
             build=build,
             multiplies=True,
-            sums=self._sums() if sequential else [],
-            parameters={
-                "a": spec.a,
-                "b": spec.b,
-                "o": spec.o,
-                "c": spec.c,
-                "order": spec.order,
-                "rounding": spec.rounding,
-                "saturate": saturate,
-            },
-            random=random,
-            seed=seed,
+            sums=_sums(spec) if sequential else [],
         )
 
     @property
@@ -134,12 +106,6 @@ class Dot(Unit):
         """Operands as the golden function takes them: vectors, and the start value."""
         vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
         return [*vectors, "c"] if self.spec.c is not None else vectors
-
-    def _sums(self) -> list[Sum]:
-        """Sums of the sequential order: the first one with the start value, all others with the sum before."""
-        spec = self.spec
-        bases = [spec.c or spec.o, *([spec.o] if spec.k > 1 else [])]
-        return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]
 
     @property
     def k(self) -> int:
@@ -183,7 +149,7 @@ class Dot(Unit):
         random, *terms = pipe.stage("placed", random, *terms)
         total, random = pipe.stage("sum", quire.total(m, terms, spec.rounding, from_zero=spec.c is None), random)
         ready, random = pipe.stage("normalised", truncate(m, total, spec.o, spec.rounding), random)
-        code: Value = pipe.stage("packed", pack(m, ready, spec.o, spec.rounding, self.saturate, random))
+        code: Value = pipe.stage("packed", pack(m, ready, spec.o, spec.rounding, spec.saturate, random))
         return code
 
     def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
@@ -199,9 +165,15 @@ class Dot(Unit):
             aligned = align(m, multiply(m, x, y, dsp=self.build.dsp, to=fmt), base, spec.o, spec.rounding)
             total, word = add(m, aligned, spec.o, spec.rounding, word, self.stochastic)
             ready = truncate(m, total, spec.o, spec.rounding)
-            code = pack(m, ready, spec.o, spec.rounding, self.saturate, word)
+            code = pack(m, ready, spec.o, spec.rounding, spec.saturate, word)
             later = [*rest[1:left], *rest[left + 1 : 2 * left], *rest[2 * left + 1 :]]
             # The start value's format comes along, for it is that of the result from here on.
             code, fmt, *rest = pipe.stage(f"step{index}", code, spec.o, *later)
         result: Value = code
         return result
+
+
+def _sums(spec: DotSpec) -> list[Sum]:
+    """Sums of the sequential order: the first one with the start value, all others with the sum before."""
+    bases = [spec.c or spec.o, *([spec.o] if spec.k > 1 else [])]
+    return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]

@@ -3,11 +3,11 @@
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Build, ValueRange
+from halfulp.hdl.specs import Build, FmaSpec
 
 from .base import Arithmetic
 
@@ -55,6 +55,8 @@ class Fma(Arithmetic):
 
     BOUNDARIES = ("unpacked", "product", "aligned", "sum", "normalised", "packed")
 
+    SPEC = FmaSpec
+
     def __init__(
         self,
         *,
@@ -68,23 +70,9 @@ class Fma(Arithmetic):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        operands = {"a": parse(a), "b": parse(b), "c": parse(c)}
-        result, rounding = parse(o), Rounding.parse(rounding)
-        if rounding == EXACT:
-            span = ValueRange.of(operands["a"]) * ValueRange.of(operands["b"]) + ValueRange.of(operands["c"])
-            span.check_fits(result, f"{a} * {b} + {c}")
-        super().__init__(
-            kind="fma",
-            operands=operands,
-            o=result,
-            rounding=rounding,
-            saturate=saturate,
-            build=build,
-            multiplies=True,
-            sums=[Sum(((operands["a"], operands["b"]), (operands["c"],)), result, rounding)],
-            random=random,
-            seed=seed,
-        )
+        spec = FmaSpec.of(a=a, b=b, c=c, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        terms = ((spec.a, spec.b), (spec.c,))
+        super().__init__(spec, build=build, multiplies=True, sums=[Sum(terms, spec.o, spec.rounding)])
 
     def compute(
         self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number

@@ -4,15 +4,14 @@ from typing import Any
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
-from halfulp.hdl.formats.source import Source, parse_source
+from halfulp.hdl.formats import EXACT, RN, Format, Rounding
+from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
-from .accumulating import Accumulating, Travelling, accumulator_format
-from .base import check_saturate
+from .accumulating import Accumulating, Travelling
 
 
 class Mac(Accumulating):
@@ -78,6 +77,8 @@ class Mac(Accumulating):
     TERM_BOUNDARIES = ("unpacked", "product")
     spec: MacSpec
 
+    SPEC = MacSpec
+
     def __init__(
         self,
         *,
@@ -94,86 +95,24 @@ class Mac(Accumulating):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        spec = MacSpec(
-            a=parse(a),
-            b=parse(b),
-            acc=accumulator_format(acc),
-            product=None if product is None else parse(product),
-            product_rounding=Rounding.parse(product_rounding),
-            rounding=Rounding.parse(rounding),
-            saturate=check_saturate(saturate),
-            o=None if o is None else parse(o),  # type: ignore[arg-type]
+        spec = MacSpec.of(
+            a=a,
+            b=b,
+            acc=acc,
+            o=o,
             carry=carry,
-            random=None if random == "port" else parse_source(random),
-        )
-        super().__init__(
-            kind=_kind(spec),
-            spec=spec,
-            operands={"a": spec.a, "b": spec.b},
-            rounding=spec.rounding,
-            saturate=saturate,
-            build=build,
-            multiplies=True,
+            product=product,
+            product_rounding=product_rounding,
+            rounding=rounding,
             random=random,
             seed=seed,
-            parameters={
-                "a": spec.a,
-                "b": spec.b,
-                "acc": spec.acc,
-                **({"o": spec.o, "carry": spec.carry} if spec.quire else {}),
-                "product": spec.product,
-                "product_rounding": spec.product_rounding,
-                "rounding": spec.rounding,
-                "saturate": saturate,
-            },
+            saturate=saturate,
         )
-
-    @classmethod
-    def of(cls, spec: MacSpec | str, *, seed: int = 1, build: Build = Build()) -> "Mac":
-        """The unit of a description.
-
-        Parameters
-        ----------
-        spec : MacSpec or str
-            What is computed, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
-        seed : int
-            State after reset of the source that it names.
-        build : Build
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `Mac` does.
-        """
-        spec = MacSpec.parse(spec)
-        return cls(
-            a=spec.a,
-            b=spec.b,
-            acc=spec.acc,
-            o=spec.o,
-            carry=spec.carry,
-            product=spec.product,
-            product_rounding=spec.product_rounding,
-            rounding=spec.rounding,
-            random="port" if spec.random is None else spec.random,
-            saturate=spec.saturate,
-            seed=seed,
-            build=build,
-        )
+        super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """The product, rounded if it is to be."""
         return product_term(self, m, pipe, travelling)
-
-
-def _kind(spec: MacSpec) -> str:
-    rounded_product = f"_{spec.product}_{spec.product_rounding}" if spec.product else ""
-    return f"mac_{spec.a}_{spec.b}{rounded_product}_{spec.acc_text}"
-
-
-def mac_name(spec: MacSpec) -> str:
-    """What the unit of a description is called, but for its source of random words and how it is built."""
-    return f"{_kind(spec)}_{spec.rounding}" + ("_sat" if spec.saturate else "")
 
 
 def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple[Number, Any]:

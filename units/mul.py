@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply
 from halfulp.hdl.pipeline import Pipeline
-from halfulp.hdl.specs import Build, ValueRange
+from halfulp.hdl.specs import Build, MulSpec
 
 from .base import Arithmetic
 
@@ -53,6 +53,8 @@ class Mul(Arithmetic):
 
     BOUNDARIES = ("unpacked", "product", "normalised", "packed")
 
+    SPEC = MulSpec
+
     def __init__(
         self,
         *,
@@ -65,21 +67,8 @@ class Mul(Arithmetic):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        operands = {"a": parse(a), "b": parse(b)}
-        result, rounding = parse(o), Rounding.parse(rounding)
-        if rounding == EXACT:
-            (ValueRange.of(operands["a"]) * ValueRange.of(operands["b"])).check_fits(result, f"product of {a} and {b}")
-        super().__init__(
-            kind="mul",
-            operands=operands,
-            o=result,
-            rounding=rounding,
-            saturate=saturate,
-            build=build,
-            multiplies=True,
-            random=random,
-            seed=seed,
-        )
+        spec = MulSpec.of(a=a, b=b, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        super().__init__(spec, build=build, multiplies=True)
 
     def compute(
         self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number

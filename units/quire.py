@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module
 
-from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
 from halfulp.hdl.number import Number, multiply, negate_if, unpack
 from halfulp.hdl.pipeline import Pipeline
@@ -73,6 +73,8 @@ class Quire(Accumulating):
     TERM_BOUNDARIES = ("unpacked", "product")
     spec: QuireSpec
 
+    SPEC = QuireSpec
+
     def __init__(
         self,
         *,
@@ -86,27 +88,9 @@ class Quire(Accumulating):
         saturate: bool = False,
         build: Build = Build(),
     ) -> None:
-        spec = QuireSpec(parse(a), parse(b), parse(o), carry, rounding=Rounding.parse(rounding))
-        super().__init__(
-            kind=f"quire_{spec.a}_{spec.b}_{spec.o}_{spec.carry}",
-            spec=spec,
-            operands={"a": spec.a, "b": spec.b},
-            controls=("subtract",),
-            rounding=spec.rounding,
-            saturate=saturate,
-            build=build,
-            multiplies=True,
-            random=random,
-            seed=seed,
-            parameters={
-                "a": spec.a,
-                "b": spec.b,
-                "o": spec.o,
-                "carry": spec.carry,
-                "rounding": spec.rounding,
-                "saturate": saturate,
-            },
-        )
+        spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        operands = {"a": spec.a, "b": spec.b}
+        super().__init__(spec, operands=operands, controls=("subtract",), build=build, multiplies=True)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """The product, or minus it."""

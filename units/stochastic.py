@@ -5,14 +5,11 @@ from typing import Any
 from amaranth.hdl import Module, Value, unsigned
 
 from halfulp.hdl.fixed import goes_up, pack, truncate, unpack, wrapped
-from halfulp.hdl.formats import Fixed, Format, Rounding, parse
-from halfulp.hdl.formats.base import check_int
+from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.source import Source
-from halfulp.hdl.specs import Build
+from halfulp.hdl.specs import Build, RounderSpec
 
-from .base import Unit, check_saturate
-
-MAX_LANES = 4096
+from .base import Unit
 
 
 class StochasticRounder(Unit):
@@ -70,6 +67,8 @@ class StochasticRounder(Unit):
 
     BOUNDARIES = ("cut", "packed")
 
+    SPEC = RounderSpec
+
     def __init__(
         self,
         *,
@@ -84,42 +83,25 @@ class StochasticRounder(Unit):
         increment: bool = True,
         build: Build = Build(),
     ) -> None:
-        check_int("lanes", lanes, "stochastic rounder")
-        if not 1 <= lanes <= MAX_LANES:
-            raise ValueError(f"{lanes} lanes are out of range; a stochastic rounder has 1 to {MAX_LANES}")
-        self.wide, self.narrow = _fixed("a", a), _fixed("o", o)
-        self.rounding = Rounding.parse(rounding)
-        if self.rounding.mode != "sr":
-            raise ValueError(f"a stochastic rounder rounds by sr1 to sr32, not by {self.rounding}")
-        self.lanes, self.sharing = lanes, sharing
-        self.saturate = check_saturate(saturate)
-        if not isinstance(increment, bool):
-            raise TypeError(f"increment is a bool, not {type(increment).__name__}")
-        self.increment = increment
-        if not increment:
-            self.narrow.check_wraps(saturate)
-        if sharing != "own" and random == "port":
-            raise ValueError(f"sharing {sharing} does nothing, for random words come from ports; name a source")
-        super().__init__(
-            inputs={f"a{lane}": self.wide for lane in range(lanes)},
-            words={f"random{lane}": self.rounding.bits for lane in range(lanes)},
-            outputs={f"o{lane}": self.narrow for lane in range(lanes)}
-            | {f"up{lane}": unsigned(1) for lane in range(0 if increment else lanes)},
-            name=f"sru{lanes}_{self.wide}_{self.narrow}_{self.rounding}"
-            + ("_sat" if saturate else "")
-            + ("" if increment else "_carry")
-            + ("_rotated" if sharing == "rotated" else ""),
-            build=build,
-            parameters={
-                "a": self.wide,
-                "o": self.narrow,
-                "rounding": self.rounding,
-                "saturate": saturate,
-                "increment": increment,
-            },
+        spec = RounderSpec.of(
+            a=a,
+            o=o,
+            rounding=rounding,
+            lanes=lanes,
             random=random,
-            seed=seed,
             sharing=sharing,
+            seed=seed,
+            saturate=saturate,
+            increment=increment,
+        )
+        self.wide, self.narrow, self.rounding = spec.a, spec.o, spec.rounding
+        self.lanes, self.increment, self.saturate = spec.lanes, spec.increment, spec.saturate
+        super().__init__(
+            spec,
+            inputs={f"a{lane}": spec.a for lane in range(lanes)},
+            outputs={f"o{lane}": spec.o for lane in range(lanes)}
+            | {f"up{lane}": unsigned(1) for lane in range(0 if increment else lanes)},
+            build=build,
         )
 
     @property
@@ -160,10 +142,3 @@ class StochasticRounder(Unit):
         for port, result in zip([*self.o, *self.up], packed, strict=True):
             m.d.comb += Value.cast(port).eq(result)
         return m
-
-
-def _fixed(name: str, fmt: Format | str) -> Fixed:
-    parsed = parse(fmt)
-    if not isinstance(parsed, Fixed):
-        raise TypeError(f"{name} of a stochastic rounder is fixed point, such as int16 or fxp8.8, not {parsed}")
-    return parsed

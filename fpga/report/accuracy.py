@@ -60,7 +60,7 @@ PUBLISHED = (
     Published(EXACT_PRODUCT, "e6m5 ro", "e5m2*e5m2+e6m5.ro", 98.00, 10.00, 10.00, 10.00),
     Published(EXACT_PRODUCT, "e6m5 rn", "e5m2*e5m2+e6m5.rn", 98.61, 10.00, 10.00, 10.00),
     Published(EXACT_PRODUCT, "e6m5 sr (10 bits)", "e5m2*e5m2+e6m5.sr10", 99.00, 90.55, 88.99, 80.88),
-    Published(EXACT_PRODUCT, "e5m10 rn", "e5m2*e5m2+e5m10.rn", 99.05, 91.24, 89.81, 82.97),
+    Published(EXACT_PRODUCT, "fp16 rn", "e5m2*e5m2+fp16.rn", 99.05, 91.24, 89.81, 82.97),
     Published("fp32", "fp32 rn", FLOAT, 99.18, 91.91, 90.67, 82.92),
     Published("fxp4.4 rn", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.rn+fxp8.8.rn", 99.06, 10.00, 10.00, 10.00),
     Published("fxp4.4 sr", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.sr4+fxp8.8.rn", 99.14, 10.00, 10.00, 10.00),

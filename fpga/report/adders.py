@@ -1,14 +1,15 @@
 """Cost of stochastic rounding in floating-point adders: lazy and eager, beside rounding to nearest."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 
 from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
-from halfulp.hdl.formats import Rounding
-from halfulp.sim.request import Request
+from halfulp.hdl.formats import RN
+from halfulp.hdl.formats.source import parse_source
+from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
@@ -19,7 +20,7 @@ SOURCE = "lfsr16"
 
 
 CASES = tuple(
-    Request(unit, fmt, acc=acc, rounding=f"sr{bits}")
+    short(unit, fmt, acc=acc, rounding=f"sr{bits}")
     for unit, fmt, acc in (
         ("mac", "e5m2", "e6m5"),
         ("mac", "e5m2", "bf16"),
@@ -52,11 +53,11 @@ class Measured:
 
 
 def study(
-    units: tuple[Request, ...] = CASES,
+    units: tuple[Implementation, ...] = CASES,
     target: Target = TARGETS["vu9p"],
     progress: Progress = silent,
     pool: JobPool | None = None,
-) -> dict[Request, Measured]:
+) -> dict[Implementation, Measured]:
     """Measure units that round sums at random.
 
     Raises
@@ -69,16 +70,16 @@ def study(
     return {unit: Measured(next(costs), next(costs), next(costs), next(costs)) for unit in units}
 
 
-def _modules(units: tuple[Request, ...]) -> Iterator[Module]:
+def _modules(units: tuple[Implementation, ...]) -> Iterator[Module]:
     """Measured modules, in the order in which `study` reads the costs."""
     for unit in units:
-        yield module_of(replace(unit, rounding="rn"))
-        yield module_of(replace(unit, stochastic="lazy"))
-        yield module_of(replace(unit, stochastic="eager"))
-        yield module_of(replace(unit, random=SOURCE))
+        yield module_of(unit.with_spec(rounding=RN))
+        yield module_of(unit.with_build(stochastic="lazy"))
+        yield module_of(unit.with_build(stochastic="eager"))
+        yield module_of(unit.with_spec(random=parse_source(SOURCE)))
 
 
-def table(found: dict[Request, Measured], target: Target = TARGETS["vu9p"]) -> Table:
+def table(found: dict[Implementation, Measured], target: Target = TARGETS["vu9p"]) -> Table:
     """The units as rows."""
     rows = [_row(unit, cost) for unit, cost in found.items()]
     return Table(
@@ -97,14 +98,14 @@ def table(found: dict[Request, Measured], target: Target = TARGETS["vu9p"]) -> T
     )
 
 
-def _row(unit: Request, cost: Measured) -> dict[str, object]:
-    default = unit.build().stochastic
+def _row(unit: Implementation, cost: Measured) -> dict[str, object]:
+    default = unit.component().stochastic
     chosen = {"lazy": cost.lazy, "eager": cost.eager}[default]
     return {
-        "unit": unit.unit,
-        "operands": unit.fmt,
-        "sum": unit.acc or unit.fmt,
-        "bits": Rounding.parse(unit.rounding or "rn").bits,
+        "unit": unit.spec.form.unit,
+        "operands": unit.spec.operands["a"],
+        "sum": unit.spec.result,
+        "bits": unit.spec.rounding.bits,
         "rn": cost.nearest.lut,
         "lazy": cost.lazy.lut,
         "eager": cost.eager.lut,

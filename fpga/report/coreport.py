@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from halfulp.boards.targets import TARGETS, Target
-from halfulp.hdl.specs import MacSpec
-from halfulp.hdl.specs.mac import EXACT_SUM
-from halfulp.sim.request import Request
+from halfulp.hdl.specs import Build
+from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.pareto import undominated
@@ -214,7 +213,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     """
     # A unit that cannot be built is refused before the work.
     for mac in study.macs:
-        _request(mac, 0).build()
+        Implementation(mac).component()
     found = errors(study.macs, study.dots, progress, pool)
     variants = {name: _variants(study, TARGETS[name], progress, pool) for name in study.targets}
     rows = [
@@ -253,38 +252,21 @@ def _variants(study: Study, target: Target, progress: Progress, pool: JobPool | 
 
     route = target.name in study.routed
     pipelines = sorted({0, *study.pipelines}) if route else [0]
-    requests = [_request(mac, pipeline) for mac in study.macs for pipeline in pipelines]
-    costs = measure_each(requests, target, progress, route=route, pool=pool)
+    units = [Implementation(mac, Build(pipeline)) for mac in study.macs for pipeline in pipelines]
+    costs = measure_each(units, target, progress, route=route, pool=pool)
     found = [
         Variant(
-            pipeline=request.pipeline,
+            pipeline=unit.build.pipeline,
             lut=cost.lut + target.family.carry_takes * cost.carry,
             ff=cost.ff,
             carry=cost.carry,
             depth=cost.path,
             mhz=cost.fmax,
-            command=request.command("synth", "--target", target.name, *(("--route",) if route else ())),
+            command=unit.command("synth", "--target", target.name, *(("--route",) if route else ())),
         )
-        for request, cost in zip(requests, costs, strict=True)
+        for unit, cost in zip(units, costs, strict=True)
     ]
     return [found[first : first + len(pipelines)] for first in range(0, len(found), len(pipelines))]
-
-
-def _request(mac: MacSpec, pipeline: int) -> Request:
-    """The unit of a description, as the command line asks for it."""
-    return Request(
-        unit="mac",
-        fmt=str(mac.a),
-        b=None if mac.b == mac.a else str(mac.b),
-        acc=EXACT_SUM if mac.quire else str(mac.acc),
-        to=str(mac.o) if mac.quire else None,
-        carry=mac.carry if mac.quire else None,
-        product=None if mac.product is None else f"{mac.product}.{mac.product_rounding}",
-        rounding=str(mac.rounding),
-        random=None if mac.random is None else str(mac.random),
-        saturate=mac.saturate,
-        pipeline=pipeline,
-    )
 
 
 def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:

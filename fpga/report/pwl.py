@@ -17,7 +17,7 @@ from halfulp.hdl.fit.rounding_table import check_width
 from halfulp.hdl.fit.store import entry_of, segments_of
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs.segments import Segments
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import Job, JobPool
@@ -78,10 +78,9 @@ class Case:
         """Place of the segments in the cache."""
         return entry_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
 
-    def request(self) -> Request:
+    def implementation(self) -> Implementation:
         """The unit."""
-        to = None if self.out == self.fmt else str(self.out)
-        return Request("pwl", str(self.fmt), to=to, fn=self.fn, **self._fit)
+        return short("pwl", str(self.fmt), to=str(self.out), fn=self.fn, **self._fit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +170,7 @@ def study(
     free = [case for case in wanted if case.breakpoints == "free"]
     take([lean(case, *(fitted[one] for one in (case, case.even))) for case in free])
     progress.total("synthesis", len(fitted))
-    costs = measure_modules((module_of(case.request()) for case in fitted), target, progress, pool=pool)
+    costs = measure_modules((module_of(case.implementation()) for case in fitted), target, progress, pool=pool)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
     return Study(target, dict(zip(fitted, measured, strict=True)))
 

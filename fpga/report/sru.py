@@ -10,7 +10,7 @@ from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, parse_source
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Progress, silent
@@ -47,9 +47,9 @@ class Row:
     def unit(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Module:
         """The unit, or several lanes that share a source, as Verilog."""
         width = KEPT + self.discarded
-        request = Request(
-            unit="sru",
-            fmt=str(Fixed(width, 0)),
+        unit = short(
+            "sru",
+            str(Fixed(width, 0)),
             to=str(Fixed(width, -self.discarded, overflow="saturate" if saturate else "wrap")),
             rounding=str(stochastic(min(parse_source(self.source).width, self.discarded))),
             random=self.source,
@@ -58,7 +58,7 @@ class Row:
             increment=increment,
         )
         # Without register stages `en` says nothing that `valid` does not say.
-        return module_of(request, tied={"en": 1})
+        return module_of(unit, tied={"en": 1})
 
 
 ROWS = (

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.boards.targets import FAMILIES, Family, Target
-from halfulp.hdl.fit.store import SUFFIX, segments_of
 from halfulp.sim.build import emitter, verilog
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
@@ -256,28 +255,25 @@ def measure(
     return cost
 
 
-def module_of(request: Request, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
+def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
     """A unit as Verilog, alone or between registers, which is kept: to ask for it again takes no Amaranth.
 
     Its multipliers may become DSP blocks where its products are meant for them.
     """
-    parts = [request, code("halfulp.units.catalogue", "halfulp.units.verilog"), emitter()]
-    if request.fn is not None and request.fn.endswith(SUFFIX):
-        # What the file says counts, and not what it is called.
-        parts.append(segments_of(request.fn).text)
+    parts = [asked, code("halfulp.units.catalogue", "halfulp.units.verilog"), emitter()]
     if registered:
         parts.append(code("halfulp.fpga.synth.registered", imports=False))
 
     def make() -> dict[str, str]:
-        component = request.build()
+        component = asked.component()
         if registered:
             from .registered import Registered
 
             component = Registered(component)
         return {"top": component.name, "verilog": verilog(component)}
 
-    found = cached_value("modules", parts, make, name=request.unit)
-    return Module(**found, tied=tied or {}, dsp=bool(request.dsp))
+    found = cached_value("modules", parts, make, name=asked.spec.form.unit)
+    return Module(**found, tied=tied or {}, dsp=asked.build.dsp)
 
 
 def measure_modules(

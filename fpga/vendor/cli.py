@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from halfulp.sim.implementation import Implementation, implementation
 from halfulp.sim.options import unit_options
-from halfulp.sim.request import Request
 from halfulp.tools.commands import Refused, requests
 
 DEFAULT_CLOCK = 500
@@ -14,8 +14,6 @@ DEFAULT_CLOCK = 500
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; standard output by default")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
@@ -23,7 +21,7 @@ DEFAULT_CLOCK = 500
 @click.option("--clock", metavar="MHZ", type=float, help=f"frequency that a flow aims at; {DEFAULT_CLOCK} by default")
 def emit(
     unit: str,
-    fmt: str,
+    fmt: str | None,
     output: str | None,
     flow: str | None,
     target: str | None,
@@ -31,22 +29,23 @@ def emit(
     **options: Any,
 ) -> None:
     """Write UNIT in FMT as plain Verilog, or with --flow and --target a folder that a vendor's tool runs on."""
-    request = Request(unit, fmt, **options)
+    with requests():
+        asked = implementation(unit, fmt, **options)
     if flow is not None:
-        _flow(request, output, target, DEFAULT_CLOCK if clock is None else clock)
+        _flow(asked, output, target, DEFAULT_CLOCK if clock is None else clock)
         return
     for option, value in (("--target", target), ("--clock", clock)):
         if value is not None:
             raise Refused(f"{option} means something to a flow only; add --flow vivado")
-    _verilog(request, output)
+    _verilog(asked, output)
 
 
-def _verilog(request: Request, output: str | None) -> None:
+def _verilog(asked: Implementation, output: str | None) -> None:
     from halfulp.sim.build import verilog
     from halfulp.tools.paths import write_whole
 
     with requests():
-        built = request.build()
+        built = asked.component()
     text = verilog(built)
     if output is None or output == "-":
         click.echo(text, nl=False)
@@ -59,7 +58,7 @@ def _verilog(request: Request, output: str | None) -> None:
     write_whole(path, text)
 
 
-def _flow(request: Request, output: str | None, target: str | None, clock: float) -> None:
+def _flow(asked: Implementation, output: str | None, target: str | None, clock: float) -> None:
     from halfulp.boards.targets import TARGETS
     from halfulp.tools.paths import machine_errors, replacing_folder
 
@@ -78,7 +77,7 @@ def _flow(request: Request, output: str | None, target: str | None, clock: float
         if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
             raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
     with requests():
-        texts = scripts(request.build(), TARGETS[target], clock_mhz=clock, dsp=bool(request.dsp))
+        texts = scripts(asked.component(), TARGETS[target], clock_mhz=clock, dsp=asked.build.dsp)
     with replacing_folder(folder) as scratch:
         for name, text in texts.items():
             (scratch / name).write_text(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.specs.piecewise import PIECES, is_table_name
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code
@@ -14,9 +15,6 @@ from halfulp.tools.paths import work_root, write_whole
 
 SUFFIX = ".segments"
 """End of the name of a file that holds segments as text."""
-
-PIECES = 8
-"""Default of a fit."""
 
 Asked = tuple[tuple[str, Any], ...]
 
@@ -65,6 +63,8 @@ def segments_of(
     ready = fn if isinstance(fn, Segments) else None
     if isinstance(fn, str) and fn.endswith(SUFFIX):
         ready = read(Path(fn))
+    elif isinstance(fn, str) and is_table_name(fn):
+        ready = read(_saved(fn))
     if ready is not None:
         return _checked(ready, fmt, out, given)
     if fmt is None:
@@ -105,12 +105,26 @@ def read(path: Path) -> Segments:
         raise ValueError(f"{path} holds no segments: {error}") from None
 
 
+def check_function(name: str) -> None:
+    """Raise ValueError unless there is a function, or a saved table of segments, of a name."""
+    from .functions import function_of
+
+    if is_table_name(name):
+        read(_saved(name))
+    else:
+        function_of(name)
+
+
 def write(table: Segments) -> Path:
     """A file of segments in the build folder, whose name tells them."""
-    path = work_root() / "segments" / f"{table}{SUFFIX}"
+    path = _saved(str(table))
     if not path.is_file() or path.read_text() != table.text:
         write_whole(path, table.text)
     return path
+
+
+def _saved(name: str) -> Path:
+    return work_root() / "segments" / f"{name}{SUFFIX}"
 
 
 def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None, given: dict[str, Any]) -> Segments:

@@ -125,6 +125,7 @@ class Float(Format):
             text += "-fn" if f"{text}fn" in _FINITE_ROWS else "fn"
         elif self.specials == "fnuz":
             text += "fnuz"
+        text = next((name for name, same in self.names.items() if same == text), text)
         return text if self.subnormals else f"{text}-ftz"
 
     @classmethod

@@ -90,9 +90,14 @@ class Form:
         parts = re.findall(r"\[([^]]+)\]|([^[]+)", self.formula)
         return tuple((bool(optional), tuple(_PART.findall(optional or needed))) for optional, needed in parts)
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Fields that stand in the formula."""
+        return tuple(part for _, parts in self.groups for part in parts if part not in _OPERATORS)
+
     def words(self, cls: type) -> dict[str, "Field[Any]"]:
         """Fields that follow the formula as words, such as ``carry=7``."""
-        used = {*_PART.findall(self.formula), *SUFFIXES, self.count}
+        used = {*self.parts, *SUFFIXES, self.count}
         return {item.name: item for item in fields(cls) if item.name not in used and not _of_part(item.name)}
 
     def write(self, spec: Any, *, explicit: bool = False) -> str:

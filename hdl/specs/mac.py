@@ -78,12 +78,6 @@ class AccumulatorSpec(UnitSpec):
         return self.terms + ValueRange.of(self.o) if quire is None else quire.sums
 
     @property
-    def acc_text(self) -> str:
-        """The accumulator as a short text, such as ``e6m5``, ``exact=posit8`` or ``exact7=posit8``."""
-        carry = "" if self.carry == CARRY_BITS else str(self.carry)
-        return f"exact{carry}={self.o}" if self.quire else str(self.acc)
-
-    @property
     def parameters(self) -> dict[str, Any]:
         """Keywords of the golden function."""
         unused = () if self.quire else ("o", "carry")

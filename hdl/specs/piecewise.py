@@ -49,7 +49,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
         """Raise TypeError or ValueError if function or budget cannot be."""
         if not isinstance(self.function, str):
             raise TypeError(f"the function of a unit is named by a text, not {type(self.function).__name__}")
-        if self.is_table:
+        if is_table_name(self.function):
             for name in self.budget:
                 raise ValueError(
                     f"{name} does nothing to the saved table {self.function}; it is part of a fit's budget"
@@ -68,11 +68,6 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
         return {"function": "tanh"}
 
     @property
-    def is_table(self) -> bool:
-        """Whether the segments are a saved table."""
-        return _TABLE.fullmatch(self.function) is not None
-
-    @property
     def budget(self) -> dict[str, Any]:
         """What is given of the budget of the fit."""
         names = ("pieces", "error", "breakpoints", "slopes", "terms")
@@ -82,3 +77,8 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
     def results(self) -> tuple[ValueRange, str] | None:
         """None: exact values are known when the table is, which refuses the rounding ``exact`` then."""
         return None
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a name is that of a saved table of segments, which ends with the digest of its content."""
+    return _TABLE.fullmatch(name) is not None

@@ -69,7 +69,7 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
     def filled(cls, a: Format, **given: Any) -> Self:
         """Description with the defaults of the short form: 8 bits, as many before the point as ``a`` has; they wrap if
         they must."""
-        if isinstance(a, Fixed) and "o" not in given:
+        if isinstance(a, Fixed) and given.get("o") is None:
             o = replace(a, int_bits=min(a.int_bits, a.width), frac_bits=8 - min(a.int_bits, a.width))
             given["o"] = o if given.get("increment", True) else replace(o, overflow="wrap")
         return super().filled(a, **({"o": a} | given))

@@ -1,13 +1,13 @@
 """Descriptions of units: all that decides result bits, as plain, immutable data with a text."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
-from halfulp.hdl.formats.source import Source, check_source
+from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
 from .grammar import Form, read
 from .ranges import ValueRange
@@ -106,6 +106,21 @@ class UnitSpec:
         return spec
 
     @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Description from its fields, of which formats, roundings and the source may be texts; ``random`` may be
+        ``port``."""
+        return cls(**{name: cls._read(name, value) for name, value in given.items()})
+
+    @classmethod
+    def _read(cls, name: str, value: Any) -> Any:
+        if name.endswith("rounding"):
+            return Rounding.parse(value)
+        if name == "random":
+            return None if value is None or value == "port" else parse_source(value)
+        is_part = name in cls.form.parts and value is not None and not isinstance(value, Format)
+        return cls.read_part(name, value) if is_part else value
+
+    @classmethod
     def read_part(cls, part: str, text: str) -> Any:
         """Value of a part of the formula."""
         return parse(text)
@@ -119,8 +134,8 @@ class UnitSpec:
 
     @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:
-        """Description with the defaults of the short form for fields that are not given."""
-        return cls(**({"a": a} | cls.defaults(a) | given))
+        """Description with the defaults of the short form for fields that are not given; see `of`."""
+        return cls.of(**({"a": a} | cls.defaults(a) | given))
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
@@ -162,6 +177,20 @@ class UnitSpec:
     def words(self) -> dict[str, int]:
         """Random words of an operation, in the order in which sources are dealt to them, and their bits."""
         return {"random": self.rounding.bits} if self.rounding.bits else {}
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """Random words that the unit's own source gives, by the names of the words."""
+        if self.random is None:
+            return {}
+        dealt = lanes(self.random, len(self.words), self.seed, getattr(self, "sharing", "own"))
+        return dict(zip(self.words, dealt, strict=True))
+
+    @property
+    def without_source(self) -> Self:
+        """The same computation with random words as inputs."""
+        own: dict[str, Any] = {"sharing": "own"} if hasattr(self, "sharing") else {}
+        return replace(self, random=None, seed=1, **own)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -7,21 +7,20 @@ from typing import Any
 
 import click
 
-from halfulp.sim.options import unit_options, wanted
+from halfulp.sim.implementation import implementations
+from halfulp.sim.options import unit_options
 from halfulp.tools.commands import publish, report_folder, requests, written
 from halfulp.tools.report import Report
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of everything random; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
 @click.option("--code", is_flag=True, help="count lines and toggles of the Verilog, too")
 @written
 def coverage(
-    unit: str, fmt: str, seed: int, vectors: int | None, code: bool, output: Path | None, **options: Any
+    unit: str, fmt: str | None, seed: int, vectors: int | None, code: bool, output: Path | None, **options: Any
 ) -> None:
     """Say what `halfulp sim` shows of UNIT in FMT (e5m2 by default); UNIT `all` takes the catalogue.
 
@@ -33,7 +32,7 @@ def coverage(
     from halfulp.tools.progress import Bar
 
     with requests():
-        units = [request.build() for request in wanted(unit, fmt, options)]
+        units = [asked.component() for asked in implementations(unit, fmt, **options)]
     from .collect import Coverage
     from .plot import plot_coverage
     from .rtl import code_coverage

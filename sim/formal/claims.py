@@ -3,14 +3,15 @@
 import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
 from halfulp.sim.exact_text import line
+from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.ports import Ports
-from halfulp.sim.request import Request, request_of, write_vector
+from halfulp.sim.vector_text import write_vector
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -46,7 +47,7 @@ class Kind:
     """
 
     says: str
-    miter: Callable[[Request], Miter]
+    miter: Callable[[Implementation], Miter]
 
 
 KINDS = {
@@ -74,20 +75,20 @@ class Claim:
     ----------
     kind : str
         Of `KINDS`.
-    request : Request
+    asked : Implementation
     """
 
     kind: str
-    request: Request
+    asked: Implementation
 
     @property
     def unit(self) -> str:
-        """The unit, as the command line has it."""
-        return self.request.command("").removeprefix("halfulp '' ")
+        """Text of the unit."""
+        return str(self.asked)
 
     def miter(self) -> Miter:
         """Circuit whose output is high where the claim does not hold."""
-        return KINDS[self.kind].miter(self.request)
+        return KINDS[self.kind].miter(self.asked)
 
 
 @dataclass(frozen=True)
@@ -108,18 +109,31 @@ class Finding:
 
 
 def claims(unit: str = "all", fmt: str | None = None) -> list[Claim]:
-    """Claims about a unit, or about all, in a format, or in all of `SMALL` and `LARGE`.
+    """Claims about a unit by its text; or about a unit of the catalogue, or all, in a format, or in all of `SMALL` and
+    `LARGE`.
 
     Raises
     ------
     ValueError
         If nothing is claimed of the unit, or there is no such format.
     """
+    if not unit.isalnum():
+        return _of_text(implementation(unit, fmt))
     if unit not in ("all", *UNITS):
         raise ValueError(f"nothing is claimed of {unit}; there are claims about {', '.join(UNITS)}, and all of them")
     formats = (*SMALL, *LARGE) if fmt is None else (fmt,)
     found = [claim for text in formats for claim in _claims(text)]
-    return [claim for claim in found if unit in ("all", claim.request.unit)]
+    return [claim for claim in found if unit in ("all", claim.asked.spec.form.unit)]
+
+
+def _of_text(asked: Implementation) -> list[Claim]:
+    """Claims about one unit: those that the catalogue has of it, and those about structures, which hold for all."""
+    known = [claim for claim in _claims(str(asked.spec.operands["a"])) if claim.asked.spec == asked.spec]
+    found = [Claim("DSP is LUT", asked)] if _is_granted(asked.with_build(dsp=True)) else []
+    found += [Claim("lazy is eager", asked)] if _is_granted(asked.with_build(stochastic="eager")) else []
+    registered = asked.with_build(pipeline=1)
+    kinds = ("pipelined", "stalls", "stream waits", "stream order", "stream reset")
+    return list(dict.fromkeys([*known, *found, *(Claim(kind, registered) for kind in kinds)]))
 
 
 def _claims(fmt: str) -> Iterator[Claim]:
@@ -127,42 +141,42 @@ def _claims(fmt: str) -> Iterator[Claim]:
     yield from _properties(fmt, large)
     yield from _structures(fmt, large)
     for stages in (1, 3):
-        request = Request("mul", fmt, pipeline=stages)
-        yield from (Claim(kind, request) for kind in ("stream waits", "stream order", "stream reset"))
+        asked = short("mul", fmt, pipeline=stages)
+        yield from (Claim(kind, asked) for kind in ("stream waits", "stream order", "stream reset"))
     for kind in ("stream waits", "stream order", "stream reset"):
-        yield Claim(kind, Request("mac", fmt, pipeline=1))
+        yield Claim(kind, short("mac", fmt, pipeline=1))
 
 
 def _properties(fmt: str, large: bool) -> Iterator[Claim]:
     parsed = parse(fmt)
-    sums = [Request(unit, fmt) for unit in ("mul", "add", "fma")]
-    yield from (Claim("commutes", request) for request in sums)
-    yield from (Claim("rz below rn", request) for request in sums)
+    sums = [short(unit, fmt) for unit in ("mul", "add", "fma")]
+    yield from (Claim("commutes", asked) for asked in sums)
+    yield from (Claim("rz below rn", asked) for asked in sums)
     if not parsed.wraps:
-        yield from (Claim("valid", request) for request in [*sums, Request("mac", fmt)])
+        yield from (Claim("valid", asked) for asked in [*sums, short("mac", fmt)])
     if parsed.lowest == -parsed.largest:
-        yield from (Claim("symmetric", request) for request in sums)
+        yield from (Claim("symmetric", asked) for asked in sums)
     if not large:
         yield from (Claim("monotone", properties.conversion(fmt, mode)) for mode in MODES)
 
 
 def _structures(fmt: str, large: bool) -> Iterator[Claim]:
-    eager = [Request(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
-    yield from (Claim("lazy is eager", replace(one, stochastic=None)) for one in eager if _is_granted(one))
-    yield from (Claim("DSP is LUT", Request(unit, fmt)) for unit in ("mul", "fma", "mac"))
+    eager = [short(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
+    yield from (Claim("lazy is eager", one.with_build(stochastic=None)) for one in eager if _is_granted(one))
+    yield from (Claim("DSP is LUT", short(unit, fmt)) for unit in ("mul", "fma", "mac"))
     for unit in ("mul", "add", "fma", "convert", "mac"):
         to = None if unit != "convert" else "e4m3fn" if fmt == "e5m2" else "e5m2"
         for stages in (1, 3):
-            request = Request(unit, fmt, to=to, pipeline=stages, rounding="sr4" if stages == 3 else None)
-            yield from (Claim(kind, request) for kind in ("pipelined", "stalls"))
+            asked = short(unit, fmt, to=to, pipeline=stages, rounding="sr4" if stages == 3 else None)
+            yield from (Claim(kind, asked) for kind in ("pipelined", "stalls"))
         if unit == "mac":
-            yield Claim("reset", Request(unit, fmt, pipeline=2))
+            yield Claim("reset", short(unit, fmt, pipeline=2))
 
 
-def _is_granted(request: Request) -> bool:
+def _is_granted(asked: Implementation) -> bool:
     """True if there is such a unit."""
     try:
-        request.build()
+        asked.component()
     except ValueError:
         return False
     return True
@@ -235,7 +249,7 @@ def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
         yield unit.name
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         yield from (f"  {line(port, codes[port.name])}" for port in (*inputs, *outputs))
-        yield f"  keep:  {request_of(unit).command('keep', '--vector', write_vector(codes, inputs))}"
+        yield f"  keep:  {Implementation.of(unit).command('keep', '--vector', write_vector(codes, inputs))}"
 
 
 def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str, int]]]:

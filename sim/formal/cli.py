@@ -21,7 +21,7 @@ from .claims import LIMIT
 @scheduled
 @also_written
 def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None) -> None:
-    """Prove claims about UNIT (all by default) in FMT (several by default), for all inputs there are.
+    """Prove claims about UNIT (default: all) in FMT (default: several), or about the unit of a text, for all inputs.
 
     Verdicts are stored. A claim that is refuted comes with inputs that do so, and with the commands that
     keep them to be run from then on.

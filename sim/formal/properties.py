@@ -1,59 +1,57 @@
 """Properties of results that hold for all operands."""
 
-from dataclasses import replace
-
 from amaranth.hdl import Const, Module, Value
 
-from halfulp.hdl.formats import Format, parse
-from halfulp.sim.request import Request
+from halfulp.hdl.formats import RN, RZ, Format, parse
+from halfulp.sim.implementation import Implementation, short
 
 from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank
 from .miters import Codes, Miter, differ, widths
 from .structures import cycle, free_registers, steps_of
 
 
-def commutes(request: Request) -> Miter:
+def commutes(asked: Implementation) -> Miter:
     """``a`` and ``b`` change places."""
 
     def wrong(m: Module, i: Miter) -> Value:
         given = {name: i[name] if name in i.free else Const(0, 1) for name in unit.inputs}
         swapped = given | {"a": given["b"], "b": given["a"]}
-        return differ(i.apply(m, request.build(), given), i.apply(m, request.build(), swapped))
+        return differ(i.apply(m, asked.component(), given), i.apply(m, asked.component(), swapped))
 
-    unit = request.build()
+    unit = asked.component()
     # A difference has no right to commute.
     return Miter({name: width for name, width in widths(unit).items() if name != "subtract"}, wrong)
 
 
-def monotone(request: Request) -> Miter:
+def monotone(asked: Implementation) -> Miter:
     """Of two numbers in order, rounded with the same random word, the results are in order."""
 
     def wrong(m: Module, i: Miter) -> Value:
         words = {name: i[name] for name in unit.words}
-        results = [i.apply(m, request.build(), {"a": i[name], **words})["o"] for name in ("x", "y")]
+        results = [i.apply(m, asked.component(), {"a": i[name], **words})["o"] for name in ("x", "y")]
         ordered = rank(a, i["x"]) <= rank(a, i["y"])
         numbers = ~(is_nan(a, i["x"]) | is_nan(a, i["y"]) | is_nan(o, results[0]) | is_nan(o, results[1]))
         return ordered & numbers & (rank(o, results[0]) > rank(o, results[1]))
 
-    unit = request.build()
+    unit = asked.component()
     a, o = unit.inputs["a"], unit.outputs["o"]
     return Miter({"x": a.width, "y": a.width, **unit.words}, wrong)
 
 
-def toward_zero(request: Request) -> Miter:
+def toward_zero(asked: Implementation) -> Miter:
     """Rounded toward zero, a result is no larger in magnitude than rounded to nearest."""
 
     def wrong(m: Module, i: Miter) -> Value:
         given = {name: i[name] for name in i.free}
-        near, low = (i.apply(m, replace(request, rounding=mode).build(), given)["o"] for mode in ("rn", "rz"))
+        near, low = (i.apply(m, asked.with_spec(rounding=mode).component(), given)["o"] for mode in (RN, RZ))
         return magnitude(o, low) > magnitude(o, near)
 
-    unit = replace(request, rounding="rn").build()
+    unit = asked.with_spec(rounding=RN).component()
     o = unit.outputs["o"]
     return Miter(widths(unit), wrong)
 
 
-def symmetric(request: Request) -> Miter:
+def symmetric(asked: Implementation) -> Miter:
     """Operands of the other sign give the result of the other sign."""
 
     def wrong(m: Module, i: Miter) -> Value:
@@ -61,31 +59,31 @@ def symmetric(request: Request) -> Miter:
         # One factor of a product, both terms of a sum.
         turned = {name for name in formats if name != "b" or "subtract" in unit.inputs}
         other = given | {name: negated(formats[name], given[name]) for name in turned}
-        one = i.apply(m, request.build(), given)["o"]
-        two = i.apply(m, request.build(), other)["o"]
+        one = i.apply(m, asked.component(), given)["o"]
+        two = i.apply(m, asked.component(), other)["o"]
         exempt: Value = Const(0, 1)
         if o.has_negative_zero:
             # An exactly cancelled sum is +0 both times.
             exempt = is_zero(o, one) & is_zero(o, two)
         return ~exempt & (two != negated(o, one))
 
-    unit = request.build()
+    unit = asked.component()
     formats = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
     o = unit.outputs["o"]
     return Miter(widths(unit), wrong)
 
 
-def valid(request: Request) -> Miter:
+def valid(asked: Implementation) -> Miter:
     """A result is a valid code: the only NaN is the canonical one; where strings of codes are rounded, NaR comes of
     NaR alone and zero of a zero factor; without NaN, the sign is that of the exact result."""
 
     def wrong(m: Module, i: Miter) -> Value:
         given = {name: i[name] for name in i.free}
-        return _invalid(unit, given, i.apply(m, request.build(), given)["o"])
+        return _invalid(unit, given, i.apply(m, asked.component(), given)["o"])
 
-    unit = request.build()
+    unit = asked.component()
     if unit.stateful:
-        return _valid_state(request)
+        return _valid_state(asked)
     return Miter(widths(unit), wrong)
 
 
@@ -118,9 +116,9 @@ def _invalid(unit: object, given: Codes, result: Value) -> Value:
     return product & above | ~product & below
 
 
-def _valid_state(request: Request) -> Miter:
+def _valid_state(asked: Implementation) -> Miter:
     """The same of an accumulator, whatever it was: after a step that is accepted, it holds a valid code."""
-    unit = request.build()
+    unit = asked.component()
     (step,) = steps_of(unit)
     o = unit.outputs["o"]
 
@@ -137,6 +135,6 @@ def _valid_state(request: Request) -> Miter:
     return Miter(free, wrong, (step,))
 
 
-def conversion(fmt: str, rounding: str) -> Request:
+def conversion(fmt: str, rounding: str) -> Implementation:
     """The unit that rounds to a format from the wider one of its sums."""
-    return Request("convert", str(parse(fmt).default_accumulator()), to=fmt, rounding=rounding)
+    return short("convert", str(parse(fmt).default_accumulator()), to=fmt, rounding=rounding)

@@ -6,12 +6,11 @@ operands shows after ``n`` cycles in which the clock enable is high, and one in 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Value
 
-from halfulp.sim.request import Request
+from halfulp.sim.implementation import Implementation
 from halfulp.units.stream import Streamed
 
 from .miters import After, Miter, differ, widths
@@ -42,14 +41,14 @@ def cycle(m: Module, i: Miter, unit: Any, step: Step, held: Any, suffix: str, **
     return i.advance(m, step, held, given, outputs_of(unit))
 
 
-def equal(request: Request, **other: Any) -> Miter:
+def equal(asked: Implementation, **other: Any) -> Miter:
     """Another structure of a unit gives the same; of a unit with a state, from the same state, and leaves the same."""
-    one, two = request.build(), replace(request, **other).build()
+    one, two = asked.component(), asked.with_build(**other).component()
     if not one.clocked:
 
         def wrong(m: Module, i: Miter) -> Value:
             given = {name: i[name] for name in i.free}
-            results = [i.apply(m, built.build(), given) for built in (request, replace(request, **other))]
+            results = [i.apply(m, built.component(), given) for built in (asked, asked.with_build(**other))]
             return differ(*results)
 
         return Miter(widths(one), wrong)
@@ -65,19 +64,19 @@ def equal(request: Request, **other: Any) -> Miter:
     return Miter(free_registers(steps[0]) | widths(one), wrong_step, steps)
 
 
-def lazy_is_eager(request: Request) -> Miter:
+def lazy_is_eager(asked: Implementation) -> Miter:
     """Both structures of stochastic rounding."""
-    return equal(replace(request, stochastic="lazy"), stochastic="eager")
+    return equal(asked.with_build(stochastic="lazy"), stochastic="eager")
 
 
-def dsp_is_plain(request: Request) -> Miter:
+def dsp_is_plain(asked: Implementation) -> Miter:
     """Products for DSP blocks, and those of lookup tables."""
-    return equal(replace(request, dsp=False), dsp=True)
+    return equal(asked.with_build(dsp=False), dsp=True)
 
 
-def held(request: Request) -> Miter:
+def held(asked: Implementation) -> Miter:
     """While the clock enable is low no register changes."""
-    unit = request.build()
+    unit = asked.component()
     (step,) = steps_of(unit)
 
     def wrong(m: Module, i: Miter) -> Value:
@@ -89,13 +88,13 @@ def held(request: Request) -> Miter:
     return Miter(free, wrong, (step,))
 
 
-def pipelined(request: Request) -> Miter:
+def pipelined(asked: Implementation) -> Miter:
     """Register stages change nothing but the latency.
 
     From any registers, after as many cycles as the latency is, the result is that of the unit without register stages:
     of one with an accumulator, that of its step from the accumulator as it was.
     """
-    unit, plain = request.build(), replace(request, pipeline=0).build()
+    unit, plain = asked.component(), asked.with_build(pipeline=0).component()
     step, *inner = steps_of(unit, *([plain] if plain.clocked else []))
     controls = {"valid": 1} if unit.has_valid else {}
 
@@ -133,9 +132,9 @@ def plain_result(
     return dict(cycle(m, i, plain, inner[0], first.next, "").outputs)
 
 
-def after_reset(request: Request) -> Miter:
+def after_reset(asked: Implementation) -> Miter:
     """After a reset the results are +0 until those of the first operands are due, whatever comes in."""
-    unit = request.build()
+    unit = asked.component()
     (step,) = steps_of(unit)
     controls = {"valid": 1} if unit.has_valid else {}
 
@@ -158,13 +157,13 @@ def after_reset(request: Request) -> Miter:
 class _Stream:
     """The stream wrapper of a unit in a miter, cycle by cycle."""
 
-    def __init__(self, request: Request) -> None:
-        self.plain = replace(request, pipeline=0).build()
-        self.unit = request.build()
+    def __init__(self, asked: Implementation) -> None:
+        self.plain = asked.with_build(pipeline=0).component()
+        self.unit = asked.component()
         self.latency: int = self.unit.latency
         self.operands, self.results = (sum(of.values()) for of in (widths(self.unit), outputs_of(self.unit)))
         self.step, *self.inner = steps_of(
-            Streamed(request.build()), *([replace(request, pipeline=0).build()] if self.plain.clocked else [])
+            Streamed(asked.component()), *([asked.with_build(pipeline=0).component()] if self.plain.clocked else [])
         )
 
     def free(self, cycles: int) -> dict[str, int]:
@@ -189,10 +188,10 @@ class _Stream:
         return i.advance(m, self.step, held, given, {"i__ready": 1, "o__valid": 1, "o__payload": self.results})
 
 
-def stream_waits(request: Request) -> Miter:
+def stream_waits(asked: Implementation) -> Miter:
     """A result that waits stays as it is, and nothing is taken meanwhile; else operands are taken, and it is all one
     whether somebody is ready for a result that is not there."""
-    stream = _Stream(request)
+    stream = _Stream(asked)
 
     def wrong(m: Module, i: Miter) -> Value:
         first = stream.cycle(m, i, stream.held(i), 0)
@@ -206,14 +205,14 @@ def stream_waits(request: Request) -> Miter:
     return Miter(stream.free(2), wrong, (stream.step,))
 
 
-def stream_is_in_order(request: Request) -> Miter:
+def stream_is_in_order(asked: Implementation) -> Miter:
     """Each accepted vector has one result, right and in order, and there is no other result.
 
     From any registers: as many cycles later as the latency is, there is a result where operands were taken and none
     where none were, and it is that of those operands. Cycles in which a result waits are left out, for they change
     nothing, and in all others somebody may as well be ready, as `stream_waits` has it.
     """
-    stream = _Stream(request)
+    stream = _Stream(asked)
 
     def wrong(m: Module, i: Miter) -> Value:
         cycles: list[After] = []
@@ -243,9 +242,9 @@ def _due(m: Module, i: Miter, stream: _Stream, cycles: Sequence[After], given: d
     return Cat(*i.advance(m, inner, first.next, given, outputs_of(plain)).outputs.values())
 
 
-def stream_starts_empty(request: Request) -> Miter:
+def stream_starts_empty(asked: Implementation) -> Miter:
     """After a reset there is no result before one is due."""
-    stream = _Stream(request)
+    stream = _Stream(asked)
 
     def wrong(m: Module, i: Miter) -> Value:
         last = stream.cycle(m, i, stream.held(i), 0, reset=1)

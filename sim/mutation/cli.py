@@ -6,16 +6,14 @@ from typing import Any
 
 import click
 
+from halfulp.sim.implementation import implementation
 from halfulp.sim.options import unit_options
-from halfulp.sim.request import Request
 from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="200 by default")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of mutants and vectors; 0 by default")
@@ -25,7 +23,7 @@ from halfulp.tools.report import Report
 @also_written
 def mutate(
     unit: str,
-    fmt: str,
+    fmt: str | None,
     mutants: int,
     seed: int,
     stream: bool,
@@ -44,7 +42,7 @@ def mutate(
     from .mutants import check_stream
 
     with requests():
-        built = Request(unit, fmt, **options).build()
+        built = implementation(unit, fmt, **options).component()
         if stream:
             check_stream(built)
     from . import mutants as mutation
@@ -82,8 +80,6 @@ class _Count(click.ParamType):
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("--bit-flips", "flips", metavar="N", type=_Count(), help="upsets of register bits, in all")
 @click.option("--stuck-at", "stuck", metavar="N", type=_Count(), help="results of every net stuck at 0, and at 1")
@@ -92,7 +88,7 @@ class _Count(click.ParamType):
 @written
 def faults(
     unit: str,
-    fmt: str,
+    fmt: str | None,
     flips: int | None,
     stuck: int | None,
     seed: int,
@@ -110,7 +106,7 @@ def faults(
     from . import faults as campaigns
 
     with requests():
-        built = Request(unit, fmt, **options).build()
+        built = implementation(unit, fmt, **options).component()
         if flips is None and stuck is None:
             flips, stuck = FLIPS if built.clocked else None, STUCK
         campaigns.check(built, flips)

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from halfulp.sim.options import unit_options, wanted
+from halfulp.sim.implementation import implementation, implementations
+from halfulp.sim.options import unit_options
 from halfulp.tools.commands import requests
 
 TILE = "tile"
@@ -13,8 +14,6 @@ TILE = "tile"
 
 
 @click.command()
-@click.argument("unit")
-@click.argument("fmt", default="e5m2")
 @unit_options
 @click.option("--n", "rows", metavar="N", type=int, help="rows (tile); 3 by default")
 @click.option("--m", "columns", metavar="M", type=int, help="columns (tile); 2 by default")
@@ -27,7 +26,7 @@ TILE = "tile"
 @click.option("--wave", is_flag=True, help="leave a waveform with decoded numbers")
 def uvm(
     unit: str,
-    fmt: str,
+    fmt: str | None,
     rows: int | None,
     columns: int | None,
     depth: int | None,
@@ -47,7 +46,7 @@ def uvm(
     """
     from halfulp.sim.ports import Ports
     from halfulp.sim.report import summary
-    from halfulp.sim.request import Request, read_vector
+    from halfulp.sim.vector_text import read_vector
     from halfulp.tools.progress import Bar
 
     from .run import run
@@ -68,12 +67,12 @@ def uvm(
                 if given_:
                     raise ValueError(f"{name} goes with one unit, not with a {TILE}")
             sizes = {"n": rows, "m": columns, "depth": depth}
-            mac = Request("mac", fmt, **options)
+            mac = implementation("mac", fmt, **options)
             asked: list[Any] = [TileRequest(mac, **{name: size for name, size in sizes.items() if size is not None})]
         else:
-            asked = wanted(unit, fmt, options)
+            asked = implementations(unit, fmt, **options)
             if vector is not None:
-                chosen = read_vector(vector, Ports.of(asked[0].build().inputs))
+                chosen = read_vector(vector, Ports.of(asked[0].component().inputs))
         kind: Any = tests or (TileTest if unit == TILE else UnitTest)
     passed = True
     for request in asked:

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 from pyuvm import ConfigDB, uvm_object
 
 from halfulp.sim.build import Design, design
+from halfulp.sim.implementation import Implementation
 from halfulp.sim.report import describe
-from halfulp.sim.request import Request
 
 
 class Dut(uvm_object):
@@ -22,18 +22,22 @@ class Dut(uvm_object):
 
     INSIDE: ClassVar[bool] = False
 
-    def request(self) -> Request:
+    def request(self) -> Implementation:
         """What was asked for; override it to test the unit in another format or with other options."""
-        request: Request = ConfigDB().get(None, "", "request")
+        request: Implementation = ConfigDB().get(None, "", "request")
         return request
 
     def make(self) -> Any:
         """The unit; override it to test one that is not in the catalogue but derived from one that is."""
-        return self.request().build()
+        return self.request().component()
 
     def design(self, unit: Any, kind: str) -> Design:
         """Its Verilog, of which a model of that kind is made."""
         return design(unit, (kind,))
+
+    def title(self, unit: Any) -> str:
+        """Text of the unit."""
+        return str(Implementation.of(unit))
 
     def describe(self, unit: Any) -> str:
         """What it is, in words."""

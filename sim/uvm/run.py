@@ -31,7 +31,7 @@ def run(
 
     Parameters
     ----------
-    request : Request
+    request : Implementation
         What the factory's `Dut` makes.
     test : type or str
         A `UnitTest`, or the text that names it.
@@ -71,7 +71,7 @@ def run(
     made = dut.design(unit, model)
     built = models(made, (model,))[model]
     what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
-    result = Result(unit.name, dut.describe(unit), what)
+    result = Result(dut.title(unit), dut.describe(unit), what)
     results = work_root() / "results" / unit.name
     progress.total("running", kind.total(job))
     with saved_on_failure(f"uvm-{unit.name}") as folder:

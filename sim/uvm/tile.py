@@ -1,7 +1,7 @@
 """Systolic arrays: an agent for each stream, matrix products as stimulus, tiles as what is predicted and compared."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import cocotb
@@ -15,12 +15,13 @@ from halfulp.hdl.specs import Tiling
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
+from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Codes, Port, Ports
 from halfulp.sim.protocol import PERIOD
 from halfulp.sim.report import Failure
-from halfulp.sim.request import Request, request_of, write_codes
 from halfulp.sim.rules import Pace
 from halfulp.sim.systolic import Product
+from halfulp.sim.vector_text import write_codes
 
 from .agent import OperandAgent, ResultAgent
 from .dut import Dut
@@ -52,7 +53,7 @@ class TileRequest:
 
     Parameters
     ----------
-    mac : Request
+    mac : Implementation
         For a ``mac``, whose options are those of the array's multiply-accumulates.
     n, m : int
         Rows and columns.
@@ -60,7 +61,7 @@ class TileRequest:
         Vectors of a tile's row: of a chain. Without it a grid is meant.
     """
 
-    mac: Request
+    mac: Implementation
     n: int = 3
     m: int = 2
     depth: int | None = None
@@ -77,12 +78,11 @@ class TileDut(Dut):
         from halfulp.units.systolic import Chain, Grid
 
         asked: Any = self.request()
-        mac = asked.mac.build()
+        mac = asked.mac
         known = {
-            "mac": replace(mac.spec, random=mac.source),
+            "mac": mac.spec,
             "n": asked.n,
             "m": asked.m,
-            "seed": mac.seed,
             "build": mac.build,
         }
         made = Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
@@ -92,6 +92,11 @@ class TileDut(Dut):
     def design(self, unit: Any, kind: str) -> Design:
         """Its Verilog, of which a model of that kind is made."""
         return component_design(unit)
+
+    def title(self, unit: Any) -> str:
+        """Name of the array."""
+        name: str = unit.name
+        return name
 
     def describe(self, unit: Any) -> str:
         """What it is, in words."""
@@ -360,7 +365,7 @@ class TileScoreboard(Scoreboard):
             write_codes({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)}, inputs)
             for number, (x, y) in enumerate(zip(a, b, strict=True))
         ]
-        return [f"keep:  {request_of(unit).command('keep', '--vector', ';'.join(steps))}"]
+        return [f"keep:  {Implementation.of(unit).command('keep', '--vector', ';'.join(steps))}"]
 
 
 class TileEnv(uvm_env):

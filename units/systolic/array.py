@@ -1,5 +1,6 @@
 """Common base of systolic arrays: streams, draining of finished tiles, seeds."""
 
+from dataclasses import replace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
@@ -28,7 +29,7 @@ class Array(wiring.Component):
     name, shape : str
         Beginning of the module name, and what it says of the tiling.
     seed : int
-        State after reset of the source of the first multiply-accumulate.
+        State after reset of the source of the first multiply-accumulate, instead of that in ``mac``.
     build : Build
         Of each multiply-accumulate.
 
@@ -55,14 +56,14 @@ class Array(wiring.Component):
                 f"the multiply-accumulates of an array have sources of their own, but {self.mac} names none, "
                 "as ...@lfsr16 does"
             )
-        if self.mac.random is None and seed != 1:
-            raise ValueError(f"seed {seed} does nothing, for {self.mac} names no source of random words")
-        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac}{shape}" + (f"_s{seed}" if seed != 1 else "")
+        if seed != 1:
+            self.mac = replace(self.mac, seed=seed)
+        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac}{shape}"
         self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
         self.tiling = tiling
         self.a_lanes = a_lanes
-        self.seed = seed
-        self.seeds = [1] * tiling.macs if self.mac.random is None else self.mac.random.seeds(tiling.macs, seed)
+        self.seed = self.mac.seed
+        self.seeds = [1] * tiling.macs if self.mac.random is None else self.mac.random.seeds(tiling.macs, self.seed)
         self.name = module_name(name, self.build)
         width = {"vectors": unsigned(tiling.depth.bit_length())} if tiling.depth > 1 else {}
         super().__init__(

@@ -1,5 +1,6 @@
 """The one-dimensional array, which keeps many accumulators for each multiply-accumulate."""
 
+from dataclasses import replace
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
@@ -98,7 +99,7 @@ class Chain(Array):
         """Cycles after which an accumulator may be used again: it is read, added to and written."""
 
     def _step(self, mac: int) -> Step:
-        return Step(self.mac, seed=self.seeds[mac], build=self.build)
+        return Step(replace(self.mac, seed=self.seeds[mac]), build=self.build)
 
     @property
     def _reading(self) -> int:

@@ -1,5 +1,6 @@
 """The two-dimensional array, whose multiply-accumulates have one accumulator each."""
 
+from dataclasses import replace
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -73,7 +74,7 @@ class Grid(Array):
         super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", seed=seed, build=build)
 
     def _mac(self, number: int) -> Mac:
-        return Mac.of(self.mac, seed=self.seeds[number], build=self.build)
+        return Mac.of(replace(self.mac, seed=self.seeds[number]), self.build)
 
     @property
     def _latency(self) -> int:

@@ -11,7 +11,7 @@ from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.wire import wire
 from halfulp.units.accumulating import sums
 from halfulp.units.base import Unit
-from halfulp.units.mac import mac_name, product_term
+from halfulp.units.mac import product_term
 
 
 class Step(Unit):
@@ -21,8 +21,6 @@ class Step(Unit):
     ----------
     spec : MacSpec
         With a source of random words if any rounding is stochastic.
-    seed : int
-        State after reset of that source.
     build : Build
         Of its register stages `lag` are before the state comes in.
 
@@ -47,21 +45,17 @@ class Step(Unit):
 
     spec: MacSpec
 
-    def __init__(self, spec: MacSpec, *, seed: int, build: Build) -> None:
-        self.spec = spec
+    def __init__(self, spec: MacSpec, *, build: Build) -> None:
         self.BOUNDARIES = boundaries(spec)
         state = unsigned(state_bits(spec))
         super().__init__(
+            spec,
             inputs={"a": unsigned(spec.a.width), "b": unsigned(spec.b.width), "held": state, "first": unsigned(1)},
-            words=spec.words,
             outputs={"o": state},
-            name=f"step_{mac_name(spec)}",
+            name=f"step_{spec.name}",
             build=build,
             multiplies=True,
             sums=sums(spec),
-            parameters={"spec": spec},
-            random="port" if spec.random is None else spec.random,
-            seed=seed,
         )
 
     @property
@@ -119,14 +113,13 @@ class Read(Unit):
     BOUNDARIES = ("read", "normalised", "packed")
 
     def __init__(self, spec: MacSpec, *, build: Build) -> None:
-        self.spec = spec
         super().__init__(
+            spec,
             inputs={"held": unsigned(state_bits(spec))},
             words={},
             outputs={"o": spec.o},
-            name=f"read_{mac_name(spec)}",
+            name=f"read_{spec.without_source.name}",
             build=build,
-            parameters={"spec": spec},
         )
 
     def elaborate(self, platform: object) -> Module:

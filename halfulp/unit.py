@@ -1,0 +1,140 @@
+"""Units by their texts: `unit` gives the description that component, reference and exact results are made from."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .hdl.specs import Build, UnitSpec
+    from .hdl.specs.segments import Segments
+
+
+@dataclass(frozen=True)
+class Description:
+    """A unit of the catalogue with all that decides its result bits.
+
+    Parameters
+    ----------
+    spec : UnitSpec
+        The same as plain data.
+    """
+
+    spec: "UnitSpec"
+
+    def __str__(self) -> str:
+        """The text; `unit` reads it back."""
+        return self.spec.text
+
+    @property
+    def name(self) -> str:
+        """The text in the characters of a Verilog name."""
+        return self.spec.name
+
+    @property
+    def table(self) -> "Segments | None":
+        """Line segments of a piecewise-linear function, fitted or from disk; None for all other units."""
+        from .hdl.specs import PwlSpec
+
+        if not isinstance(self.spec, PwlSpec):
+            return None
+        from .hdl.fit.store import segments_of
+
+        spec = self.spec
+        return segments_of(spec.function, fmt=spec.a, out=spec.o, rounding=spec.rounding, **spec.budget)
+
+    def component(self, build: "Build | None" = None) -> Any:
+        """The unit as an Amaranth component.
+
+        Parameters
+        ----------
+        build : Build, optional
+            Register stages and structure, which change no result bit; default: ``Build()``.
+
+        Raises
+        ------
+        ValueError
+            If a field of ``build`` has no effect on the unit.
+        """
+        from .hdl.specs import Build
+        from .units.catalogue import component
+
+        return component(self.spec, build or Build())
+
+    def reference(self, *operands: Any, **words: Any) -> Any:
+        """Results of the golden model on tensors of codes.
+
+        Parameters
+        ----------
+        *operands : Tensor
+            Codes in the order of the golden function of the unit, such as `halfulp.golden.mac`.
+        **words : Tensor
+            Random words of stochastic rounding. A unit with a source has the words of that: element i of the operands
+            is operation i since reset.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As the golden function does.
+        """
+        from . import golden
+
+        function = getattr(golden, self.spec.form.unit)
+        return function(*operands, **(self._own_words(operands) | words), **self._parameters)
+
+    def exact(self, *codes: Any, **words: Any) -> Any:
+        """Result on single codes in rational arithmetic: slow, and independent of the golden model.
+
+        Parameters are as of `reference`, with integers instead of tensors.
+        """
+        from .golden import exact
+
+        return getattr(exact, self.spec.form.unit)(*codes, **words, **self._parameters)
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """Keywords of golden and exact function."""
+        parameters = self.spec.parameters
+        if self.table is None:
+            return parameters
+        return {"table": self.table} | {name: parameters[name] for name in ("rounding", "saturate")}
+
+    def _own_words(self, operands: tuple[Any, ...]) -> dict[str, Any]:
+        """Words of the unit's source for all elements of the operands."""
+        if not self.spec.streams:
+            return {}
+        import torch
+
+        from .golden.random import of_stream
+
+        vectors = any(item.name in ("k", "lanes") for item in fields(self.spec))
+        shapes = [operand.shape[:-1] if vectors and operand.dim() else operand.shape for operand in operands]
+        shape = torch.broadcast_shapes(*shapes)
+        found = {
+            name: of_stream(stream, shape.numel(), self.spec.words[name]).reshape(shape)
+            for name, stream in self.spec.streams.items()
+        }
+        numbered = [words for name, words in found.items() if name[-1].isdigit()]
+        return {"random": torch.stack(numbered, -1)} if numbered else found
+
+
+def unit(text: "str | UnitSpec | Description") -> Description:
+    """Description of the unit that a text names, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``.
+
+    `halfulp list grammar` prints the grammar.
+
+    Raises
+    ------
+    TypeError
+        If ``text`` is not a text.
+    ValueError
+        If it names no unit, or one that cannot be built; the error points at the place.
+    """
+    from .hdl.specs import PwlSpec, UnitSpec
+
+    if isinstance(text, Description):
+        return text
+    spec = UnitSpec.parse(text)
+    if isinstance(spec, PwlSpec):
+        from .hdl.fit.store import check_function
+
+        check_function(spec.function)
+    return Description(spec)

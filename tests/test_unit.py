@@ -1,0 +1,136 @@
+"""Descriptions of units, which `halfulp.unit` makes of texts."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import halfulp
+from halfulp.hdl.specs import UNITS, Build, PwlSpec
+from halfulp.sim.model import CompiledModel
+from halfulp.sim.ports import STATE, Ports
+from halfulp.sim.reference import operands_of, reference, words_of
+from halfulp.units import Mac
+
+TEXTS = [
+    "mul e4m3fn*e4m3fn=fp16.rn",
+    "add e5m2+fxp4.4=e6m5.rz",
+    "fma e4m3*e5m2+bf16.sr4",
+    "mac e5m2*e5m2+e6m5.sr10",
+    "mac e5m2*e5m2=e5m2.rz+exact=e6m5.rd.sat carry=3",
+    "accumulate e5m2+fp32.ru",
+    "quire posit8*posit8=posit16.rn carry=7",
+    "dot3 e4m3fn*e4m3fn+bf16.sr4 order=sequential",
+    "sru fxp8.8>fxp4.4.sr3 lanes=2",
+    "convert fp16>e4m3fn.sr8.sat",
+    "pwl tanh(fxp2.4)>fxp1.6.rn pieces=2",
+    "compare e5m2,e4m3.rn",
+]
+
+
+def test_every_unit_of_the_catalogue_is_described():
+    assert {halfulp.unit(text).spec.form.unit for text in TEXTS} == set(UNITS)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_description_gives_component_reference_and_exact_results(text):
+    """All three of one text: the component has the names of the description, and the models agree on random codes."""
+    described = halfulp.unit(text)
+    assert str(described) == text
+    assert halfulp.unit(str(described)) == described == halfulp.unit(described)
+    assert len({described, halfulp.unit(text)}) == 1
+    unit = described.component()
+    assert (unit.spec, unit.name, unit.build) == (described.spec, described.name, Build())
+    noise = random.Random(text)
+    columns = {
+        port.name: [noise.getrandbits(port.width) if port.name not in STATE else int(port.name == "load")] * 1
+        for port in Ports.of(unit.inputs)
+    }
+    for _ in range(40):
+        for port in Ports.of(unit.inputs):
+            columns[port.name].append(noise.getrandbits(port.width) if port.name not in STATE else port.name == "load")
+
+    def column(names, index=None):
+        if isinstance(names, str):
+            return torch.tensor(columns[names]) if index is None else columns[names][index]
+        parts = [column(name, index) for name in names]
+        return torch.stack(parts, -1) if index is None else parts
+
+    operands, words = operands_of(unit), words_of(unit)
+    found = described.reference(*map(column, operands), **{name: column(names) for name, names in words.items()})
+    for index in range(41):
+        exact = described.exact(
+            *(column(names, index) for names in operands),
+            **{name: column(names, index) for name, names in words.items()},
+        )
+        got = tuple(part[index].tolist() for part in found) if isinstance(found, tuple) else found[index].tolist()
+        assert got == (tuple(exact) if isinstance(found, tuple) else exact), index
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mul e5m2*e5m2.sr4@lfsr16:5", "mac e5m2*e5m2=e5m2.sr3+e6m5.sr10@lfsr16", "sru int16>int8.sr3@plateau3 lanes=3"],
+)
+def test_reference_has_the_words_of_the_source_in_the_text(text):
+    described = halfulp.unit(text)
+    unit = described.component()
+    noise = random.Random(text)
+    codes = {port.name: [noise.getrandbits(port.width) for _ in range(50)] for port in Ports.of(unit.inputs)}
+    codes |= {name: [int(name == "load")] * 50 for name in STATE if name in codes}
+    tensors = {name: torch.tensor(column) for name, column in codes.items()}
+    operands = [
+        tensors[names] if isinstance(names, str) else torch.stack([tensors[name] for name in names], -1)
+        for names in operands_of(unit)
+    ]
+    found = described.reference(*operands)
+    arrays = {name: column.numpy().view("uint64") for name, column in tensors.items()}
+    expected = reference(unit, arrays)
+    columns = found.unbind(-1) if found.dim() > 1 else [found]
+    for port, column in zip(unit.outputs, columns, strict=True):
+        assert column.tolist() == expected[port].tolist()
+
+
+def test_state_of_the_source_is_that_of_the_hardware():
+    unit = halfulp.unit("mul e5m2*e5m2.sr8@lfsr16:5").component()
+    codes = {name: torch.arange(100).numpy().view("uint64") for name in ("a", "b")}
+    with CompiledModel.of_unit(unit) as model:
+        model.reset()
+        found = model.run(codes, 100)["o"].tolist()
+    assert found == reference(unit, codes)["o"].tolist()
+    assert found != reference(halfulp.unit("mul e5m2*e5m2.sr8@lfsr16").component(), codes)["o"].tolist()
+
+
+def test_component_takes_a_build_and_refuses_one_without_effect():
+    described = halfulp.unit("e5m2*e5m2+e6m5.rn")
+    built = described.component(Build(pipeline=2))
+    assert isinstance(built, Mac)
+    assert (built.latency, built.name) == (3, "mac_e5m2_e5m2_e6m5_rn_p2")
+    with pytest.raises(ValueError, match="stochastic"):
+        described.component(Build(stochastic="eager"))
+
+
+def test_description_of_an_unknown_function_or_table_is_refused():
+    for text in ("pwl tanhh(fxp4.4)", "pwl gelu6-00000000(fxp4.4)"):
+        with pytest.raises(ValueError, match=r"tanhh|gelu6-00000000"):
+            halfulp.unit(text)
+
+
+def test_saved_table_goes_by_name_and_digest():
+    from halfulp.hdl.fit.store import write
+
+    table = halfulp.unit("pwl gelu(fxp2.4) pieces=3").table
+    write(table)
+    described = halfulp.unit(f"pwl {table}(fxp2.4)")
+    assert isinstance(described.spec, PwlSpec)
+    assert described.table == table
+    assert described.component().table == table
+    with pytest.raises(ValueError, match="the segments"):
+        halfulp.unit(f"pwl {table}(fxp2.6)").component()
+
+
+def test_package_has_unit_as_a_function_whatever_is_imported_first():
+    code = "import sys, halfulp; from halfulp.unit import Description; assert callable(halfulp.unit); "
+    code += "assert isinstance(halfulp.unit('mul e5m2*e5m2'), Description); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
