@@ -151,7 +151,7 @@ def _looked_at(o: Format, rounding: Rounding) -> int:
     if o.spacing == "uniform":
         # What is larger than the range is all the same, but where it wraps: no line has so many bits before the point.
         return o.width + rounding.places + (2 * LIMB if o.wraps else 1)
-    return o.precision + rounding.places
+    return o.window + rounding.places
 
 
 def _unsigned_zero(x: Raw) -> Raw:

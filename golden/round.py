@@ -49,7 +49,7 @@ def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
             # What is larger is the end of the range, whatever it is exactly.
             top = min(top, o.quantum + o.width)
         return max(top - o.quantum + 1, 0) + rounding.places
-    return o.precision + rounding.places
+    return o.window + rounding.places
 
 
 def round_up(

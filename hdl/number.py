@@ -84,7 +84,7 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
     if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_linear.adds(x, y, o, rounding):
         return posit_linear.Pair(x.as_fixed, y.as_fixed)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
-    return raw.align(m, x, y, o.precision + rounding.places, o.floor_exponent)
+    return raw.align(m, x, y, o.window + rounding.places, o.floor_exponent)
 
 
 def add(

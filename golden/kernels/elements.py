@@ -11,7 +11,7 @@ from halfulp.hdl.formats import EXACT, FP32, FP64, Float, Format, Rounding
 from . import build
 from .float_plan import LANE_MODES
 from .launch import I64, POINTER
-from .text import boolean, format_text, includes, rounding_text
+from .text import boolean, definitions, fits, format_text, rounding_text
 
 WORTHWHILE = 256
 """Fewer numbers are as soon done in torch."""
@@ -49,7 +49,7 @@ def convert(
 
 
 def _run(x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor | None:
-    if x.device.type != "cpu" or x.numel() < WORTHWHILE or build.level() == "torch":
+    if x.device.type != "cpu" or x.numel() < WORTHWHILE or build.level() == "torch" or not fits(a, o):
         return None
     if random is not None:
         x, random = torch.broadcast_tensors(x, random)
@@ -84,7 +84,8 @@ def _source(dtype: torch.dtype, a: Format, o: Format, rounding: Rounding, satura
         number = "float" if dtype == torch.float32 else "double"
         run = f"encode_floats<{format_text(o)}, {o.man}, {types}, {flags}, {number}>(*call)"
     return f"""#include "elements.h"
-{includes(a, o)}extern "C" __attribute__((visibility("default"))) void halfulp_convert(const halfulp::Elements* call) {{
+{definitions(a, o)}
+extern "C" __attribute__((visibility("default"))) void halfulp_convert(const halfulp::Elements* call) {{
 using namespace halfulp;
 {run};
 }}

@@ -10,7 +10,7 @@ from halfulp.hdl.specs import MacSpec, ValueRange
 
 from .fixed_plan import fixed_text
 from .float_plan import BINARY32, BINARY64, Lane, Refused, float_text, need
-from .text import includes, spec_text
+from .text import definitions, fits, spec_text
 
 ROWS, VECTORS, WIDEST = 4, 2, 16
 """Of a block: rows, vectors in a row, and lanes in a vector where they are most."""
@@ -31,7 +31,9 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
     fma : bool
         Whether the machine fuses multiplication and addition.
     """
-    found = []
+    found: list[str] = []
+    if not fits(spec.a, spec.b, spec.product, spec.o):
+        return ()
     for bits in (32, 64):
         with contextlib.suppress(Refused):
             found.append(_fixed(spec, source, bits))
@@ -90,7 +92,7 @@ def _exact(spec: MacSpec, source: str | None) -> str:
 
 def _source(spec: MacSpec, header: str, body: str, run: str) -> str:
     return f"""#include "{header}"
-{includes(spec.a, spec.b, spec.product, spec.o)}
+{definitions(spec.a, spec.b, spec.product, spec.o)}
 namespace halfulp {{
 struct Spec {{
 {body}

@@ -1,7 +1,7 @@
 """Descriptors as C++ types."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding, Takum
 from halfulp.hdl.formats.source import Plateau
@@ -28,26 +28,45 @@ def _posit(fmt: Posit) -> str:
     return f"Posit<{fmt.width}, {fmt.es}>"
 
 
-TYPES: dict[type[Format], tuple[str, Callable[[Any], str]]] = {
-    Float: ("number.h", _float),
-    Fixed: ("number.h", _fixed),
-    Posit: ("number.h", _posit),
-    Takum: ("takum.h", lambda fmt: f"Takum<{fmt.width}>"),
+class Cpp(NamedTuple):
+    """C++ of a family of formats: header, type of a format, definitions that the type needs, and formats that 128-bit
+    integers are too short for."""
+
+    header: str
+    type: Callable[[Any], str]
+    define: Callable[[Any], str] = lambda fmt: ""
+    fits: Callable[[Any], bool] = lambda fmt: True
+
+
+TYPES: dict[type[Format], Cpp] = {
+    Float: Cpp("number.h", _float),
+    Fixed: Cpp("number.h", _fixed),
+    Posit: Cpp("number.h", _posit),
+    Takum: Cpp("takum.h", lambda fmt: f"Takum<{fmt.width}>"),
 }
-"""Header of a family of formats, and the C++ type of a format."""
+
+
+def _cpp(fmt: Format) -> Cpp:
+    if type(fmt) not in TYPES:
+        raise TypeError(f"{fmt} has no compiled kernels")
+    return TYPES[type(fmt)]
 
 
 def format_text(fmt: Format) -> str:
     """Type of a format."""
-    if type(fmt) not in TYPES:
-        raise TypeError(f"{fmt} has no compiled kernels")
-    return TYPES[type(fmt)][1](fmt)
+    return _cpp(fmt).type(fmt)
 
 
-def includes(*formats: Format | None) -> str:
-    """Lines that include the headers of the formats' families."""
-    headers = {TYPES[type(fmt)][0] for fmt in formats if fmt is not None}
-    return "".join(f'#include "{header}"\n' for header in sorted(headers))
+def fits(*formats: Format | None) -> bool:
+    """True if kernels take all of the formats."""
+    return all(_cpp(fmt).fits(fmt) for fmt in formats if fmt is not None)
+
+
+def definitions(*formats: Format | None) -> str:
+    """Headers of the formats' families, and definitions of the formats."""
+    known = dict.fromkeys(fmt for fmt in formats if fmt is not None)
+    lines = sorted({f'#include "{_cpp(fmt).header}"' for fmt in known})
+    return "\n".join(filter(None, [*lines, *(_cpp(fmt).define(fmt) for fmt in known)])) + "\n"
 
 
 def rounding_text(rounding: Rounding) -> str:

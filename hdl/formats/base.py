@@ -186,6 +186,11 @@ class Format(Plain):
         return _values(self)
 
     @property
+    def window(self) -> int:
+        """Most bits, from the first one of a number on, that a rounding to the format keeps or compares."""
+        return self.precision
+
+    @property
     def max_code(self) -> int:
         """Code of the largest number."""
         return self.encode(self.largest, RZ)
