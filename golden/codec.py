@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding, Takum
+from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
 
-from . import fixed, floating, posit, takum
+from . import codebook, fixed, floating, posit, takum
 from .raw import Raw
 from .round import Truncated
 
@@ -26,6 +26,7 @@ STAGES: dict[type[Format], Stages] = {
     Fixed: Stages(fixed.unpack, fixed.truncate, fixed.pack),
     Posit: Stages(posit.unpack, posit.truncate, posit.pack),
     Takum: Stages(takum.unpack, takum.truncate, takum.pack),
+    Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from amaranth.hdl import Module, Value
 
 from . import (
+    codebook,
     eager,
     fixed,
     floating,
@@ -21,7 +22,7 @@ from . import (
 )
 from . import posit_as_fixed as posit_linear
 from .fixed import FixedRaw
-from .formats import Fixed, Float, Format, Posit, Rounding, Takum
+from .formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
 from .multiply import multiply as multiply_raw
 from .posit_as_fixed import PositAsFixed
 from .raw import Raw
@@ -187,5 +188,6 @@ STAGES: dict[type[Format], Stages] = {
     Fixed: Stages(fixed.unpack, _truncate_fixed, fixed.pack),
     Posit: Stages(_unpack_posit, _truncate_posit, _pack_posit),
     Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
+    Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
 }
 """Hardware of the families of formats."""

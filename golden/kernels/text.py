@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import Fixed, Float, Format, Posit, Rounding, Takum
+from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
+
+from . import codebook
 
 PHILOX = "philox"
 """The counter-based source, which is no hardware."""
@@ -43,6 +45,7 @@ TYPES: dict[type[Format], Cpp] = {
     Fixed: Cpp("number.h", _fixed),
     Posit: Cpp("number.h", _posit),
     Takum: Cpp("takum.h", lambda fmt: f"Takum<{fmt.width}>"),
+    Codebook: Cpp("codebook.h", codebook.type_of, codebook.define, codebook.holds),
 }
 
 

@@ -1,12 +1,13 @@
 """Registry of format families; a text is read by the first family that knows it."""
 
 from .base import Format
+from .codebook import Codebook
 from .fixed import Fixed
 from .floating import Float
 from .posit import Posit
 from .takum import Takum
 
-__all__ = ["FAMILIES", "Fixed", "Float", "Posit", "Takum"]
+__all__ = ["FAMILIES", "Codebook", "Fixed", "Float", "Posit", "Takum"]
 
-FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum)
+FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook)
 """All families, in the order in which lists show them."""

@@ -1,0 +1,139 @@
+"""Codebooks on tensors: codes are looked up, and results are searched for among the magnitudes of their sign."""
+
+import itertools
+from fractions import Fraction
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from halfulp.hdl.formats import Rounding
+from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.codebook import Codebook
+
+from .raw import ZERO_EXPONENT, Raw, mask
+from .round import Truncated, round_up
+from .wide import LIMB, MASK, Wide, limbs_of
+
+
+def unpack(codes: Tensor, fmt: Codebook) -> Raw:
+    """Raw numbers of codes."""
+    sign, exponent, significand, nan, inf, zero = (column.to(codes.device) for column in _columns(fmt))
+    return Raw(
+        sign=sign[codes],
+        exponent=exponent[codes],
+        significand=_at(significand, codes, fmt.precision),
+        nan=nan[codes],
+        inf=inf[codes],
+        zero=zero[codes],
+    )
+
+
+@lru_cache(maxsize=64)
+def _columns(fmt: Codebook) -> tuple[Tensor, ...]:
+    exponents, significands = [], []
+    for value in fmt.values:
+        number = abs(value) if isinstance(value, Fraction) else Fraction(0)
+        exponents.append(floor_log2(number) if number else ZERO_EXPONENT)
+        significands.append(int(number / Fraction(2) ** (exponents[-1] - fmt.precision + 1)) if number else 0)
+    return (
+        torch.tensor([fmt.negative(code) for code in range(1 << fmt.width)]),
+        torch.tensor(exponents),
+        _limbs(significands, fmt.precision),
+        torch.tensor([value != value for value in fmt.values]),
+        torch.tensor([value in (float("inf"), -float("inf")) for value in fmt.values]),
+        torch.tensor([value == 0 for value in fmt.values]),
+    )
+
+
+def _limbs(integers: list[int], width: int) -> Tensor:
+    """Table of integers, a row for each limb."""
+    return torch.tensor([[integer >> (LIMB * at) & MASK for integer in integers] for at in range(limbs_of(width))])
+
+
+def _at(table: Tensor, index: Tensor, width: int) -> Wide:
+    """Integers of a table."""
+    return Wide(tuple(row[index] for row in table), width)
+
+
+@lru_cache(maxsize=64)
+def _ladders(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rungs in units of the last place, gaps to the next ones and parities, of both signs in turn; last places."""
+    length = max(map(len, fmt.rungs))
+    rungs, gaps, parities = [], [], []
+    for ladder in fmt.rungs:
+        padded = [*ladder, *[ladder[-1]] * (length - len(ladder))]
+        rungs += [rung.units for rung in padded]
+        gaps += [*(high.units - low.units or 1 for low, high in itertools.pairwise(padded)), 1]
+        parities += [rung.odd for rung in padded]
+    last = torch.tensor([len(ladder) - 1 for ladder in fmt.rungs], device=device)
+    tables = _limbs(rungs, width), _limbs(gaps, width), torch.tensor(parities)
+    return *(table.to(device) for table in tables), last  # type: ignore[return-value]
+
+
+def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
+    """Place of the magnitude at or next below a number's in the list, and the way from there to the next one."""
+    highest = max(rung.magnitude for ladder in o.rungs for rung in ladder)
+    scale = o.quantum - places
+    # Numbers that are shifted up further are beyond the range.
+    most = floor_log2(highest) - scale + 2
+    up = torch.where(x.zero, 0, x.exponent) - (x.significand.width - 1) - scale
+    units = x.significand.resized(x.significand.width + most + 1).shift_left(up.clamp(0, most))
+    units, lost = units.shift_right((-up).clamp(min=0))
+    width = units.width
+    rungs, gaps, parities, last = _ladders(o, width, units.low.device)
+    length = len(parities) // 2
+    side = x.sign.to(torch.int64) * length
+    found = torch.zeros_like(side)
+    end = last[x.sign.to(torch.int64)]
+    padding = torch.full_like(side, places)
+    for level in reversed(range(length.bit_length())):
+        after = found + (1 << level)
+        against = _at(rungs, side + after.clamp(max=length - 1), width).shift_left(padding)
+        found = torch.where((after <= end) & ~(units < against), after, found)
+
+    # Long division: each step gives one place of the way to the next rung.
+    rest = units.minus(_at(rungs, side + found, width).shift_left(padding), torch.zeros_like(side))
+    gap, seen = _at(gaps, side + found, width), torch.zeros_like(side)
+    for place in reversed(range(places)):
+        step = gap.shift_left(torch.full_like(side, place))
+        reached = ~(rest < step) & (found < end)
+        less = rest.minus(step, torch.zeros_like(side)) if bool(reached.any()) else rest
+        rest = Wide(tuple(torch.where(reached, p, q) for p, q in zip(less.limbs, rest.limbs, strict=True)), width)
+        seen = 2 * seen + reached.to(torch.int64)
+    sticky = lost | ~rest.is_zero() if x.sticky is None else lost | ~rest.is_zero() | x.sticky
+    largest = end - int(o.threshold is not None)
+    return Truncated(
+        code=found,
+        last=parities[side + found],
+        seen=seen,
+        sticky=sticky,
+        beyond=(found > largest) | ((found == largest) & (sticky | (seen != 0))),
+        places=places,
+    )
+
+
+def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
+    """Codes of numbers, rounded once."""
+    z = truncate(x, o, rounding.places)
+    negative, length = x.sign.to(torch.int64), max(map(len, o.rungs))
+    end = torch.where(x.sign, len(o.rungs[True]) - 1, len(o.rungs[False]) - 1)
+    seen, inner = z.seen, z.last
+    inexact = (seen != 0) | z.sticky
+    floor = o.rounds == "floor"
+    if floor:
+        # Below zero the floor is the next rung, and the way from there is the rest of the way to it.
+        seen = torch.where(x.sign, -(seen + z.sticky), seen) & mask(rounding.places)
+        inner = torch.where(x.sign & inexact, z.last ^ 1, z.last)
+    up = round_up(
+        rounding, negative=x.sign, last=inner, seen=seen, sticky=z.sticky, random=random, twos_complement=floor
+    )
+    outward = torch.where(x.sign, inexact.to(torch.int64) - up, up) if floor else up
+    place = torch.minimum(z.code + outward, end)
+    codes = []
+    for sign in (False, True):
+        side = [o.overflowed(sign, rounding, saturate) if rung.code is None else rung.code for rung in o.rungs[sign]]
+        codes += side + side[-1:] * (length - len(side))
+    found = torch.tensor(codes, device=place.device)[negative * length + torch.where(x.zero, 0, place)]
+    found = torch.where(x.inf, torch.where(x.sign, o.infinity(True), o.infinity(False)), found)
+    return torch.where(x.nan, o.nan_code, found)

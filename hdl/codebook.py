@@ -1,0 +1,169 @@
+"""Codebooks in hardware: codes are looked up, and results are searched for among the magnitudes of their sign."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value
+
+from . import fixed
+from .fixed import FixedRaw
+from .formats import Rounding
+from .formats.base import floor_log2
+from .formats.codebook import Codebook
+from .lines import search
+from .raw import Raw
+from .round import round_up
+from .wire import lookup, wire
+
+MAX_WIDTH = 8
+"""Bits of the widest codebook in hardware: wider ones are refused, because their tables are larger than any unit."""
+
+
+def _check(fmt: Codebook) -> None:
+    if fmt.width > MAX_WIDTH:
+        raise ValueError(f"{fmt} has {fmt.width} bits; hardware has codebooks of up to {MAX_WIDTH}")
+
+
+def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
+    """Raw number of a code."""
+    _check(fmt)
+    exponents = [floor_log2(abs(value)) for value in fmt.values if isinstance(value, Fraction) and value]
+    emin, emax = min(exponents), max(exponents)
+    codes = range(1 << fmt.width)
+
+    def parts(code: int) -> tuple[int, int]:
+        """Exponent from ``emin`` on, and the significand with its first one on top."""
+        value = fmt.decode(code)
+        if not isinstance(value, Fraction) or value == 0:
+            return 0, 0
+        exponent = floor_log2(abs(value))
+        return exponent - emin, int(abs(value) / Fraction(2) ** (exponent - fmt.precision + 1))
+
+    def flags(values: Sequence[bool], text: str) -> Value:
+        return wire(m, lookup(bits, [int(value) for value in values]), f"{name}_{text}")
+
+    return Raw(
+        sign=flags([fmt.negative(code) for code in codes], "sign"),
+        exponent=wire(m, lookup(bits, [parts(code)[0] for code in codes]), f"{name}_exponent"),
+        significand=wire(m, lookup(bits, [parts(code)[1] for code in codes]), f"{name}_significand"),
+        nan=flags([value != value for value in fmt.values], "nan"),
+        inf=flags([value in (float("inf"), -float("inf")) for value in fmt.values], "inf"),
+        zero=flags([value == 0 for value in fmt.values], "zero"),
+        sticky=Const(0, 1),
+        base=emin,
+        emin=emin,
+        emax=emax,
+        leading="one",
+        zero_at_floor=True,
+    )
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """A magnitude between two rungs: ``index`` is the place of the inner one among those of its sign, and
+    ``discarded`` the way to the next one in binary places. From a ``final`` rung nothing goes further."""
+
+    sign: Value
+    index: Value
+    last: Value
+    discarded: Value
+    sticky: Value
+    final: Value
+    nan: Value
+    inf: Value
+
+
+def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
+    """Find the magnitude of the list at or next below a number's, and the way from there to the next one."""
+    _check(o)
+    places = rounding.places
+    x = _placed(m, x, o, o.quantum - places)
+    width = len(x.integer)
+    negative = x.integer[-1] if x.integer.shape().signed else Const(0, 1)
+    magnitude = ((x.integer ^ negative.replicate(width)) + (negative & ~x.sticky))[:width]
+    magnitude = wire(m, magnitude, "magnitude")
+
+    found = [
+        search(m, magnitude, [rung.units << places for rung in ladder[1:]], name)
+        for ladder, name in zip(o.rungs, ("positive_rung", "negative_rung"), strict=True)
+    ]
+    index = wire(m, Mux(x.sign, found[1], found[0])[: max(1, *map(len, found))], "rung")
+
+    def chosen(values: list[list[int]], name: str) -> Value:
+        return wire(m, _of_side(Cat(index, x.sign), values), name)
+
+    steps = [[high.units - low.units for low, high in itertools.pairwise(ladder)] for ladder in o.rungs]
+    parities = [[rung.odd for rung in ladder] for ladder in o.rungs]
+    inner = chosen([[rung.units for rung in ladder] for ladder in o.rungs], "inner")
+    gap = chosen([[*side, 1] for side in steps], "gap")
+    final = chosen([[*(0 for _ in side), 1] for side in steps], "final")
+    # Long division: each step gives one place of the way to the next rung.
+    rest = wire(m, (magnitude - Cat(Const(0, places), inner))[:width], "beyond_inner")
+    quotient = []
+    for place in reversed(range(places)):
+        step = Cat(Const(0, place), gap)
+        reached = wire(m, rest >= step, f"way_{place}")
+        rest = wire(m, Mux(reached, rest - step, rest)[:width], f"rest_{place}")
+        quotient.append(reached)
+    return Truncated(
+        sign=x.sign,
+        index=index,
+        last=chosen(parities, "last"),
+        discarded=Cat(*reversed(quotient)),
+        sticky=wire(m, rest.any() | x.sticky, "sticky"),
+        final=final,
+        nan=x.nan,
+        inf=x.inf,
+    )
+
+
+def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
+    """A number on a scale that holds all rungs, clipped above them."""
+    if isinstance(x, FixedRaw):
+        placed = fixed.truncate_below(m, x, quantum)
+    else:
+        highest = max(rung.magnitude for ladder in o.rungs for rung in ladder)
+        placed = fixed.of_raw(m, x, max(quantum, x.quantum), floor_log2(highest) + 1, "result")
+    missing = placed.quantum - quantum
+    integer = Cat(Const(0, missing), placed.integer)
+    integer = integer.as_signed() if placed.integer.shape().signed else integer
+    return FixedRaw(integer, placed.sign, placed.sticky, placed.nan, placed.inf, placed.negated, quantum)
+
+
+def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
+    """Code of a number, rounded once."""
+    discarded, last, inexact = x.discarded, x.last, x.discarded.any() | x.sticky
+    floor = o.rounds == "floor"
+    if floor:
+        # Below zero the floor is the next rung, and the way from there is the rest of the way to it.
+        turned = (~x.discarded + ~x.sticky)[: len(x.discarded)]
+        discarded = Mux(x.sign, turned, x.discarded)[: len(x.discarded)]
+        last = x.last ^ (x.sign & inexact)
+    up = round_up(
+        rounding,
+        negative=x.sign,
+        last=last,
+        discarded=discarded,
+        sticky=x.sticky,
+        random=random,
+        twos_complement=floor,
+    )
+    outward = Mux(x.sign, inexact & ~up, up) if floor else up
+    outward = wire(m, outward & ~x.final, "outward")
+    place = wire(m, (x.index + outward)[: len(x.index) + 1], "place")
+    codes = [
+        [o.overflowed(bool(sign), rounding, saturating) if rung.code is None else rung.code for rung in ladder]
+        for sign, ladder in enumerate(o.rungs)
+    ]
+    code = _of_side(Cat(place, x.sign), codes)
+    code = Mux(x.inf, Mux(x.sign, o.infinity(True), o.infinity(False)), code)
+    return Mux(x.nan, Const(o.nan_code, o.width), code)[: o.width]
+
+
+def _of_side(index: Value, values: list[list[int]]) -> Value:
+    """Entry of one of two lists, by an index and the sign above it; behind the end of a list its last entry is."""
+    length = 1 << (len(index) - 1)
+    return lookup(index, [entry for side in values for entry in (side + side[-1:] * length)[:length]])

@@ -1,0 +1,409 @@
+"""Formats given by a list of values: a user's own types, and published tables such as NF4."""
+
+import bisect
+import itertools
+import math
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Self
+
+from .base import CodeOrder, Format, RoundedUnit, floor_log2
+from .rounding import Rounding
+
+ORDERS = ("sign-magnitude", "two's complement")
+OVERFLOWS = ("end", "infinity", "nan")
+MAX_WIDTH = 16
+
+FOLDERS = "HALFULP_CODEBOOKS"
+"""Environment variable with the folders of data files, which programs that are started from here inherit."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TEXT = re.compile(rf"codebook:({_NAME.pattern})")
+
+_NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+    *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+    *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+"""Values of NF4 (Dettmers et al., QLoRA, NeurIPS 2023, appendix E)."""
+
+
+class Rung(NamedTuple):
+    """A magnitude, in units of the last place too, its code with a sign, None of a threshold, and the code's parity."""
+
+    magnitude: Fraction
+    units: int
+    code: int | None
+    odd: int
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook(Format):
+    """A format given by the list of its values.
+
+    Parameters
+    ----------
+    name : str
+        Small letters, digits and underscores; the format's text is ``codebook:NAME``.
+    values : sequence of float or Fraction
+        Numbers of the codes 0, 1, 2 and so on, 2 to 65536 of them, a power of two. A float stands for itself, -0.0,
+        infinities and NaN included. Zero is among them, and neighbouring numbers have codes of different parity.
+    order : str
+        ``sign-magnitude``: directed and stochastic roundings act on the magnitude, as those of floats do; or
+        ``two's complement``: on the number, as those of fixed point do.
+    overflow : str
+        Result beyond the range: ``end``, the nearest number; or ``infinity`` or ``nan``, where it is rounded to
+        ``threshold``.
+    threshold : Fraction or float, optional
+        Magnitude that would follow the largest one, for an ``overflow`` other than ``end``.
+    nan : Fraction or float
+        Number that NaN becomes where it has no code.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind, or out of range.
+
+    Examples
+    --------
+    A type of one's own, which every unit, golden model, kernel and bench takes from then on:
+
+    >>> from halfulp.hdl.formats.codebook import Codebook
+    >>> powers = [0.0, *(2.0**e for e in range(-3, 4))]
+    >>> log4 = Codebook.register("log4", [*powers, -0.0, *(-x for x in powers[1:])], nan=-0.0)
+    >>> str(log4), log4.decode(log4.encode(3.0))
+    ('codebook:log4', Fraction(4, 1))
+    """
+
+    family = "codebook"
+    syntax = "codebook:<name>, a list of up to 65536 values, registered in Python or in a file <name>.toml of a folder"
+    code_order: CodeOrder = field(default="table", init=False, repr=False)
+    names: ClassVar = {"nf4": "nf4"}
+
+    name: str
+    values: tuple[Fraction | float, ...] = field(default=(), repr=False)
+    order: str = ORDERS[0]
+    overflow: str = "end"
+    threshold: Fraction | None = None
+    nan: Fraction | float = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name of a codebook; one has small letters, digits and underscores")
+        object.__setattr__(self, "values", tuple(_number(value) for value in self.values))
+        object.__setattr__(self, "nan", _number(self.nan))
+        for text, known in ((self.order, ORDERS), (self.overflow, OVERFLOWS)):
+            if text not in known:
+                raise ValueError(f"{self} has {text!r}; it takes one of {', '.join(known)}")
+        count = len(self.values)
+        if count & (count - 1) or not 2 <= count <= 1 << MAX_WIDTH:
+            raise ValueError(f"{self} has {count} values; a codebook has a power of two, 2 to {1 << MAX_WIDTH}")
+        finite = [value for value in self.values if isinstance(value, Fraction)]
+        if Fraction(0) not in finite or len(set(finite)) < len(finite):
+            raise ValueError(f"{self} has no zero, or a value twice")
+        if self.has_negative_zero and self.order != ORDERS[0]:
+            raise ValueError(f"{self} has -0; only a codebook in sign-magnitude has")
+        if (self.overflow == "infinity" and not self.has_inf) or (self.overflow == "nan" and not self.has_nan):
+            raise ValueError(f"{self} overflows to {self.overflow}, which is not among its values")
+        if (self.threshold is None) != (self.overflow == "end"):
+            raise ValueError(f"{self} takes a threshold exactly where it overflows to infinity or nan")
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", Fraction(self.threshold))
+            if Fraction(self.threshold) <= max(self.largest, -self.lowest):
+                raise ValueError(f"the threshold of {self} is not above its largest magnitude")
+        if not self.has_nan and repr(self.nan) not in map(repr, self.values):
+            raise ValueError(f"{self} has no value {self.nan} for NaN")
+        for negative in (False, True):
+            if any(low.odd == high.odd for low, high in itertools.pairwise(self.rungs[negative])):
+                raise ValueError(f"neighbouring values of {self} have codes of one parity; ties to even need both")
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        # Floats tell the sign of zero by their text only.
+        return self.name, tuple(map(repr, self.values)), self.order, self.overflow, self.threshold, repr(self.nan)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Codebook) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.name if self.name in self.names else f"codebook:{self.name}"
+
+    # Names -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """``codebook:NAME``, registered in Python or in a data file, or a name."""
+        if text in cls.names:
+            return cls._known("nf4") or cls._keep(cls("nf4", _NF4))
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            return None
+        found = cls._known(match[1])
+        for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
+            path = Path(folder) / f"{match[1]}.toml"
+            if found is None and path.is_file():
+                found = cls._keep(cls.load(path))
+        if found is None:
+            raise ValueError(f"unknown {text}; register it, or put {match[1]}.toml in a folder that {FOLDERS} names")
+        return found
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Codebook of a data file: TOML with ``values``, and ``order``, ``overflow``, ``threshold``, ``nan``."""
+        path = Path(path)
+        given = tomllib.loads(path.read_text())
+        if unknown := set(given) - {"values", "order", "overflow", "threshold", "nan"}:
+            raise ValueError(f"{path} has {', '.join(sorted(unknown))}, which no codebook has")
+        return cls(path.stem, **given)
+
+    @classmethod
+    def register(
+        cls, name: str, values: Sequence[float] | Callable[[int], float], width: int | None = None, **fields: object
+    ) -> Self:
+        """Make a codebook that ``codebook:NAME`` names from then on, in this program and in those started from it.
+
+        ``values`` is the list, or a function from codes of ``width`` bits to their numbers.
+        """
+        if callable(values):
+            values = [values(code) for code in range(1 << (width or 0))]
+        fmt = cls(name, tuple(values), **fields)  # type: ignore[arg-type]
+        folder = _folder()
+        numbers = ", ".join(f'"{value}"' for value in fmt.values)
+        lines = [
+            f"values = [{numbers}]",
+            f'order = "{fmt.order}"',
+            f'overflow = "{fmt.overflow}"',
+            f'nan = "{fmt.nan}"',
+        ]
+        lines += [] if fmt.threshold is None else [f'threshold = "{fmt.threshold}"']
+        Path(folder, f"{name}.toml").write_text("\n".join(lines) + "\n")
+        return cls._keep(fmt)
+
+    @classmethod
+    def _known(cls, name: str) -> Self | None:
+        found = _KNOWN.get(name)
+        return found if isinstance(found, cls) else None
+
+    @classmethod
+    def _keep(cls, fmt: Self) -> Self:
+        _KNOWN[fmt.name] = fmt
+        return fmt
+
+    def describe(self) -> str:
+        """Family and fields in words."""
+        return f"codebook, {self.order}, overflow to {self.overflow}"
+
+    def default_accumulator(self) -> Format:
+        """Binary32, because sums of a list of values have no format of their own."""
+        from .floating import Float
+
+        return Float(8, 23)
+
+    # Sizes and ranges ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def width(self) -> int:  # type: ignore[override]
+        """Bits of a code."""
+        return len(self.values).bit_length() - 1
+
+    @property
+    def rounds(self) -> RoundedUnit:  # type: ignore[override]
+        """Integer that a rounding acts on."""
+        return "magnitude" if self.order == ORDERS[0] else "floor"
+
+    @cached_property
+    def _finite(self) -> list[Fraction]:
+        return sorted(Fraction(value) for value in self.values if math.isfinite(value))
+
+    @cached_property
+    def has_nan(self) -> bool:  # type: ignore[override]
+        """A code stands for NaN."""
+        return any(value != value for value in self.values)
+
+    @cached_property
+    def has_inf(self) -> bool:  # type: ignore[override]
+        """A code stands for infinity."""
+        return math.inf in self.values or -math.inf in self.values
+
+    @cached_property
+    def has_negative_zero(self) -> bool:  # type: ignore[override]
+        """-0 has a code of its own."""
+        return any(isinstance(value, float) and value == 0 for value in self.values)
+
+    @cached_property
+    def lowest(self) -> Fraction:  # type: ignore[override]
+        """Least number."""
+        return self._finite[0]
+
+    @cached_property
+    def largest(self) -> Fraction:  # type: ignore[override]
+        """Largest number."""
+        return self._finite[-1]
+
+    @cached_property
+    def smallest(self) -> Fraction:  # type: ignore[override]
+        """Smallest magnitude above zero."""
+        return min(abs(value) for value in self._finite if value)
+
+    @cached_property
+    def quantum(self) -> int:  # type: ignore[override]
+        """Exponent of the last place of the finest number, or of the threshold."""
+        numbers = [abs(value) for value in (*self._finite, self.threshold) if value]
+        return min(floor_log2(value) - _length(value) + 1 for value in numbers)
+
+    @cached_property
+    def precision(self) -> int:  # type: ignore[override]
+        """Bits of the longest significand."""
+        return max(_length(value) for value in self._finite)
+
+    @cached_property
+    def window(self) -> int:
+        """Bits from the largest magnitude to the last place: neighbours may lie anywhere between."""
+        ends = max(self.largest, -self.lowest, self.threshold or Fraction(0))
+        return floor_log2(ends) - self.quantum + 1
+
+    def holds(self, other: Format) -> bool:
+        """True if all numbers of a narrow format are in the list."""
+        if other.width > MAX_WIDTH:
+            return False
+        return all(value in self.values if value == value else self.has_nan for value in other.values)
+
+    # Codes -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def rungs(self) -> tuple[tuple[Rung, ...], tuple[Rung, ...]]:
+        """Positive and negative magnitudes, from zero up; behind the last one the threshold, if there is one."""
+        found = []
+        for negative in (False, True):
+            codes = {}
+            for code, value in enumerate(self.values):
+                if math.isfinite(value):
+                    minus = math.copysign(1.0, value) < 0 if isinstance(value, float) else value < 0
+                    if value == 0:
+                        if negative == minus or Fraction(0) not in codes:
+                            codes[Fraction(0)] = code
+                    elif minus == negative:
+                        codes[abs(Fraction(value))] = code
+            unit = Fraction(2) ** self.quantum
+            ladder = [Rung(size, int(size / unit), codes[size], codes[size] & 1) for size in sorted(codes)]
+            if self.threshold is not None:
+                ladder.append(Rung(self.threshold, int(self.threshold / unit), None, 1 - ladder[-1].odd))
+            found.append(tuple(ladder))
+        return found[0], found[1]
+
+    @cached_property
+    def nan_code(self) -> int:  # type: ignore[override]
+        """Code of NaN, or of the number that it becomes."""
+        if self.has_nan:
+            return next(code for code, value in enumerate(self.values) if value != value)
+        return [repr(value) for value in self.values].index(repr(self.nan))
+
+    def infinity(self, negative: bool) -> int:
+        """Code that an infinite result takes."""
+        sought = -math.inf if negative else math.inf
+        if sought in self.values:
+            return self.values.index(sought)
+        if self.overflow == "nan":
+            return self.nan_code
+        return self.end(negative)
+
+    def end(self, negative: bool) -> int:
+        """Code of the last finite number of a sign."""
+        codes = [rung.code for rung in self.rungs[negative] if rung.code is not None]
+        return codes[-1]
+
+    def overflowed(self, negative: bool, rounding: Rounding, saturate: bool) -> int:
+        """Code of a result beyond the range."""
+        stays = self.threshold is None or saturate or rounding.overflows_to_largest[negative]
+        return self.end(negative) if stays else self.infinity(negative)
+
+    def fields(self) -> dict[str, int]:
+        """Names and widths of the fields of a code, least significant first."""
+        return {"code": self.width}
+
+    def decode(self, code: int) -> Fraction | float:
+        """Number that a code stands for."""
+        self.check_code(code)
+        value = self.values[code]
+        return Fraction(0) if value == 0 else value
+
+    def negative(self, code: int) -> bool:
+        """True if a code carries a minus sign, -0 included."""
+        self.check_code(code)
+        return math.copysign(1.0, float(self.values[code])) < 0
+
+    def encode_magnitude(
+        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
+    ) -> int:
+        """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
+        ladder = self.rungs[negative]
+        place = bisect.bisect_right(ladder, magnitude, key=lambda rung: rung.magnitude) - 1
+        inner = ladder[place]
+        if inner.code is not None and inner.magnitude == magnitude:
+            return inner.code
+        if inner.code is None or place + 1 == len(ladder):
+            if rounding.mode == "exact":
+                raise ValueError(f"exact was asked for, but {self} goes from {self.lowest} to {self.largest}")
+            return self.overflowed(negative, rounding, saturate)
+        outer = ladder[place + 1]
+        rest = (magnitude - inner.magnitude) / (outer.magnitude - inner.magnitude)
+        odd = inner.odd
+        if self.rounds == "magnitude":
+            goes_out = rounding.round(odd + rest, negative, random) > odd
+        else:
+            # Integers of the same parities and signs stand for the two neighbours.
+            value = -(odd + rest) - 2 if negative else odd + rest + 2
+            goes_out = (abs(rounding.round_signed(value, random)) - 2) > odd
+        if not goes_out:
+            return inner.code
+        return self.overflowed(negative, rounding, saturate) if outer.code is None else outer.code
+
+
+_KNOWN: dict[str, Codebook] = {}
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _folder() -> str:
+    """Folder of the data files of this program."""
+    if not _TEMPORARY:
+        _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="halfulp_codebooks_"))
+        folders = [_TEMPORARY[0].name, os.environ.get(FOLDERS, "")]
+        os.environ[FOLDERS] = os.pathsep.join(filter(None, folders))
+    return _TEMPORARY[0].name
+
+
+def _length(value: Fraction) -> int:
+    """Bits between the first and the last one of a dyadic fraction, at least one."""
+    numerator = abs(value.numerator) or 1
+    return (numerator // (numerator & -numerator)).bit_length()
+
+
+def _number(value: object) -> Fraction | float:
+    """A value of a list: finite ones as fractions, but for -0.0."""
+    if isinstance(value, str):
+        value = float(value) if value in ("-0.0", "inf", "-inf", "nan") else Fraction(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)):
+        raise TypeError(f"a value of a codebook is a number, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        return math.nan if math.isnan(value) else value
+    if isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0:
+        return -0.0
+    number = Fraction(value)
+    if number.denominator & (number.denominator - 1):
+        raise ValueError(f"{value} is no multiple of a power of two; a value of a codebook is")
+    return number

@@ -1,0 +1,208 @@
+"""Codebooks that list the values of built-in formats against those formats, and types of one's own in all backends."""
+
+import doctest
+import itertools
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from halfulp import golden
+from halfulp.golden import exact
+from halfulp.hdl.formats import NAMED, Codebook, Rounding, parse
+from halfulp.hdl.formats import codebook as module
+from halfulp.hdl.formats.rounding import MODES
+from tests.test_exhaustive import mismatches
+from tests.test_gemm_kernels import compare
+
+NEXT = {"e4m3fn": 480, "e5m2": 65536}
+"""Magnitudes that would follow the largest ones."""
+
+
+def as_codebook(name):
+    """Codebook with the values of a built-in format."""
+    fmt = parse(name)
+    values = [-0.0 if value == 0 and fmt.negative(code) else value for code, value in enumerate(fmt.values)]
+    overflow = "nan" if name == "e4m3fn" else "infinity" if name == "e5m2" else "end"
+    return Codebook.register(
+        f"as_{name}".replace(".", "_"),
+        values,
+        order="two's complement" if name.startswith("fxp") else "sign-magnitude",
+        overflow=overflow,
+        threshold=NEXT.get(name),
+        nan=-0.0 if name == "e2m1fn" else 0.0,
+    )
+
+
+BUILT_IN = ("e2m1fn", "e4m3fn", "fxp4.4")
+
+
+@pytest.fixture(scope="module", params=BUILT_IN)
+def pair(request):
+    return parse(request.param), as_codebook(request.param)
+
+
+def test_codebook_encodes_as_the_built_in_format(pair):
+    fmt, book = pair
+    numbers = [value for value in fmt.values if isinstance(value, Fraction)]
+    near = {number * Fraction(step, 16) for number in numbers for step in (0, 1, 7, 8, 9, 15, 16, 17, 18, 24, 40)}
+    numbers = sorted(set(numbers))
+    near |= {low + (high - low) * Fraction(step, 8) for low, high in itertools.pairwise(numbers) for step in range(9)}
+    for mode in (*MODES, "sr3"):
+        for number, word, saturate in itertools.product(near, (0, 3, 7) if mode == "sr3" else (0,), (False, True)):
+            expected = fmt.encode(number, mode, word, saturate)
+            assert book.encode(number, mode, word, saturate) == expected, f"{number} {mode} {word}"
+    for number in (math.inf, -math.inf, math.nan, -0.0):
+        assert book.encode(number) == fmt.encode(number) or (fmt.width == 8 and number != number)
+
+
+@pytest.mark.parametrize("mode", [*MODES, "sr3"])
+def test_golden_of_a_codebook_equals_the_built_in_format(pair, mode):
+    fmt, book = pair
+    rounding = Rounding.parse(mode)
+    index = torch.arange(1 << (2 * fmt.width))
+    x, y = index & ((1 << fmt.width) - 1), index >> fmt.width
+    words = torch.from_numpy(np.random.default_rng(2).integers(0, 8, len(index))) if rounding.bits else None
+    z = x.flip(0) ^ 5 & ((1 << fmt.width) - 1)
+    calls = {"mul": (x, y), "add": (x, y), "fma": (x, y, z), "quire": (x, y, z), "compare": (x, y), "convert": (x,)}
+    for name, operands in calls.items():
+        ports = {"mul": "abo", "add": "abo", "fma": "abco", "quire": "abo", "compare": "abo", "convert": "ao"}[name]
+        for saturate in (False, True):
+            found, expected = (
+                getattr(golden, name)(
+                    *operands, **dict.fromkeys(ports, one), rounding=rounding, saturate=saturate, random=words
+                )
+                for one in (book, fmt)
+            )
+            if name != "compare":
+                found, expected = (found,), (expected,)
+            for one, other in zip(found, expected, strict=True):
+                assert torch.equal(one, other), name
+    wide = torch.arange(1 << 16)
+    words = torch.from_numpy(np.random.default_rng(3).integers(0, 8, 1 << 16)) if rounding.bits else None
+    for other in ("fp16", "posit16", "fxp8.8"):
+        results = [golden.convert(wide, a=other, o=one, rounding=rounding, random=words) for one in (book, fmt)]
+        assert torch.equal(*results), other
+
+
+UNITS = [
+    ("mul", {}),
+    ("add", {}),
+    ("fma", {}),
+    ("compare", {}),
+    ("convert", {"targets": [None, "e5m2", "fxp3.3", "posit6"]}),
+]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("name", "options"), UNITS)
+@pytest.mark.parametrize("text", ["nf4", "codebook:as_e2m1fn", "codebook:as_fxp2_2", "codebook:as_e4m3fn"])
+def test_units_of_codebooks_match_golden(name, options, text):
+    for built_in in ("e2m1fn", "e4m3fn", "fxp2.2"):
+        as_codebook(built_in)
+    if parse(text).width == 8 and name == "fma":
+        pytest.skip("2^24 inputs")
+    modes = ("rn", "rh", "rd", "ro", "sr3") if name != "compare" else ("rn",)
+    checks, failed = mismatches(name, text, modes=modes, **options)
+    assert not failed
+    assert checks
+
+
+@pytest.mark.parametrize("source", ["e4m3", "posit8", "fxp4.4"])
+def test_conversion_to_codebooks_matches_golden(source):
+    targets = ["nf4", *(str(as_codebook(name)) for name in ("e2m1fn", "fxp2.2", "e4m3fn"))]
+    checks, failed = mismatches("convert", source, targets, ("rn", "ra", "ru", "ro", "sr3"))
+    assert not failed
+    assert checks
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nf4*nf4+fp32.rn", "codebook:as_e4m3fn*codebook:as_e4m3fn+codebook:as_e4m3fn.sr3", "nf4*e4m3=nf4.rh+fp16.rz"],
+)
+def test_codebook_kernels_match_tensors(text):
+    as_codebook("e4m3fn")
+    assert compare(text, 10**4)[-1] > 0
+
+
+def test_nf4_has_the_published_values():
+    nf4 = NAMED["nf4"]
+    assert nf4.width == 4
+    assert (nf4.decode(0), nf4.decode(7), nf4.decode(15)) == (-1, 0, 1)
+    assert float(nf4.decode(8)) == 0.07958029955625534
+    assert all(np.float32(float(value)) == value for value in nf4.values)
+    assert str(nf4) == "nf4"
+    assert parse("nf4") is parse(str(nf4))
+    # Halfway between two neighbours, the even code.
+    assert [nf4.encode((nf4.decode(code) + nf4.decode(code + 1)) / 2) for code in range(15)] == [
+        code + code % 2 for code in range(15)
+    ]
+
+
+def test_own_type_reaches_every_backend():
+    """Ten lines of Python; then RTL, golden model, kernels and the programs that are started from here know it."""
+    powers = [0.0, *(2.0**exponent for exponent in range(-3, 4))]
+    log4 = Codebook.register("log4", [*powers, -0.0, *(-power for power in powers[1:])], nan=-0.0)
+    assert parse("codebook:log4") == log4
+    checks, failed = mismatches("mul", str(log4), modes=("rn", "sr3"))
+    assert checks
+    assert not failed
+    assert compare("codebook:log4*codebook:log4+codebook:log4.ru", 10**4)[-1] > 0
+    code = golden.mul(torch.tensor([3]), torch.tensor([5]), a=log4, b=log4, o=log4)
+    assert int(code) == exact.mul(3, 5, a=log4, b=log4, o=log4)
+    program = "from halfulp.hdl.formats import parse; print(parse('codebook:log4').decode(9))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "-1/8"
+    function = Codebook.register("squares", lambda code: math.copysign(code**2, 1), width=3)
+    assert [int(value) for value in function.values] == [0, 1, 4, 9, 16, 25, 36, 49]
+
+
+def test_examples_of_codebooks_run():
+    assert doctest.testmod(module).failed == 0
+
+
+def test_codebook_of_a_data_file(tmp_path, monkeypatch):
+    (tmp_path / "trits.toml").write_text('values = [0, 1.5, -0.0, -1.5]\nnan = "-0.0"\n')
+    monkeypatch.setenv(module.FOLDERS, str(tmp_path))
+    fmt = parse("codebook:trits")
+    assert [fmt.text(code) for code in range(4)] == ["0", "1.5", "-0", "-1.5"]
+    (tmp_path / "odd.toml").write_text("values = [0, 1]\nscale = 3\n")
+    with pytest.raises(ValueError, match="scale"):
+        parse("codebook:odd")
+    with pytest.raises(ValueError, match="unknown codebook:nothing"):
+        parse("codebook:nothing")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "keyword"),
+    [
+        ({"values": [0, 1, 2]}, ValueError, "power of two"),
+        ({"values": [1, 2]}, ValueError, "zero"),
+        ({"values": [0, 2, 2, 1]}, ValueError, "twice"),
+        ({"values": [0, 2, 1, 3]}, ValueError, "parity"),
+        ({"values": [0, Fraction(1, 3)]}, ValueError, "power of two"),
+        ({"values": [0, "1"], "order": "odd"}, ValueError, "sign-magnitude"),
+        ({"values": [0, 1], "overflow": "nan", "threshold": 3}, ValueError, "not among"),
+        ({"values": [0, 1], "threshold": 3}, ValueError, "threshold"),
+        ({"values": [0, 1], "nan": 5}, ValueError, "NaN"),
+        ({"values": [0.0, -0.0], "order": "two's complement"}, ValueError, "-0"),
+        ({"values": [0, None]}, TypeError, "number"),
+        ({"values": [0, 1], "name": "Big"}, ValueError, "name"),
+    ],
+)
+def test_codebook_rejects_bad_parameters(given, error, keyword):
+    with pytest.raises(error, match=keyword):
+        Codebook(**{"name": "bad", **given})
+
+
+def test_wide_codebooks_have_no_hardware():
+    fmt = Codebook.register("wide", Fraction, width=9)
+    x = torch.arange(512)
+    found = golden.mul(x, x.flip(0), a=fmt, b=fmt, o=fmt)
+    assert torch.equal(found, (x * x.flip(0)).clamp(max=511))
+    with pytest.raises(ValueError, match="up to 8"):
+        mismatches("add", str(fmt), modes=("rn",))
