@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from halfulp.hdl.formats import RZ, Format
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.pieces import last_place
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint64]
@@ -130,13 +131,19 @@ class Grid:
 
     @cached_property
     def _last_places(self) -> Ints:
-        first, fmt = min(self.quantum, self.emin), self.fmt
+        exponents = range(min(self.quantum, self.emin), self.emax + 1)
+        return np.array([self._last_place(exponent) for exponent in exponents], dtype=np.int64)
+
+    def _last_place(self, exponent: int) -> int:
+        """Exponent of the last place of numbers of an exponent."""
         # A result that is flushed is rounded before, as if exponents had no end.
-        places = [
-            exponent + 1 - max(fmt.precision if fmt.flushes else fmt.precision_at(exponent), 1)
-            for exponent in range(first, self.emax + 1)
-        ]
-        return np.array(places, dtype=np.int64)
+        precision = self.fmt.precision if self.fmt.flushes else self.fmt.precision_at(exponent)
+        if precision > 0:
+            return exponent + 1 - precision
+        # There may be numbers without that power of two.
+        code = self.code_of(Fraction(2) ** exponent)
+        numbers = [self.value(near) for near in (code, code + 1) if 0 < near <= self.max_code]
+        return min([exponent, *(last_place(number) for number in numbers if floor_log2(number) == exponent)])
 
     def last_place(self, exponent: Ints) -> Ints:
         """Exponents of the last place that numbers of such exponents have."""
@@ -155,9 +162,12 @@ class Grid:
         half = self.fmt.middle(low, high)
         if quarters == 2:
             return half
-        if half - low == high - half or low == 0:
-            return half + (quarters - 2) * min(half - low, high - half) / 2
-        return self.fmt.middle(low, half) if quarters == 1 else self.fmt.middle(half, high)
+        low, high = (low, half) if quarters == 1 else (half, high)
+        if self.fmt.rounds == "string" and 0 < 4 * low <= high:
+            return Fraction(2) ** ((floor_log2(low) + floor_log2(high)) // 2)
+        # Beside a result that is flushed as near as on its other side.
+        near = min(half - self.value(magnitude), self.value(magnitude + 1) - half)
+        return half + (quarters - 2) * near / 2 if self.fmt.flushes else (low + high) / 2
 
     def turns(self) -> list[Fraction]:
         """Magnitudes around the edges at which a rounding changes its result, and both sides of them."""

@@ -15,8 +15,11 @@ from halfulp.sim.space import Space
 
 TINY = Float(2, 1)
 
-FORMATS = ["posit8", "posit16e1", "posit64", "fxp4.4", "ufxp0.8", "int8", "fxp1.7-wrap", "int64", "e5m2", "fp32"]
+POSITS = ["posit8", "posit16e1", "posit64"]
+FORMATS = ["takum16", *POSITS, "fxp4.4", "ufxp0.8", "int8", "fxp1.7-wrap", "int64", "e5m2", "fp32"]
 EXTREMES = [
+    "takum3",
+    "takum64",
     "posit3",
     "posit3e0",
     "posit4",

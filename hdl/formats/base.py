@@ -196,12 +196,15 @@ class Format(Plain):
         return self.encode(self.largest, RZ)
 
     def middle(self, low: Fraction, high: Fraction) -> Fraction:
-        """Number between two neighbours above zero at which rounding to nearest passes from one to the other.
-
-        Strings of codes that lack bits of the exponent have powers of two of which the middle one is halfway.
-        """
+        """Number between two neighbours from zero up at which rounding to nearest passes from one to the other."""
         if self.rounds == "string" and 0 < 4 * low <= high:
-            return Fraction(2) ** ((floor_log2(low) + floor_log2(high)) // 2)
+            # Codes that lack bits of the exponent: a power of two is halfway.
+            below, above = floor_log2(low), floor_log2(high)
+            while above - below > 1:
+                exponent = (below + above) // 2
+                up = self.decode(self.encode(Fraction(1025, 1024) * Fraction(2) ** exponent)) == high
+                below, above = (below, exponent) if up else (exponent, above)
+            return Fraction(2) ** above
         if low > 0 or not self.flushes:
             return (low + high) / 2
         # A result is flushed after it was rounded to full precision.

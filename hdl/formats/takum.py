@@ -114,6 +114,16 @@ class Takum(Format):
         rest = self.width - HEAD - bits
         return rest + 1 if rest >= 0 else int(string % (1 << -rest) == 0)
 
+    @property
+    def regimes(self) -> range:  # type: ignore[override]
+        """Bits of the characteristic, from 0 up for exponents from 0 up, and from -1 down for others."""
+        return range(-MAX_REGIME - 1, MAX_REGIME + 1)
+
+    def regime_at(self, scale: int) -> int:
+        """Regime of the codes of numbers from 2^scale to the next power of two."""
+        bits, _ = _beginning(scale)
+        return bits if scale >= 0 else -1 - bits
+
     def holds(self, other: Format) -> bool:
         """True for takums whose codes are the beginnings of this format's."""
         return isinstance(other, Takum) and self.width >= other.width
