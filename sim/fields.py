@@ -11,6 +11,7 @@ import numpy.typing as npt
 from halfulp.hdl.formats import RZ, Format
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs.pieces import last_place
+from halfulp.tools.threads import one_thread
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint64]
@@ -420,13 +421,15 @@ class Staged(Order):
             inf=never,
             zero=never,
         )
-        codes: Codes = self.stages.pack(raw, self.fmt, RZ, True, None).numpy().view(np.uint64)
+        with one_thread():
+            codes: Codes = self.stages.pack(raw, self.fmt, RZ, True, None).numpy().view(np.uint64)
         return codes
 
     def parts(self, codes: Codes) -> Parts:
         import torch
 
-        raw = self.stages.unpack(torch.from_numpy(codes.view(np.int64)), self.fmt)
+        with one_thread():
+            raw = self.stages.unpack(torch.from_numpy(codes.view(np.int64)), self.fmt)
         significand, length = raw.significand.low64().numpy().view(np.uint64), raw.significand.width - 1
         mantissa = significand << np.uint64(max(self.man - length, 0)) >> np.uint64(max(length - self.man, 0))
         sign, zero, infinite, nan = (flags.numpy() for flags in (raw.sign, raw.zero, raw.inf, raw.nan))
