@@ -25,7 +25,7 @@ from halfulp.fpga.synth import route
 from halfulp.fpga.synth.measure import Cost, Module, measure, measure_modules, module_of
 from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
-from halfulp.sim.implementation import Implementation, short
+from halfulp.sim.implementation import short
 from halfulp.tools.errors import ToolError
 from halfulp.tools.progress import Progress
 from halfulp.units.catalogue import CATALOGUE
@@ -261,15 +261,15 @@ def test_progress_reports_modules_as_they_finish(build, monkeypatch):
     assert [path for path in build.rglob("*") if path.parent.name == "runs"] == []
 
 
-def test_cached_module_needs_no_amaranth(build, monkeypatch):
+def test_cached_module_is_not_elaborated(build, monkeypatch):
     request = short("sru", "fxp4.3", to="int4-wrap", random="plateau3", increment=False)
     module = module_of(request, tied={"en": 1})
     assert f"module {module.top}(" in module.verilog
 
-    def refuse(self):
+    def refuse(component, name=None):
         raise AssertionError("the Verilog was there")
 
-    monkeypatch.setattr(Implementation, "component", refuse)
+    monkeypatch.setattr(synth, "verilog", refuse)
     assert module_of(request, tied={"en": 1}) == module
     with pytest.raises(AssertionError):
         module_of(short("sru", "fxp4.3", to="int4-wrap", random="plateau2", increment=False))

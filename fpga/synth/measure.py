@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.boards.targets import FAMILIES, Family, Target
-from halfulp.sim.build import emitter, verilog
+from halfulp.sim.build import generated, verilog
 from halfulp.sim.implementation import Implementation
-from halfulp.tools.cache import Entry, cached_value
+from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import Job, JobPool
@@ -256,24 +256,23 @@ def measure(
 
 
 def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
-    """A unit as Verilog, alone or between registers, which is kept: to ask for it again takes no Amaranth.
+    """Verilog of a unit, alone or between registers, from the cache if it was made before.
 
     Its multipliers may become DSP blocks where its products are meant for them.
     """
-    parts = [asked, code("halfulp.units.catalogue", "halfulp.units.verilog"), emitter()]
+    unit = asked.component()
+    top = f"{unit.name}_registered" if registered else unit.name
+
+    def between_registers() -> str:
+        from .registered import Registered
+
+        return verilog(Registered(unit), top)
+
     if registered:
-        parts.append(code("halfulp.fpga.synth.registered", imports=False))
-
-    def make() -> dict[str, str]:
-        component = asked.component()
-        if registered:
-            from .registered import Registered
-
-            component = Registered(component)
-        return {"top": component.name, "verilog": verilog(component)}
-
-    found = cached_value("modules", parts, make, name=asked.spec.form.unit)
-    return Module(**found, tied=tied or {}, dsp=asked.build.dsp)
+        text = generated(unit, "registered", between_registers, "halfulp.fpga.synth.registered")
+    else:
+        text = generated(unit, "verilog", partial(verilog, unit))
+    return Module(text, top, tied=tied or {}, dsp=asked.build.dsp)
 
 
 def measure_modules(
