@@ -158,6 +158,10 @@ def test_synth_prints_one_table(halfulp: Program) -> None:
     (row,) = [line for line in out.splitlines() if line.startswith("| mul e2m1fn*e2m1fn.rn ")]
     assert row.endswith("% LUT |")
     assert "synth_ecp5 -nodsp" in out
+
+
+@pytest.mark.slow
+def test_synth_all_prints_a_row_for_each_unit(halfulp: Program) -> None:
     code, out, err = halfulp("synth", "all", "e2m1fn", "--target", "ecp5-85k", "--acc", "e3m2fn", "--k", "2")
     assert code == 0, err
     assert len(re.findall(r"^\| \w+ .*\.rn", out, re.MULTILINE)) == UNITS

@@ -363,6 +363,7 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
         results(modules(1, "other"), program(tool, 0), pool=pool)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

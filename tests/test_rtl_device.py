@@ -86,6 +86,7 @@ def test_rtl_words_match_tiled_words():
     assert torch.equal(rtl.product(a, b, mac, start, 5), wanted)
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_rtl_empty_products_give_start():
     for policy in (PLAIN, NOISY):
         for sizes, shape in (((0, 3), (2, 0)), ((3, 2), (0, 3))):
