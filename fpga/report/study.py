@@ -1,15 +1,17 @@
 """Description of a study: which multiply-accumulates are compared, on which devices and by what."""
 
-import contextlib
 import hashlib
 import itertools
-import math
+import re
+import sys
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct, ValidationError, convert, structs
 
 from halfulp.boards.targets import TARGETS, check_route, target_of
 from halfulp.hdl.specs import MacSpec
@@ -21,15 +23,8 @@ ENDINGS = (".toml", ".yaml", ".yml")
 TRAINED = "trained"
 """Operands that are activations and weights of a trained layer."""
 
-DISTRIBUTIONS = ("normal", "uniform", TRAINED)
-"""Distributions of operands: of mean 0 and standard deviation 1, even between -1 and 1, or a trained layer's."""
-
 NO_MAC = ("fp32", "mixed")
 """Entries of a table of training runs for runs in torch's own arithmetic and in several ones, which are of no row."""
-
-REFERENCES = ("rounded", "drawn")
-"""Operands whose exact sums results are held against: those that units get, or those that were drawn before they were
-rounded to the operand formats."""
 
 MOST_PRODUCTS = 1 << 24
 """Of all dot products of one length."""
@@ -83,7 +78,8 @@ class Dots:
     lengths : tuple of int
         Products in each; the first one's error is what the Pareto flags go by.
     distributions : tuple of str
-        Of the operands, names of `DISTRIBUTIONS`; the first one is the one of the flags.
+        Of the operands: ``normal`` (mean 0, standard deviation 1), ``uniform`` (-1 to 1), ``trained`` (a layer's); the
+        first one is that of the flags.
     count : int
         Dot products of each length and distribution.
     seed : int
@@ -91,7 +87,8 @@ class Dots:
     scale : float
         The operands drawn are so many times as large.
     against : str
-        One of `REFERENCES`: ``drawn`` counts the rounding of operands as error too.
+        ``rounded``: exact sums are of the operands that units get. ``drawn``: of those before they were rounded to the
+        operand formats, which counts as error too.
     trained : Layer, optional
         Where operands of the distribution ``trained`` are from.
     """
@@ -163,10 +160,8 @@ def read(path: Path) -> Study:
     """
     try:
         return _study(_loaded(path), path.parent)
-    except TypeError as error:
-        raise TypeError(f"{path.name}: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{path.name}: {error}") from error
 
 
 def _loaded(path: Path) -> object:
@@ -194,96 +189,137 @@ def _text_of(path: Path) -> str:
         raise ValueError(f"{path} is no text in UTF-8") from error
 
 
-def _study(given: object, folder: Path) -> Study:
-    keys = ("title", "macs", "grid", "targets", "route", "clock", "pipelines", "dots", "accuracy")
-    fields = _Fields("a study", given, keys)
-    targets = fields.take("targets", _several(_word), ("vu9p",))
-    for name in targets:
-        _named("targets", target_of, name)
-    route = fields.take("route", _switch, False)
-    if route and not any(TARGETS[name].nextpnr for name in targets):
-        _named("route", check_route, TARGETS[targets[0]])
-    clock = fields.take("clock", _positive, None)
-    if clock is not None and not route:
-        raise ValueError("clock means something to units that are placed and routed only; add route = true")
-    if clock is None and "pipelines" in fields.given:
-        raise ValueError("pipelines are tried to reach a clock; add clock, in MHz")
-    accuracy = fields.take("accuracy", _word, None)
-    return Study(
-        title=fields.take("title", _word),
-        macs=_macs(fields),
-        targets=targets,
-        route=route,
-        clock=clock,
-        pipelines=tuple(sorted(fields.take("pipelines", _several(_whole(0)), (0,)))),
-        dots=_dots(fields.take("dots", _table, {}), folder),
-        trained=() if accuracy is None else _trained(folder / accuracy),
-    )
+Word = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*\Z")]
+Words = Annotated[tuple[Word, ...], Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+Distribution = Annotated[str, Meta(pattern="^(normal|uniform|trained)$")]
+Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 
-def _macs(fields: "_Fields") -> tuple[MacSpec, ...]:
-    """Those that are listed, then those of the grid."""
-    if not {"macs", "grid"} & set(fields.given):
-        raise ValueError("macs or grid is missing; a study lists its multiply-accumulates in one or both of them")
-    texts = fields.take("macs", _several(_word), ())
-    listed = [_named("macs", MacSpec.parse, text) for text in texts]
-    grid = fields.take("grid", _table, None)
-    found: dict[MacSpec, str] = {}
-    for spec, place in [*((spec, "macs") for spec in listed), *((spec, "grid") for spec in _grid(grid))]:
-        if spec in found:
-            where = f"in {place}" if found[spec] == place else f"in {found[spec]} and in grid"
-            raise ValueError(f"{spec} is twice {where}; name each multiply-accumulate once")
-        found[spec] = place
-    return tuple(found)
+class _Grid(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table ``grid``: parts of which all multiply-accumulates are made."""
+
+    operands: Words
+    accumulators: Words
+    roundings: Words
+    sources: Words | None = None
+
+    def macs(self) -> list[MacSpec]:
+        """All that can be made of the parts."""
+        specs = []
+        for operands, accumulator, rounding in itertools.product(self.operands, self.accumulators, self.roundings):
+            pair = operands if "*" in operands else f"{operands}*{operands}"
+            text = f"{pair}+{accumulator}.{rounding}"
+            plain = _named("grid", MacSpec.parse, text)
+            # Where nothing is stochastic there are no words to be had from anywhere.
+            for source in (self.sources if plain.words else None) or (PORT,):
+                specs.append(_named("grid", MacSpec.parse, text if source == PORT else f"{text}@{source}"))
+        if self.sources and not any(spec.words for spec in specs):
+            raise ValueError("grid.sources does nothing, for no rounding of the grid is stochastic; only sr is")
+        return specs
 
 
-def _grid(given: Mapping[str, object] | None) -> list[MacSpec]:
-    """All that can be made of lists of parts."""
-    if given is None:
-        return []
-    fields = _Fields("grid", given, ("operands", "accumulators", "roundings", "sources"))
-    axes = [fields.take(key, _several(_word)) for key in ("operands", "accumulators", "roundings")]
-    sources = fields.take("sources", _several(_word), (PORT,))
-    specs = []
-    for operands, accumulator, rounding in itertools.product(*axes):
-        pair = operands if "*" in operands else f"{operands}*{operands}"
-        text = f"{pair}+{accumulator}.{rounding}"
-        plain = _named("grid", MacSpec.parse, text)
-        # Where nothing is stochastic there are no words to be had from anywhere.
-        for source in sources if plain.words else (PORT,):
-            specs.append(_named("grid", MacSpec.parse, text if source == PORT else f"{text}@{source}"))
-    if "sources" in fields.given and not any(spec.words for spec in specs):
-        raise ValueError("grid.sources does nothing, for no rounding of the grid is stochastic; only sr is")
-    return specs
+class _Dots(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table ``dots``, as `Dots`."""
+
+    lengths: Annotated[tuple[Count, ...], Meta(min_length=1)] = Dots.lengths
+    distributions: Annotated[tuple[Distribution, ...], Meta(min_length=1)] = Dots.distributions
+    count: Count = Dots.count
+    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = Dots.seed
+    scale: Positive = Dots.scale
+    against: Annotated[str, Meta(pattern="^(rounded|drawn)$")] = Dots.against
+    trained: Word | None = None
+
+    def read(self, folder: Path) -> Dots:
+        """The description, with the layer of a file."""
+        if (TRAINED in self.distributions) != (self.trained is not None):
+            raise ValueError(
+                "dots.distributions has trained and dots.trained names a file with the operands, or neither"
+            )
+        if (products := self.count * max(self.lengths)) > MOST_PRODUCTS:
+            raise ValueError(
+                f"dots.count times the longest of dots.lengths is at most {MOST_PRODUCTS:,}, not {products:,}"
+            )
+        layer = None if self.trained is None else _named("dots.trained", Layer.of, folder / self.trained)
+        return Dots(**structs.asdict(self) | {"trained": layer})
 
 
-def _dots(given: Mapping[str, object], folder: Path) -> Dots:
-    fields = _Fields("dots", given, ("lengths", "distributions", "count", "seed", "scale", "against", TRAINED))
-    trained = fields.take(TRAINED, _word, None)
-    found = Dots(
-        lengths=fields.take("lengths", _several(_whole(1)), Dots.lengths),
-        distributions=fields.take("distributions", _several(_word), Dots.distributions),
-        count=fields.take("count", _whole(1), Dots.count),
-        seed=fields.take("seed", _whole(0), Dots.seed),
-        scale=fields.take("scale", _positive, Dots.scale),
-        against=fields.take("against", _word, Dots.against),
-        trained=None if trained is None else _named("dots.trained", Layer.of, folder / trained),
-    )
-    for name in found.distributions:
-        if name not in DISTRIBUTIONS:
-            raise ValueError(f"dots.distributions: unknown {name!r}; operands are {' or '.join(DISTRIBUTIONS)}")
-    if (TRAINED in found.distributions) != (found.trained is not None):
-        raise ValueError("dots.distributions has trained and dots.trained names a file with the operands, or neither")
-    if found.against not in REFERENCES:
-        raise ValueError(f"dots.against: unknown {found.against!r}; operands are {' or '.join(REFERENCES)}")
-    if found.seed >= 1 << 63:
-        raise ValueError(f"dots.seed is less than 2^63, not {found.seed}")
-    if found.count * max(found.lengths) > MOST_PRODUCTS:
-        raise ValueError(
-            f"dots.count times the longest of dots.lengths is at most {MOST_PRODUCTS:,}, not "
-            f"{found.count * max(found.lengths):,}"
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that describes a study, as `Study`."""
+
+    title: Word
+    macs: Words | None = None
+    grid: _Grid | None = None
+    targets: Words = Study.targets
+    route: bool = False
+    clock: Positive | None = None
+    pipelines: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)] | None = None
+    dots: _Dots = _Dots()
+    accuracy: Word | None = None
+
+    def read(self, folder: Path) -> Study:
+        """The study, with the tables and layers of other files."""
+        for name in self.targets:
+            _named("targets", target_of, name)
+        if self.route and not any(TARGETS[name].nextpnr for name in self.targets):
+            _named("route", check_route, TARGETS[self.targets[0]])
+        if self.clock is not None and not self.route:
+            raise ValueError("clock means something to units that are placed and routed only; add route = true")
+        if self.clock is None and self.pipelines:
+            raise ValueError("pipelines are tried to reach a clock; add clock, in MHz")
+        if self.macs is None and self.grid is None:
+            raise ValueError("macs or grid is missing; a study lists its multiply-accumulates in one or both of them")
+        listed = [_named("macs", MacSpec.parse, text) for text in self.macs or ()]
+        macs = _unlike("macs and grid", [*listed, *(self.grid.macs() if self.grid else ())])
+        return Study(
+            title=self.title,
+            macs=tuple(macs),
+            targets=self.targets,
+            route=self.route,
+            clock=self.clock,
+            pipelines=tuple(sorted(self.pipelines or (0,))),
+            dots=self.dots.read(folder),
+            trained=() if self.accuracy is None else _trained(folder / self.accuracy),
         )
-    return found
+
+
+def _study(given: object, folder: Path) -> Study:
+    try:
+        file = convert(given, _File)
+    except ValidationError as error:
+        raise _refusal(str(error)) from None
+    for table, prefix in ((file, ""), (file.grid, "grid."), (file.dots, "dots.")):
+        for key, value in ({} if table is None else structs.asdict(table)).items():
+            if isinstance(value, tuple):
+                _unlike(prefix + key, value)
+    return file.read(folder)
+
+
+_WORDS = {
+    "str": "a text",
+    "array": "a list",
+    "object": "a table of keys",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+}
+"""Names of kinds for people, by those of msgspec."""
+
+
+def _refusal(text: str) -> TypeError | ValueError:
+    """An error of msgspec, such as ``Expected `int`, got `str` - at `$.dots.count```, with the key first."""
+    text, _, place = text.replace("`", "").partition(" - at $")
+    place = place.removeprefix(".") or "a study"
+    if "field" in text:
+        table = {"grid": _Grid, "dots": _Dots}.get(place, _File)
+        keys = ", ".join(table.__struct_fields__)
+        text = text.removeprefix("Object ").replace("contains", "has").replace("missing", "is missing the")
+        return ValueError(f"{place} {text}; the keys are {keys}")
+    text = re.sub(r"str matching regex '\^\((.*)\)\$'", lambda found: f"one of {found[1].replace('|', ', ')}", text)
+    text = re.sub(r"str matching regex .*", "a text of one line", text).replace(" | null", "")
+    text = re.sub(rf"\b({'|'.join(_WORDS)})\b", lambda found: _WORDS[found[0]], text)
+    kind = TypeError if ", got " in text else ValueError
+    return kind(f"{place}: {text[0].lower()}{text[1:]}")
 
 
 def _trained(path: Path) -> tuple[Trained, ...]:
@@ -312,97 +348,8 @@ def _named(place: str, function: Callable[[Any], Value], argument: object) -> Va
         raise ValueError(f"{place}: {error}") from error
 
 
-_MISSING = object()
-
-
-class _Fields:
-    """A table of a study, refused if it has a key that means nothing."""
-
-    def __init__(self, name: str, given: object, keys: Collection[str]) -> None:
-        self._prefix = "" if name == "a study" else f"{name}."
-        self._keys = keys
-        self.given = _table(name, given)
-        for key in self.given:
-            if key not in keys:
-                raise ValueError(f"{name} has no key {key!r}; the keys are {', '.join(keys)}")
-
-    def take(self, key: str, kind: Callable[[str, object], Any], default: object = _MISSING) -> Any:
-        """The value of a key, of a kind."""
-        if key in self.given:
-            return kind(self._prefix + key, self.given[key])
-        if default is _MISSING:
-            raise ValueError(f"{self._prefix}{key} is missing; the keys are {', '.join(self._keys)}")
-        return default
-
-
-def _table(name: str, value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{name} is a table of keys, not {_kind(value)}")
-    return value
-
-
-def _word(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {_kind(value)}")
-    if not value.strip() or not value.isprintable():
-        raise ValueError(f"{name} is a text of one line, not {value!r}")
-    return value
-
-
-def _switch(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} is true or false, not {_kind(value)}")
-    return value
-
-
-def _whole(least: int) -> Callable[[str, object], int]:
-    def whole(name: str, value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{name} is a whole number, not {_kind(value)}")
-        if value < least:
-            raise ValueError(f"{name} is {least} or more, not {value}")
-        return value
-
-    return whole
-
-
-def _number(name: str, value: object) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} is a number, not {_kind(value)}")
-    with contextlib.suppress(OverflowError):
-        if math.isfinite(number := float(value)):
-            return number
-    raise ValueError(f"{name} is a finite number of float64, not {value}")
-
-
-def _positive(name: str, value: object) -> float:
-    if (number := _number(name, value)) <= 0:
-        raise ValueError(f"{name} is more than 0, not {value}")
-    return number
-
-
-def _several(one: Callable[[str, object], Value]) -> Callable[[str, object], tuple[Value, ...]]:
-    """A list of things of a kind, of which none is there twice."""
-
-    def several(name: str, value: object) -> tuple[Value, ...]:
-        if not isinstance(value, list):
-            raise TypeError(f"{name} is a list, not {_kind(value)}")
-        if not value:
-            raise ValueError(f"{name} is an empty list; name one or more")
-        found = tuple(one(f"an entry of {name}", item) for item in value)
-        return _unlike(name, found)
-
-    return several
-
-
-def _unlike(name: str, values: Sequence[Value]) -> tuple[Value, ...]:
+def _unlike(name: str, values: Sequence[Value]) -> Sequence[Value]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            raise ValueError(f"{name} has {value} twice; name each once")
-    return tuple(values)
-
-
-def _kind(value: object) -> str:
-    names = {dict: "a table", list: "a list", str: "the text", bool: "the truth value", type(None): "nothing"}
-    kind = names.get(type(value), f"the {type(value).__name__}")
-    return kind if isinstance(value, (dict, list)) or value is None else f"{kind} {value!r}"
+            raise ValueError(f"{name}: {value} is there twice; name each once")
+    return values
