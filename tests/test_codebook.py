@@ -16,6 +16,7 @@ from halfulp.golden import exact
 from halfulp.hdl.formats import NAMED, Codebook, Rounding, parse
 from halfulp.hdl.formats import codebook as module
 from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.specs import MacSpec
 from tests.test_exhaustive import mismatches
 from tests.test_gemm_kernels import compare
 
@@ -206,3 +207,20 @@ def test_wide_codebooks_have_no_hardware():
     assert torch.equal(found, (x * x.flip(0)).clamp(max=511))
     with pytest.raises(ValueError, match="up to 8"):
         mismatches("add", str(fmt), modes=("rn",))
+
+
+def test_codebooks_whose_code_0_is_no_zero_hold_no_sums():
+    assert parse("nf4").decode(0) == -1
+    for text in ("nf4*nf4+nf4.rn", "nf4*nf4+exact=nf4.rn"):
+        with pytest.raises(ValueError, match="code 0"):
+            MacSpec.parse(text)
+    assert MacSpec.parse("nf4*nf4+exact=fp32.rn").o == parse("fp32")
+
+
+def test_symmetry_of_codebooks_asks_for_opposites_and_parities():
+    assert as_codebook("e2m1fn").is_symmetric
+    assert not as_codebook("fxp4.4").is_symmetric
+    assert not parse("nf4").is_symmetric
+    with pytest.raises(ValueError, match="opposite"):
+        parse("nf4").negated(8)
+    assert parse("nf4").negated(15) == 0

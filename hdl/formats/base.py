@@ -186,6 +186,11 @@ class Format(Plain):
         return _values(self)
 
     @property
+    def is_symmetric(self) -> bool:
+        """True if every number has an opposite, and numbers of either sign round alike."""
+        return self.lowest == -self.largest
+
+    @property
     def window(self) -> int:
         """Most bits, from the first one of a number on, that a rounding to the format keeps or compares."""
         return self.precision
@@ -233,9 +238,10 @@ class Format(Plain):
         if isinstance(value, float):
             return code if math.isnan(value) else self.infinity(value > 0)
         negative = not self.negative(code) and (value != 0 or self.has_negative_zero)
-        if not self.lowest <= -value <= self.largest:
+        found = self.encode_magnitude(abs(value), negative, RZ, saturate=True)
+        if self.decode(found) != -value:
             raise ValueError(f"{self} has no opposite of {self.text(code)}")
-        return self.encode_magnitude(abs(value), negative, Rounding("exact"))
+        return found
 
     def encode(
         self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False

@@ -277,6 +277,12 @@ class Codebook(Format):
         ends = max(self.largest, -self.lowest, self.threshold or Fraction(0))
         return floor_log2(ends) - self.quantum + 1
 
+    @property
+    def is_symmetric(self) -> bool:
+        """True if every number has an opposite, and numbers of either sign round alike."""
+        positive, negative = ([(rung.units, rung.odd) for rung in ladder] for ladder in self.rungs)
+        return positive == negative
+
     def holds(self, other: Format) -> bool:
         """True if all numbers of a narrow format are in the list."""
         if other.width > MAX_WIDTH:

@@ -34,6 +34,9 @@ class AccumulatorSpec(UnitSpec):
 
     def check(self) -> None:
         """Raise TypeError or ValueError if the accumulator cannot be."""
+        held = self.acc if isinstance(self.acc, Format) else self.o or self.a
+        if held.decode(0) != 0:
+            raise ValueError(f"code 0 of {held} is {held.text(0)}; sums start from a code 0 that is zero")
         check_carry(self.carry)
         if isinstance(self.acc, Format):
             if self.o not in (None, self.acc):

@@ -154,7 +154,7 @@ def _properties(fmt: str, large: bool) -> Iterator[Claim]:
     yield from (Claim("rz below rn", asked) for asked in sums)
     if not parsed.wraps:
         yield from (Claim("valid", asked) for asked in [*sums, short("mac", fmt)])
-    if parsed.lowest == -parsed.largest:
+    if parsed.is_symmetric:
         yield from (Claim("symmetric", asked) for asked in sums)
     if not large:
         yield from (Claim("monotone", properties.conversion(fmt, mode)) for mode in MODES)

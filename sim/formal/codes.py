@@ -53,8 +53,8 @@ def negated(fmt: Format, bits: Value) -> Value:
     ValueError
         If not every number of the format has an opposite.
     """
-    if fmt.lowest != -fmt.largest:
-        raise ValueError(f"{fmt} is not symmetric: its lowest number has no opposite")
+    if not fmt.is_symmetric:
+        raise ValueError(f"{fmt} is not symmetric: not every number has an opposite that rounds alike")
     match fmt.code_order:
         case "sign-magnitude":
             zero_stays = ~bits[:-1].any() & Const(int(not fmt.has_negative_zero), 1)
