@@ -76,7 +76,7 @@ class Unit(wiring.Component):
     spec: Any
     stateful = False
 
-    def __new__(cls, *args: Any, **options: Any) -> "Unit":
+    def __new__(cls, *args: Any, **options: Any) -> Self:
         unit = super().__new__(cls)
         unit._made_of = (args, options)
         return unit
