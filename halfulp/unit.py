@@ -36,10 +36,9 @@ class Description:
 
         if not isinstance(self.spec, PwlSpec):
             return None
-        from .hdl.fit.store import segments_of
+        from .hdl.fit.store import table_of
 
-        spec = self.spec
-        return segments_of(spec.function, fmt=spec.a, out=spec.o, rounding=spec.rounding, **spec.budget)
+        return table_of(self.spec)
 
     def component(self, build: "Build | None" = None) -> Any:
         """The unit as an Amaranth component.

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -28,7 +30,7 @@ from halfulp.sim.build import verilog
 from halfulp.sim.corner_segments import corner_arguments_of
 from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.sweep import sweep
-from halfulp.units import Lookup, PiecewiseLinear
+from halfulp.units import PiecewiseLinear
 from halfulp.units.stream import Streamed
 
 F = Fraction
@@ -148,7 +150,7 @@ def test_pwl_structures_give_equal_bits(shape: str, fmt: str, out: str, rounding
     structures = ["comparators", "address"] + ([] if rounding.startswith("sr") else ["table"])
     place = [row[0] for row in CHECKS].index(shape) + len(fmt)
     for structure in structures if EXHAUSTIVE else structures[place % 2 : place % 2 + 1]:
-        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure=structure), rounding=rounding))
+        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure), rounding=rounding))
 
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
@@ -156,7 +158,7 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
     """At minus a breakpoint, where all bits below are zero, the later line begins already; it is elsewhere."""
     pieces = tuple(Piece(F(start), F(n, 4), F(n * n, 8)) for n, start in enumerate(("0", "1/2", "1", "5/2")))
     table = Segments("steps", parse("fxp4.4"), parse("fxp3.5"), Fixed(4, 4), Fixed(4, 4), pieces, "odd")
-    check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure=structure)))
+    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure)))
 
 
 def check_in_simulation(unit: PiecewiseLinear) -> None:
@@ -179,7 +181,8 @@ def check_in_simulation(unit: PiecewiseLinear) -> None:
     simulator.add_testbench(drive)
     simulator.run()
     wanted = [
-        exact.pwl(code, table=unit.table, rounding=mode, saturate=unit.saturate, random=word) for code, word in vectors
+        exact.pwl(code, table=unit.table, rounding=mode, saturate=unit.spec.saturate, random=word)
+        for code, word in vectors
     ]
     assert found == wanted, (unit.name, unit.structure)
 
@@ -191,8 +194,8 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
     pieces = tuple(Piece(F(place), F(slope), F(1, 4)) for place, slope in enumerate(slopes))
     for symmetry in ("odd", "linear"):
         table = Segments("steps", parse("fxp3.3"), parse("fxp3.5"), PowerSum(terms), Fixed(2, 4), pieces, symmetry)
-        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
-        unit = PiecewiseLinear(fn=table, build=Build(structure="comparators"))
+        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
+        unit = PiecewiseLinear(table=table, build=Build(structure="comparators"))
         assert "partial_product" not in verilog(unit)
     with pytest.raises(ValueError, match="a slope of 5/8 takes 2 powers of two; pow2x1 allows 1"):
         replace(table, slope=PowerSum(1), pieces=(Piece(F(0), F(5, 8), F(0)),))
@@ -200,7 +203,7 @@ def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
 
 def test_pwl_sweep_passes_all_16_bit_codes() -> None:
     for table in (made("odd", "fxp4.12", "fxp4.12"), made("exp2", "bf16", "bf16")):
-        result = sweep(PiecewiseLinear(fn=table), seed=0)
+        result = sweep(PiecewiseLinear(table=table), seed=0)
         assert result.passed
         assert sum(check.checked for check in result.checks) == 1 << 16
 
@@ -225,7 +228,7 @@ def test_pwl_vectors_cover_both_sides_of_every_breakpoint(shape: str, fmt: str, 
     # Where lines meet, one code more or less of either makes no difference; these do not.
     apart = [replace(piece, intercept=piece.intercept + F(n, 64)) for n, piece in enumerate(table.pieces)]
     table = replace(table, pieces=tuple(apart))
-    unit = PiecewiseLinear(fn=table)
+    unit = PiecewiseLinear(table=table)
     codes = plan(unit, seed=0, limit=1 << 13).vectors.codes["a"].view(np.int64)
     results = pwl(torch.from_numpy(codes), table=table)
     step = F(1, 1 << 23) if table.reduction in ("reciprocal", "rsqrt", "log2") else F(1, 1 << 8)
@@ -248,11 +251,15 @@ def test_pwl_corner_arguments_cover_zeros_and_range_ends() -> None:
     beside = replace(through, symmetry=None, out=parse("fp32"), pieces=(Piece(F(-8), F(1, 2), F(3, 4)),))
     root = (1 << 32) - (3 << 23)
     assert {root - 1, root, root + 1} <= set(corner_arguments_of(beside).tolist())
-    assert {root - 1, root, root + 1} <= set(plan(PiecewiseLinear(fn=beside), seed=0, limit=1 << 12).vectors.codes["a"])
+    assert {root - 1, root, root + 1} <= set(
+        plan(PiecewiseLinear(table=beside), seed=0, limit=1 << 12).vectors.codes["a"]
+    )
 
 
 def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
-    unit = PiecewiseLinear(fn=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", build=Build(pipeline=4))
+    unit = PiecewiseLinear(
+        table=made("linear", "e4m3", "e5m2"), rounding="sr4", random="lfsr16", build=Build(pipeline=4)
+    )
     assert unit.latency == 4
     assert run(unit, limit=1 << 10).passed
     assert Streamed(unit).latency == 4
@@ -260,7 +267,7 @@ def test_pwl_registers_streams_and_sources_change_no_bit() -> None:
 
 def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyPatch) -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
+    check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
     search = lines.search
 
     def late(m: Module, key: Value, thresholds: list[int], name: str) -> Value:
@@ -268,7 +275,7 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("halfulp.units.activation.search", late)
     with pytest.raises(AssertionError):
-        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
+        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
     monkeypatch.undo()
     as_fixed_raw = lines.as_fixed_raw
 
@@ -277,7 +284,7 @@ def test_bench_catches_wrong_threshold_and_intercept(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(lines, "as_fixed_raw", off)
     with pytest.raises(AssertionError):
-        check_in_simulation(PiecewiseLinear(fn=table, build=Build(structure="comparators")))
+        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="comparators")))
 
 
 def test_segments_text_round_trips() -> None:
@@ -315,44 +322,52 @@ def test_segments_reject_inconsistent_fields(changes: dict[str, Any], sentence: 
     assert str(refusal.value) == sentence
 
 
-def test_lookup_matches_segments() -> None:
+def test_pwl_as_a_table_matches_segments() -> None:
     table = made("odd", "e4m3", "fxp2.6")
-    unit = Lookup(fn=table, rounding="rz", build=Build(pipeline=1))
-    assert (unit.structure, unit.name) == (
-        "table",
-        PiecewiseLinear(fn=table, rounding="rz", build=Build(pipeline=1)).name,
+    unit = PiecewiseLinear(table=table, rounding="rz", build=Build(structure="table"))
+    assert (unit.structure, unit.build) == ("table", Build())
+    check_in_simulation(unit)
+
+
+def test_pwl_of_a_description_keeps_its_text() -> None:
+    unit = PiecewiseLinear.of("pwl relu(fxp3.2) pieces=1")
+    assert str(unit.spec) == "pwl relu(fxp3.2).rn pieces=1"
+    assert str(PiecewiseLinear(table=unit.table).spec) == f"pwl {unit.table}(fxp3.2).rn"
+
+
+def test_pwl_constructor_fits_nothing() -> None:
+    """A component is given a table; only the resolution of a description imports the fit."""
+    script = (
+        "import sys, halfulp.units\n"
+        "from halfulp.hdl.specs.segments import Segments\n"
+        f"table = Segments.read({made('odd', 'e4m3', 'fxp2.6').text!r})\n"
+        "halfulp.units.PiecewiseLinear(table=table)\n"
+        "assert not {'mpmath', 'halfulp.hdl.fit.fit', 'halfulp.hdl.fit.store'} & set(sys.modules)\n"
     )
-    check_in_simulation(Lookup(fn=table, rounding="rz"))
-    assert Implementation.of(Lookup(fn="relu", fmt="fxp3.2", pieces=1)) == short("pwl", "fxp3.2", fn="relu", pieces=1)
-    with pytest.raises(ValueError, match=r"fxp4\.12 has 16 bits; a table is for 8 or fewer"):
-        Lookup(fn=made("odd", "fxp4.12", "fxp4.4"))
-    with pytest.raises(ValueError, match="a table holds results, and sr3 has another for each random word"):
-        Lookup(fn=table, rounding="sr3")
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_pwl_rejects_invalid_parameters() -> None:
     table = made("odd", "fxp4.12", "fxp4.4")
     for options, sentence in (
-        ({"build": Build(structure="table")}, "fxp4.12 has 16 bits; a table is for 8 or fewer"),
-        ({"pieces": 4}, f"pieces does nothing to the segments {table}, which are there; it is for a fit"),
-        ({"fmt": "int8"}, f"fmt int8 is refused: the segments {table} have fxp4.12"),
+        ({"build": Build(structure="table")}, "16 bits"),
+        ({"build": Build(structure="table"), "rounding": "sr3"}, "a table"),
     ):
-        with pytest.raises(ValueError) as refusal:
-            PiecewiseLinear(fn=table, **options)  # type: ignore[arg-type]
-        assert str(refusal.value) == sentence
+        with pytest.raises(ValueError, match=sentence):
+            PiecewiseLinear(table=table, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"rounding exact is refused: fxp4\.4 cannot hold every value of odd4-"):
-        PiecewiseLinear(fn=table, rounding="exact")
+        PiecewiseLinear(table=table, rounding="exact")
     with pytest.raises(ValueError, match="rounding exact is refused: log2 scales values beyond any place"):
-        PiecewiseLinear(fn=made("log2", "e4m3", "e4m3"), rounding="exact")
+        PiecewiseLinear(table=made("log2", "e4m3", "e4m3"), rounding="exact")
 
 
 def test_pwl_exact_rounding_gives_every_value() -> None:
-    check_in_simulation(PiecewiseLinear(fn=made("odd", "fxp4.4", "fxp4.12"), rounding="exact"))
+    check_in_simulation(PiecewiseLinear(table=made("odd", "fxp4.4", "fxp4.12"), rounding="exact"))
 
 
 def test_pwl_request_round_trips() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
-    request = Implementation.of(PiecewiseLinear(fn=table, build=Build(structure="address"), saturate=True))
+    request = Implementation.of(PiecewiseLinear(table=table, build=Build(structure="address"), saturate=True))
     assert request == short("pwl", "fxp4.4", to="fxp2.6", fn=str(write(table)), structure="address", saturate=True)
     assert request.component().table == table
 
@@ -416,7 +431,7 @@ def test_segments_of_fits_once_and_caches(tmp_path: Any, monkeypatch: pytest.Mon
     table = segments_of("relu", fmt="fxp3.3", pieces=1)
     (kept,) = tmp_path.glob("cache/fits/relu-*/value.json")
     assert Segments.read(json.loads(kept.read_text())) == table
-    assert PiecewiseLinear(fn="relu", fmt="fxp3.3", pieces=1).table == table
+    assert PiecewiseLinear.of("pwl relu(fxp3.3) pieces=1").table == table
     with pytest.raises(ValueError, match="unknown function 'tanhh'"):
         segments_of("tanhh", fmt="fxp3.3")
     with pytest.raises(ValueError, match=r"none\.segments cannot be read: No such file or directory"):

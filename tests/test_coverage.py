@@ -38,9 +38,7 @@ MODES = (*ROUNDING_MODES, "sr1", "sr4")
 
 def made(name: str, fmt: str, **options: Any) -> Any:
     """A unit that is only looked at."""
-    unit = build(name, fmt, **options)
-    unit._MustUse__used = True
-    return unit
+    return build(name, fmt, **options)
 
 
 def covered(unit: Any, codes: dict[str, Codes]) -> Coverage:

@@ -408,7 +408,6 @@ def test_reference_computes_in_chunks(made: Callable[..., Any], monkeypatch: pyt
 def test_tile_reference_predicts_from_streams(made: Callable[..., Any]) -> None:
     """Two tiles of 2 by 1, of which the second has a term less than it needs."""
     array = Grid(mac="int3*int3+int9.rn", n=2, m=1)
-    array._MustUse__used = True
     reference = made(TileReference, array)
     heard = Heard(reference.ap)
     sent = {"tile": [(2,), (1,)], "a": [(1, 2), (3, 7), (1, 1)], "b": [(1,), (2,)]}

@@ -3,7 +3,7 @@
 from halfulp.hdl.specs import Build
 
 from .accumulate import Accumulate
-from .activation import Lookup, PiecewiseLinear
+from .activation import PiecewiseLinear
 from .add import Add
 from .base import Unit
 from .compare import Compare
@@ -24,7 +24,6 @@ __all__ = [
     "Convert",
     "Dot",
     "Fma",
-    "Lookup",
     "Mac",
     "Mul",
     "PiecewiseLinear",

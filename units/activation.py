@@ -1,6 +1,6 @@
+# amaranth: UnusedElaboratable=no
 """Activation functions as line segments."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
@@ -8,7 +8,6 @@ from typing import Any, Self
 from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
-from halfulp.hdl.fit.store import SUFFIX, segments_of
 from halfulp.hdl.fixed import NEVER, FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding
 from halfulp.hdl.formats.source import Source
@@ -78,24 +77,10 @@ class PiecewiseLinear(Arithmetic):
 
     Parameters
     ----------
-    fn : str, callable or Segments
-        The function: a name such as ``tanh``, any function of one number, segments that are there, or the name of a
-        file of them.
-    fmt : Format or str, optional
-        Operand format; segments that are there have it.
-    out : Format or str, optional
-        Result format; that of the operand by default.
-    pieces : int, optional
-        Lines of a fit, 8 by default; those where the function saturates are beside them.
-    error : float, optional
-        The largest error, as `fit` measures it. Instead of ``pieces``: with as few as do it; beside ``pieces``: with at
-        most so many, and what is expected to make the smallest unit.
-    breakpoints : str, optional
-        Where pieces of a fit start: ``free``, ``uniform`` or ``power``; free by default.
-    slopes : str, optional
-        ``any``, or ``pow2``: sums of signed powers of two, so that products are shifts and additions.
-    terms : int, optional
-        Most powers of two in such a slope.
+    table : Segments
+        The segments; formats of operand and result are theirs.
+    fit : PwlSpec, optional
+        Description that the table was fitted for, which gives the unit its name; default: the table has its own.
     rounding : Rounding or str
         ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
@@ -108,20 +93,18 @@ class PiecewiseLinear(Arithmetic):
 
     Members
     -------
-    a : In(fmt)
+    a : In(table.fmt)
     random : In(rounding.bits)
         Random word of stochastic rounding; sampled with the operand.
-    en : In(1, init=1)
-        Clock enable, with ``pipeline`` or a source of random words only.
-    valid : In(1, init=1)
-        Whether there is an operand in this cycle, with a source of random words only.
-    o : Out(out)
+    en, valid : In(1, init=1)
+        Clock enable and presence of an operand, where the unit has them; see `Unit`.
+    o : Out(table.out)
 
     Raises
     ------
     TypeError, ValueError
         If a parameter is of the wrong kind or out of range, ``rounding`` is ``exact`` and the output format cannot hold
-        every value, the structure is not for the function, or there is no such fit.
+        every value, or the structure is not for the table.
 
     Latency
     -------
@@ -131,14 +114,8 @@ class PiecewiseLinear(Arithmetic):
     def __init__(
         self,
         *,
-        fn: str | Callable[[Any], Any] | Segments,
-        fmt: Format | str | None = None,
-        out: Format | str | None = None,
-        pieces: int | None = None,
-        error: float | Fraction | None = None,
-        breakpoints: str | None = None,
-        slopes: str | None = None,
-        terms: int | None = None,
+        table: Segments,
+        fit: PwlSpec | None = None,
         rounding: Rounding | str = RN,
         random: Source | str = "port",
         seed: int = 1,
@@ -146,14 +123,6 @@ class PiecewiseLinear(Arithmetic):
         build: Build = Build(),
     ) -> None:
         rounding = Rounding.parse(rounding)
-        fitted: dict[str, Any] = {
-            "pieces": pieces,
-            "error": error,
-            "breakpoints": breakpoints,
-            "slopes": slopes,
-            "terms": terms,
-        }
-        table = segments_of(fn, fmt=fmt, out=out, rounding=rounding, **fitted)
         if rounding == EXACT:
             table.check_exact()
         self.table = table
@@ -161,16 +130,15 @@ class PiecewiseLinear(Arithmetic):
         self.structure = smallest if build.structure is None else build.structure
         check_structure(self.structure, table, rounding)
         self.BOUNDARIES = self._boundaries()
-        named = isinstance(fn, str) and not fn.endswith(SUFFIX)
         spec = PwlSpec.of(
-            function=fn if named else str(table),
+            function=str(table) if fit is None else fit.function,
             a=table.fmt,
             o=table.out,
             rounding=rounding,
             random=random,
             seed=seed,
             saturate=saturate,
-            **(fitted if named else {}),
+            **({} if fit is None else fit.budget),
         )
         super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest)
 
@@ -181,10 +149,12 @@ class PiecewiseLinear(Arithmetic):
 
     @classmethod
     def of(cls, spec: PwlSpec | str, build: Build = Build()) -> Self:
-        """The unit of a description, as `Unit.of` has it."""
+        """The unit of a description, with its function fitted; see `Unit.of`."""
+        from halfulp.hdl.fit.store import table_of
+
         spec = PwlSpec.parse(spec)
         given = {name: getattr(spec, name) for name in ("rounding", "random", "seed", "saturate")}
-        return cls(fn=spec.function, fmt=spec.a, out=spec.o, **given, **spec.budget, build=build)
+        return cls(table=table_of(spec), fit=spec, **given, build=build)
 
     def _boundaries(self) -> tuple[str, ...]:
         if self.structure == TABLE:
@@ -401,17 +371,6 @@ class PiecewiseLinear(Arithmetic):
             return fixed.add(m, value, power_of(m, undone), RN), flags, random
         number = scale(m, value, undone)
         return replace(number, sign=number.sign ^ flags.negative), flags, random
-
-
-class Lookup(PiecewiseLinear):
-    """A function of one number as a table of all its results.
-
-    That is `PiecewiseLinear` with the structure ``table``, and takes its other parameters. Operands have up to 8 bits,
-    and rounding is not stochastic.
-    """
-
-    def __init__(self, *, fn: str | Callable[[Any], Any] | Segments, build: Build = Build(), **more: Any) -> None:
-        super().__init__(fn=fn, build=replace(build, structure=TABLE), **more)
 
 
 def overruled(m: Module, x: Number, flags: Flags) -> Number:

@@ -1,4 +1,9 @@
-"""What all units have in common."""
+# amaranth: UnusedElaboratable=no
+"""Common base of units.
+
+A unit of a description is often only looked at. Amaranth warns of a component that is never elaborated, but where the
+file that constructs it, as this one does in `Unit.of`, says otherwise in its first line.
+"""
 
 import functools
 import re

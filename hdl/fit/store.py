@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from halfulp.hdl.formats import RN, Format, Rounding, parse
-from halfulp.hdl.specs.piecewise import PIECES, is_table_name
+from halfulp.hdl.specs.piecewise import PIECES, PwlSpec, is_table_name
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code
@@ -87,6 +87,11 @@ def _asked(fmt: Format, out: Format | str | None, rounding: Rounding, given: dic
 def _place(fn: str, asked: Asked) -> tuple[str, tuple[Any, ...], str]:
     """Kind, parts and name of a fit in the cache."""
     return "fits", (code("halfulp.hdl.fit.fit"), fn, *asked), fn
+
+
+def table_of(spec: PwlSpec) -> Segments:
+    """Segments of a description: fitted, or a saved table."""
+    return segments_of(spec.function, fmt=spec.a, out=spec.o, rounding=spec.rounding, **spec.budget)
 
 
 def read(path: Path) -> Segments:

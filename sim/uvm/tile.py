@@ -1,4 +1,5 @@
-"""Systolic arrays: an agent for each stream, matrix products as stimulus, tiles as what is predicted and compared."""
+# amaranth: UnusedElaboratable=no
+"""Systolic arrays: an agent for each stream, matrix products as stimulus, tiles that are predicted and compared."""
 
 import random
 from dataclasses import dataclass
@@ -85,9 +86,7 @@ class TileDut(Dut):
             "m": asked.m,
             "build": mac.build,
         }
-        made = Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
-        made._MustUse__used = True
-        return made
+        return Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
 
     def design(self, unit: Any, kind: str) -> Design:
         """Its Verilog, of which a model of that kind is made."""
@@ -359,7 +358,6 @@ class TileScoreboard(Scoreboard):
         if self.unit.mac.random or len(a) > KEPT_STEPS:
             return []
         unit = Mac.of(self.unit.mac)
-        unit._MustUse__used = True
         inputs = Ports.of(unit.inputs)
         steps = [
             write_codes({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)}, inputs)
