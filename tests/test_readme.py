@@ -163,7 +163,7 @@ def test_readme_exact_sums_match_names():
     assert [names[name].name for name in ("exact", "tree", "chain")] == [
         "mac_posit8_posit8_exact_posit16_rn",
         "dot8_e4m3fn_e4m3fn_bf16_rn",
-        "dot8_e4m3fn_posit8_fp16_fxp8_8_sequential_sr10",
+        "dot8_e4m3fn_posit8_fp16_fxp8_8_sr10_order_sequential",
     ]
     for name in ("exact", "tree", "chain"):
         assert f"module {names[name].name}(" in emit(names[name])

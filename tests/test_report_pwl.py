@@ -75,7 +75,7 @@ def test_pwl_lean_units_lie_between_and_are_smaller(found):
     assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
     assert (frame["lean LUT"] < frame[["LUT", "uniform LUT"]].min(axis=1)).all()
     bounds = [case for case in found.found if case.error is not None]
-    assert [case.request().component().table for case in bounds] == [found.found[case].table for case in bounds]
+    assert [case.implementation().component().table for case in bounds] == [found.found[case].table for case in bounds]
 
 
 def recorded():
@@ -107,7 +107,7 @@ def test_pwl_records_match_current_results():
     tables = [case.table() for case in both]
     small = lean(both[0], *((segments, errors(segments, FUNCTIONS["hard_swish"])) for segments in tables))
     assert (str(small.table().slope), str(small.table().intercept)) == (row["lean slope"], row["lean intercept"])
-    (cost,) = measure_modules([module_of(small.request())], VU9P)
+    (cost,) = measure_modules([module_of(small.implementation())], VU9P)
     assert (cost.lut, cost.path) == (row["lean LUT"], row["lean path"]), "run `make cost`, and look at what changes"
 
 
