@@ -91,7 +91,7 @@ def test_sru_lanes_have_same_words_without_increment(sharing):
 
 def test_sru_ports_and_name():
     unit = StochasticRounder(a="int16", o="int8-wrap", lanes=2, increment=False, random="plateau3")
-    assert unit.name == "sru2_int16_int8_wrap_sr3_carry_plateau3"
+    assert unit.name == "sru_int16_int8_wrap_sr3_plateau3_lanes_2_increment_no"
     assert list(unit.outputs) == ["o0", "o1", "up0", "up1"]
     assert [len(port) for port in unit.up] == [1, 1]
     assert StochasticRounder(a="int16", o="int8").up == []

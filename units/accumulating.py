@@ -69,11 +69,11 @@ class Accumulating(Unit):
         accumulator = Signal(fmt.width)
         base = Signal(fmt.width)
         m.d.comb += base.eq(Mux(load, start, Mux(clear, 0, accumulator)))
-        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.spec.rounding)
-        total, random = add(m, aligned, fmt, self.spec.rounding, random, self.stochastic)
-        ready = truncate(m, total, fmt, self.spec.rounding)
+        aligned = align(m, term, unpack(m, base, fmt, "base"), fmt, self.rounding)
+        total, random = add(m, aligned, fmt, self.rounding, random, self.stochastic)
+        ready = truncate(m, total, fmt, self.rounding)
         with m.If(self.en & valid):
-            m.d.sync += accumulator.eq(pack(m, ready, fmt, self.spec.rounding, self.spec.saturate, random))
+            m.d.sync += accumulator.eq(pack(m, ready, fmt, self.rounding, self.saturate, random))
         return accumulator
 
     def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
@@ -111,8 +111,8 @@ class Accumulating(Unit):
                 random = held_random
         number = quire.read(kept)
         number, random = pipe.stage("read", number, random)
-        ready, random = pipe.stage("normalised", truncate(m, number, self.spec.o, self.spec.rounding), random)
-        code = pack(m, ready, self.spec.o, self.spec.rounding, self.spec.saturate, random)
+        ready, random = pipe.stage("normalised", truncate(m, number, self.spec.o, self.rounding), random)
+        code = pack(m, ready, self.spec.o, self.rounding, self.saturate, random)
         packed: Value = pipe.stage("packed", code)
         return packed
 

@@ -145,7 +145,7 @@ class PiecewiseLinear(Arithmetic):
     @property
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the golden function."""
-        return {"table": self.table, "rounding": self.rounding, "saturate": self.spec.saturate}
+        return {"table": self.table, "rounding": self.rounding, "saturate": self.saturate}
 
     @classmethod
     def of(cls, spec: PwlSpec | str, build: Build = Build()) -> Self:
@@ -179,7 +179,7 @@ class PiecewiseLinear(Arithmetic):
             return super().elaborate(platform)
         m = Module()
         pipe = self.start_pipeline(m)
-        codes = self.table.codes(self.rounding, self.spec.saturate)
+        codes = self.table.codes(self.rounding, self.saturate)
         value = wire(m, lookup(self.a.as_value(), codes), "looked_up")
         m.d.comb += self.o.as_value().eq(pipe.stage("looked_up", value))
         return m

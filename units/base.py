@@ -105,7 +105,7 @@ class Unit(wiring.Component):
         structure: str | None = None,
     ) -> None:
         name = spec.name if name is None else name
-        self.spec = spec
+        self.spec, self.rounding, self.saturate = spec, spec.rounding, spec.saturate
         self.build = check_build(build, name, multiplies=multiplies, sums=sums, structure=structure)
         self.stochastic = self.build.stochastic or LAZY
         self.words = spec.words if words is None else words
@@ -221,7 +221,7 @@ class Arithmetic(Unit):
     """
 
     def __init__(self, spec: UnitSpec, *, controls: Sequence[str] = (), **more: Any) -> None:
-        self.operands, self.result, self.rounding = spec.operands, spec.result, spec.rounding
+        self.operands, self.result = spec.operands, spec.result
         super().__init__(
             spec,
             inputs={**spec.operands, **{control: unsigned(1) for control in controls}},
@@ -244,6 +244,6 @@ class Arithmetic(Unit):
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
         result, random = self.compute(m, pipe, self.word(m), *operands)
         ready, random = pipe.stage("normalised", truncate(m, result, self.result, self.rounding), random)
-        code = pack(m, ready, self.result, self.rounding, self.spec.saturate, random)
+        code = pack(m, ready, self.result, self.rounding, self.saturate, random)
         m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
         return m

@@ -76,7 +76,7 @@ class Compare(Unit):
         build: Build = Build(),
     ) -> None:
         spec = CompareSpec.of(a=a, b=b, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
-        self.operands, self.result, self.rounding = spec.operands, spec.o, spec.rounding
+        self.operands, self.result = spec.operands, spec.o
         flags = {name: unsigned(1) for name in ("less", "equal", "unordered")}
         outputs = flags | {"minimum": spec.o, "maximum": spec.o}
         super().__init__(spec, inputs=spec.operands, outputs=outputs, build=build)
@@ -149,4 +149,4 @@ class Compare(Unit):
         if fmt == self.result and not fmt.flushes:
             return code
         ready = truncate(m, number, self.result, self.rounding)
-        return pack(m, ready, self.result, self.rounding, self.spec.saturate, random)
+        return pack(m, ready, self.result, self.rounding, self.saturate, random)

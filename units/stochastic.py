@@ -94,8 +94,8 @@ class StochasticRounder(Unit):
             saturate=saturate,
             increment=increment,
         )
-        self.wide, self.narrow, self.rounding = spec.a, spec.o, spec.rounding
-        self.lanes, self.increment, self.saturate = spec.lanes, spec.increment, spec.saturate
+        self.wide, self.narrow = spec.a, spec.o
+        self.lanes, self.increment = spec.lanes, spec.increment
         super().__init__(
             spec,
             inputs={f"a{lane}": spec.a for lane in range(lanes)},
