@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from halfulp.hdl.formats.codebook import Codebook
 from halfulp.tools import cache, digests, paths
 from halfulp.tools.cache import Entry, cached, cached_all, cached_value
-from halfulp.tools.digests import code
+from halfulp.tools.digests import code, digest
 from halfulp.tools.errors import ToolError
 
 
@@ -368,6 +369,14 @@ def test_code_follows_imports_of_a_unit() -> None:
             waiting += digests._module(name)[1]
     assert {"halfulp.units.base", "halfulp.hdl.round", "halfulp.hdl.formats.posit", "halfulp.hdl.shape"} <= modules
     assert not {"halfulp.units.mul", "halfulp.units.catalogue", "halfulp.sim.build"} & modules
+
+
+def test_digest_tells_formats_of_one_name_by_their_values() -> None:
+    one, other = (Codebook("levels", (0.0, 1.0, 2.0, last)) for last in (3.0, 4.0))
+    assert str(one) == str(other)
+    assert repr(one) == repr(other)
+    assert digest({"a": one}) != digest({"a": other})
+    assert digest({"a": one}) == digest({"a": Codebook("levels", (0.0, 1.0, 2.0, 3.0))})
 
 
 def test_cache_kinds_are_in_one_folder(root: Path) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import CodeType
 
@@ -16,8 +17,20 @@ _IMPORT = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import\s+(\([^)]*\)|[^\n#]*)|imp
 
 
 def digest(*parts: object) -> str:
-    """Short hash of the texts of some objects."""
-    return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:20]
+    """Short hash of some objects: of all that tells dataclasses from each other, and of the texts of others."""
+    return hashlib.sha256("\0".join(map(_text, parts)).encode()).hexdigest()[:20]
+
+
+def _text(part: object) -> str:
+    # The name of a format, say, may be that of another one with other values.
+    if is_dataclass(part) and not isinstance(part, type):
+        values = (getattr(part, field.name) for field in fields(part) if field.compare)
+        return f"{type(part).__name__}({', '.join(map(_text, values))})"
+    if isinstance(part, tuple | list):
+        return f"({', '.join(map(_text, part))})"
+    if isinstance(part, dict):
+        return _text(list(part.items()))
+    return str(part)
 
 
 def version(distribution: str) -> str:
