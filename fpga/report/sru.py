@@ -19,8 +19,8 @@ from halfulp.tools.tables import Table
 UNITS, LANES = 4096, 64
 """Units of the published design; lanes of a bank that has one source."""
 
-KEPT = 8
-"""Bits that are left."""
+RESULT_BITS = 8
+"""Bits of a result."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Row:
         What people call the source.
     source : str
     discarded : int
-        Bits that are cut off.
+        Bits that are discarded.
     published_lut, published_ff : int
         Of 4096 units.
     """
@@ -46,7 +46,7 @@ class Row:
 
     def unit(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Module:
         """The unit, or several lanes that share a source, as Verilog."""
-        width = KEPT + self.discarded
+        width = RESULT_BITS + self.discarded
         unit = short(
             "sru",
             str(Fixed(width, 0)),
