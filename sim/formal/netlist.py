@@ -14,8 +14,9 @@ from pyosys import libyosys
 
 OPT = "opt -fast -nodffe -nosdff"
 
-READY = ("proc -noopt", "flatten", OPT, "memory_map", "dffunmap", "opt_clean")
-"""From processes and memories to cells and plain flip-flops, in one module."""
+READY = ("proc -noopt", "flatten", "setundef -zero", OPT, "memory_map", "dffunmap", "opt_clean")
+"""From processes and memories to cells and plain flip-flops, in one module. Yosys leaves undefined only what a switch
+over all values cannot reach."""
 
 
 def step(design: Any, name: str) -> None:
