@@ -59,7 +59,7 @@ def product(
     """
     if device is not None:
         if device not in _DEVICES:
-            raise ValueError(f"there is no device {device} yet; import halfulp.fpga.{device} first")
+            raise ValueError(f"there is no device {device} yet; import halfulp.fpga.kernel.layers first")
         return _DEVICES[device](a, b, mac, start, key)
     given: dict[str, Any] = {}
     if mac.random is not None:
