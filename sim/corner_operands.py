@@ -22,16 +22,21 @@ def targets(o: Grid, rng: np.random.Generator, n: int) -> list[Fraction]:
 
     They are numbers, ties between neighbours, and quarter steps.
     """
-    turns = o.turns()
+    turns = o.turns(0), o.turns(1)
     codes = rng.integers(0, max(o.max_code, 1), n, dtype=np.uint64).tolist()
     quarters = rng.choice(np.array([0, 2, 2, 1, 3]), n).tolist()
-    edges = rng.integers(0, len(turns), n).tolist()
+    edges = rng.random(n).tolist()
     kinds = rng.random(n).tolist()
     signs = _signs(o, rng, n).tolist()
     return [
-        sign * (turns[edge] if kind < 0.4 else o.between(code, quarter))
+        sign * (_at(turns[sign < 0], edge) if kind < 0.4 else o.between(code, quarter, int(sign < 0)))
         for sign, kind, edge, code, quarter in zip(signs, kinds, edges, codes, quarters, strict=True)
     ]
+
+
+def _at(numbers: Sequence[Fraction], share: float) -> Fraction:
+    """Number at a share of the way through some, from 0 to below 1."""
+    return numbers[int(share * len(numbers))]
 
 
 def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n: int) -> Columns:

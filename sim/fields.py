@@ -152,12 +152,13 @@ class Grid:
         places: Ints = self._last_places[np.clip(exponent, first, self.emax) - first]
         return places
 
-    def between(self, magnitude: int, quarters: int) -> Fraction:
-        """So many quarters of the way from a finite magnitude to the next one, as rounding sees it."""
-        low = self.value(magnitude)
-        if magnitude >= self.max_code:
+    def between(self, magnitude: int, quarters: int, negative: int = 0) -> Fraction:
+        """So many quarters of the way from a finite magnitude to the next one of its sign, as rounding sees it."""
+        last = self.code_of(self.fmt.lowest) if negative else self.max_code
+        low = self.value(min(magnitude, last), negative)
+        if magnitude >= last:
             return low + quarters * Fraction(2) ** (int(self.last_place(np.array([self.emax]))[0]) - 2)
-        high = self.value(magnitude + 1)
+        high = self.value(magnitude + 1, negative)
         if quarters in (0, 4) or low == high:
             return high if quarters == 4 else low
         half = self.fmt.middle(low, high)
@@ -167,13 +168,14 @@ class Grid:
         if self.fmt.rounds == "string" and 0 < 4 * low <= high:
             return Fraction(2) ** ((floor_log2(low) + floor_log2(high)) // 2)
         # Beside a result that is flushed as near as on its other side.
-        near = min(half - self.value(magnitude), self.value(magnitude + 1) - half)
+        near = min(half - self.value(magnitude, negative), self.value(magnitude + 1, negative) - half)
         return half + (quarters - 2) * near / 2 if self.fmt.flushes else (low + high) / 2
 
-    def turns(self) -> list[Fraction]:
-        """Magnitudes around the edges at which a rounding changes its result, and both sides of them."""
-        codes = sorted({code for sign in (0, 1) for code in self.edges(sign)})
-        return [self.between(code, quarters) for code in codes for quarters in range(5)]
+    def turns(self, negative: int) -> list[Fraction]:
+        """Magnitudes of a sign around the edges at which a rounding changes its result, and both sides of them."""
+        return [
+            self.between(code, quarters, negative) for code in sorted(self.edges(negative)) for quarters in range(5)
+        ]
 
     # Landmarks -------------------------------------------------------------------------------------------------
 
