@@ -109,7 +109,8 @@ def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> s
     modules : str
         Names of modules beside the unit's own that decide it.
     """
-    # Amaranth warns of a component that is never elaborated, and with its Verilog at hand this one is not.
+    # Amaranth warns of a component that is never elaborated, and with its Verilog in the cache a user's is not. The
+    # option in the first line of a file serves files of ours only; there is no other public way to say it was used.
     unit._MustUse__used = True
     module = type(unit).__module__
     # Only the library's own classes are known by their code: anyone else's may depend on anything.

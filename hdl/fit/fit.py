@@ -11,7 +11,6 @@ import numpy as np
 from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
 from halfulp.hdl.specs.pieces import Piece, PowerSum
 from halfulp.hdl.specs.segments import Segments
-from halfulp.tools.progress import Progress, silent
 
 from .error import Errors, errors
 from .folding import Folding, folding_of, one_of
@@ -82,7 +81,6 @@ def fit(
     measure: str | None = None,
     against: str = "real",
     rounding: Rounding | str = RN,
-    progress: Progress = silent,
 ) -> Fit:
     """Approximate a function by line segments.
 
@@ -120,8 +118,6 @@ def fit(
         ``real``: the function's value, or ``rounded``: that value correctly rounded.
     rounding : Rounding or str
         Of the result.
-    progress : Progress
-        Told the stages of the fit: the largest of them take a minute.
 
     Raises
     ------
@@ -145,7 +141,7 @@ def fit(
         raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
     folding = folding_of(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
     chosen = measure or measure_of(asked.function, asked.out, folding.reduction)
-    return asked.fit(folding, one_of("measure", chosen, MEASURES), progress)
+    return asked.fit(folding, one_of("measure", chosen, MEASURES))
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
@@ -178,9 +174,8 @@ class _Asked:
                     f"{held} has {held.precision} significant bits; {what} of a fit have up to {most} here"
                 )
 
-    def fit(self, folding: Folding, measure: str, progress: Progress) -> Fit:
+    def fit(self, folding: Folding, measure: str) -> Fit:
         self._check_widths(folding)
-        progress.phase(f"values of {self.function.name} in {self.out}")
         points = points_of(
             self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
         )
@@ -192,7 +187,7 @@ class _Asked:
                 f"and {self.error:g} was asked for"
             )
         tails = self._tails(points, folding)
-        points, found, slope, intercept = self._best(points, folding, measure, tails, progress)
+        points, found, slope, intercept = self._best(points, folding, measure, tails)
         segments = self._segments(points, folding, found.parts, slope, intercept)
         return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
 
@@ -223,7 +218,7 @@ class _Asked:
     # Formats ---------------------------------------------------------------------------------------------------
 
     def _best(
-        self, points: Points, folding: Folding, measure: str, tails: Tails, progress: Progress
+        self, points: Points, folding: Folding, measure: str, tails: Tails
     ) -> tuple[Points, Found, Format | PowerSum, Format]:
         """The best pieces, the points at which these may begin, and formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
@@ -231,10 +226,8 @@ class _Asked:
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
         task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
         try:
-            progress.phase(f"coefficients of {self.function.name}")
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
             task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key(folding))
-            progress.phase(f"line segments of {self.function.name}")
             found = task.best() if self.error is None else task.reached(self.error)
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
