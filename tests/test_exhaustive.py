@@ -15,6 +15,7 @@ from amaranth.hdl import Module, Value, unsigned
 from halfulp import golden
 from halfulp.hdl.formats import Float, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
+from halfulp.hdl.specs import UnitSpec
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.vectors import sampled
@@ -55,6 +56,7 @@ class Bundle(Unit):
         self.units = units
         widest = max(units.values(), key=lambda unit: len(unit.inputs))
         super().__init__(
+            UnitSpec(),
             inputs=widest.inputs,
             words={},
             outputs={
@@ -63,7 +65,6 @@ class Bundle(Unit):
                 for port in unit.outputs
             },
             name=f"bundle_{widest.name}",
-            parameters={},
         )
 
     def elaborate(self, platform):

@@ -203,7 +203,7 @@ def test_code_order_magnitude_and_sign_match_decode(fmt: str) -> None:
     if not fmt.endswith(".3") and not fmt.startswith("ufxp"):
         assert all(of.decode(value(negated, code)) == -of.decode(code) for code in codes)
     else:
-        with pytest.raises(ValueError, match="is not symmetric: its lowest number has no opposite"):
+        with pytest.raises(ValueError, match="is not symmetric"):
             negated(of, Const(1, of.width))
 
 

@@ -12,7 +12,7 @@ from halfulp.golden import exact
 from halfulp.golden.random import of_stream
 from halfulp.hdl.formats import E5M2, Float
 from halfulp.hdl.formats.source import lanes
-from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.hdl.specs import MacSpec, Tiling, UnitSpec
 from halfulp.sim.model import CompiledModel
 from halfulp.units import Mac, Unit
 
@@ -260,6 +260,7 @@ class Systolic(Unit):
     def __init__(self, arrays):
         self.arrays = arrays
         super().__init__(
+            UnitSpec(),
             inputs={
                 **{f"a{row}": unsigned(8) for row in range(ROWS)},
                 **{f"b{column}": unsigned(8) for column in range(COLUMNS)},
@@ -275,7 +276,6 @@ class Systolic(Unit):
                 for column in range(COLUMNS)
             },
             name="systolic",
-            parameters={},
         )
 
     def elaborate(self, platform):

@@ -29,7 +29,10 @@ def described(unit: str) -> list[UnitSpec]:
             given["random"] = Plateau(min(rounding.bits, 16))
         found.append(cls.filled(fmt, **given))
         if number % 2 and unit not in ("mac", "accumulate", "sru"):
-            found.append(cls.filled(fmt, **given, o=next(others)))
+            other = next(others)
+            if unit == "quire" and other.decode(0) != 0:
+                other = next(others)
+            found.append(cls.filled(fmt, **given, o=other))
     return found
 
 

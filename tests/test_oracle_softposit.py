@@ -581,8 +581,8 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @every_type
 def test_softposit_comparison_detects_wrong_decision(kind, damage, monkeypatch):
-    right = golden.posit.round_up
-    monkeypatch.setattr(golden.posit, "round_up", lambda mode, **decision: right(mode, **damage(decision)))
+    right = golden.round.round_up
+    monkeypatch.setattr(golden.round, "round_up", lambda mode, **decision: right(mode, **damage(decision)))
     assert len(compare("mul", kind)[-1]) > 10
 
 

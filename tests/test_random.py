@@ -11,7 +11,7 @@ from halfulp.golden.random import of_stream, words
 from halfulp.hdl.formats.source import TAPS, Lfsr, Plateau, Stream, parse_source
 from halfulp.hdl.formats.source import lanes as make_lanes
 from halfulp.hdl.lfsr import source_word
-from halfulp.hdl.specs import Build
+from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.sim.model import CompiledModel
 from halfulp.units import Mac, StochasticRounder, Unit
 
@@ -27,11 +27,11 @@ class Sources(Unit):
     def __init__(self, sources):
         self.kinds = sources
         super().__init__(
+            UnitSpec(),
             inputs={"idle": unsigned(1)},
             words={},
             outputs={str(source): unsigned(source.width) for source in sources},
             name=f"sources_{sources[0]}_{sources[-1]}",
-            parameters={},
         )
 
     def elaborate(self, platform):

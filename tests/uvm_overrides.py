@@ -42,7 +42,7 @@ class RarelyWrong(Mul):
 
 class RarelyWrongDut(Dut):
     def make(self) -> Any:
-        fmt = parse(self.request().fmt)
+        fmt = self.request().spec.a
         return RarelyWrong(a=fmt, b=fmt, o=fmt)
 
 

@@ -64,7 +64,7 @@ class UnitSpec:
             if not isinstance(fmt, Format):
                 raise TypeError(f"{name} is a Format, not {type(fmt).__name__}")
         self.check()
-        if getattr(self, "o", None) is None:
+        if "o" in self.__dataclass_fields__ and getattr(self, "o", None) is None:
             object.__setattr__(self, "o", self.default_result)
         if not isinstance(self.saturate, bool):
             raise TypeError(f"saturate is a bool, not {type(self.saturate).__name__}")

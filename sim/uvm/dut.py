@@ -36,8 +36,10 @@ class Dut(uvm_object):
         return design(unit, (kind,))
 
     def title(self, unit: Any) -> str:
-        """Text of the unit."""
-        return str(Implementation.of(unit))
+        """Text of the unit; the name of a component that is no unit."""
+        from halfulp.units import Unit
+
+        return str(Implementation.of(unit)) if isinstance(unit, Unit) else str(unit.name)
 
     def describe(self, unit: Any) -> str:
         """What it is, in words."""
