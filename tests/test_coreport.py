@@ -223,7 +223,7 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
     ("words", "code", "sentence"),
     [
         ("none.toml", 2, "Invalid value for 'FILE': File 'none.toml' does not exist."),
-        ("bad.yaml", 2, "bad.yaml: title"),
+        ("bad.yaml", 2, "bad.yaml: macs"),
         ("bad.json", 2, "bad.json is no finished study, as halfulp report leaves one"),
         ("text.json", 2, "text.json is no JSON: Expecting value: line 1 column 1 (char 0)"),
         ("changed.json", 2, "changed.json is not as halfulp wrote it; make it again with halfulp report and its study"),

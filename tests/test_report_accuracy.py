@@ -164,7 +164,7 @@ def test_study_accepts_trained_layer(layer, tmp_path):
             "dots.distributions has trained and dots.trained names a file with the operands",
         ),
         ('trained = "layer.pt"', "dots.distributions has trained and dots.trained names a file with the operands"),
-        ('trained = "none.pt"', "none.pt cannot be read: No such file or directory"),
+        ('distributions = ["trained"]\ntrained = "none.pt"', "none.pt cannot be read: No such file or directory"),
     ):
         path.write_text(text + dots)
         with pytest.raises(ValueError, match=sentence):

@@ -134,7 +134,7 @@ def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], m
     for channel, kind in found.items():
         assert f"pyuvm, {channel}: {kind}\n" in text
     if test == "RareAimed":
-        assert text.startswith("mul_fp16_fp16_fp16_rn\n")
+        assert text.startswith("mul fp16*fp16.rn\n")
         assert text.count("    300  observed on") == 2
         assert "again: halfulp sim 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
         assert "keep:  halfulp keep 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text

@@ -218,6 +218,11 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # no field: it is always exact
 
     @classmethod
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        """True for formats whose code 0 is zero: the result, by default in the operands' format, starts from it."""
+        return fmt.decode(0) == 0
+
+    @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
         """Fields that the short form may leave out."""
         return {"b": a}
