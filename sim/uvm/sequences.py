@@ -282,7 +282,7 @@ class StormSequence(DirectedSequence):
 
 
 class RegressionSequence(VectorSequence):
-    """Vectors that were kept, and steps that were, each from reset."""
+    """Saved regression vectors, and saved sequences of steps, each from reset."""
 
     storms = False
 
@@ -290,7 +290,7 @@ class RegressionSequence(VectorSequence):
     def check(cls, unit: Any, limit: int | None) -> None:
         """Refuse units for which there are none."""
         if not regressions.of(unit):
-            raise ValueError(f"nothing is kept for {unit.name}")
+            raise ValueError(f"there is no regression of {unit.name}")
 
     async def body(self) -> None:
         """Send each by itself."""
@@ -311,7 +311,7 @@ class PlannedSequence(VectorSequence):
 
 
 class Campaign(Sequence):
-    """What runs unless told otherwise: kept vectors, then chosen ones, then chained ones of a unit with a state."""
+    """Default: regressions, then chosen vectors, then chained ones of a unit with a state."""
 
     async def body(self) -> None:
         """Run one sequence after the other."""
@@ -329,6 +329,6 @@ SEQUENCES: dict[str, type[Sequence]] = {
     "random": RandomSequence,
     "chain": ChainSequence,
     "storm": StormSequence,
-    "kept": RegressionSequence,
+    "regressions": RegressionSequence,
 }
 """By the names of the command line."""
