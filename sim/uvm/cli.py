@@ -41,8 +41,8 @@ def uvm(
     """Check UNIT in FMT (e5m2 by default) in a pyuvm environment.
 
     UNIT `all` checks the catalogue, and `tile` a systolic array, whose operations are matrix products. Sequences are
-    campaign, exhaustive, directed, random, chain, storm and regressions. Results are also left as JUnit XML, in results of the
-    build folder. Exit codes are those of `halfulp sim`.
+    campaign, exhaustive, directed, random, chain, storm and regressions. Results are also written as JUnit XML, in
+    results of the build folder. Exit codes are those of `halfulp sim`.
     """
     from halfulp.sim.ports import Ports
     from halfulp.sim.report import summary
