@@ -267,7 +267,7 @@ class Forgetful(Mac):
         if name not in self.sources:
             return super().word(m, name)
         source = self.sources[name].source
-        state = Signal(source.width, init=self.seed, reset_less=True)
+        state = Signal(source.width, init=self.spec.seed, reset_less=True)
         with m.If(self.en & self.valid):
             m.d.sync += state.eq(Cat(Cat(*(state[tap - 1] for tap in source.taps)).xor(), state[:-1]))
         return state[: self.words[name]]

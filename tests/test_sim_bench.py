@@ -47,7 +47,7 @@ VECTORS = 1 << 14
         ("dot", "posit8", {"k": 3, "b": "int4", "c": "e5m2", "to": "fp16", "pipeline": 2}),
         ("dot", "fxp2.3", {"k": 2, "order": "sequential", "rounding": "sr2"}),
         ("convert", "e6m5", {"to": "e4m3fn", "rounding": "sr3", "random": "plateau3"}),
-        ("mul", "fxp4.4", {"rounding": "sr3", "random": "lfsr7", "seed": 5, "pipeline": 2}),
+        ("mul", "fxp4.4", {"rounding": "sr3", "random": "lfsr7", "random_seed": 5, "pipeline": 2}),
         ("mac", "e5m2", {"rounding": "sr10", "random": "lfsr16", "product": "e5m2.sr4", "pipeline": 1}),
         ("mac", "e5m2", {"rounding": "sr10", "random": "lfsr16", "stochastic": "eager", "pipeline": 1}),
         ("add", "e4m3", {"rounding": "sr7", "stochastic": "eager", "pipeline": 4}),
