@@ -64,7 +64,7 @@ class _Behaviour(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Passed:
-    """What went through the streams of a component.
+    """Transfers on the streams of a component.
 
     Attributes
     ----------

@@ -612,7 +612,7 @@ def holds(fmt, numbers):
 
 
 def granted(span, fmt):
-    """Whether `ValueRange.check_fits` says that a format holds everything."""
+    """True if `ValueRange.check_fits` accepts the format."""
     try:
         span.check_fits(fmt, "result")
     except ValueError:

@@ -165,7 +165,7 @@ class PiecewiseLinear(Arithmetic):
 
     @property
     def _multiplies(self) -> bool:
-        """Whether slopes or the factor of a reduction are multiplied by, rather than shifted by or looked up."""
+        """True if slopes or the factor of a reduction need a multiplier, not a shift or a table."""
         by_slope = self._in_raw or not isinstance(self.table.slope, PowerSum)
         return self.structure != TABLE and (by_slope or self.table.reduction == "exp2")
 

@@ -1,4 +1,4 @@
-"""How a unit is built, apart from its results."""
+"""Structure of a unit in hardware, which changes no result."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

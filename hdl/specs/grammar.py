@@ -234,7 +234,7 @@ class _Reader:
             self.position += 1
 
     def _at(self, operator: str) -> bool:
-        """Whether an operator is next."""
+        """True if an operator is next."""
         self._blanks()
         self.expected.append(f"'{operator}'")
         return self.text[self.position : self.position + 1] == operator
@@ -256,7 +256,7 @@ class _Reader:
         return self._value(match.start(), convert, match[0])
 
     def _value(self, position: int, convert: Callable[[Any], Any], word: str | None) -> Any:
-        """What a word stands for; an error points at the word."""
+        """Value of a word; an error points at the word."""
         self.places[word or ""] = position
         try:
             return convert(word)
@@ -316,7 +316,7 @@ def _default(item: "Field[Any]") -> str:
 
 
 def _of_part(name: str) -> bool:
-    """Whether a field belongs to a part of the formula."""
+    """True for fields that belong to a part of the formula."""
     return name.endswith("_rounding")
 
 

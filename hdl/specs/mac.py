@@ -29,7 +29,7 @@ class AccumulatorSpec(UnitSpec):
         return EXACT_SUM if (part, text) == ("acc", EXACT_SUM) else parse(text)
 
     def writes(self, part: str, explicit: bool) -> bool:
-        """Whether a part that may be left out stands in the text: the result of an exact accumulator does."""
+        """True if the text has an optional part: the result of an exact accumulator is one."""
         return self.quire is not None if part == "o" else super().writes(part, explicit)
 
     def check(self) -> None:

@@ -69,7 +69,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
 
     @property
     def budget(self) -> dict[str, Any]:
-        """What is given of the budget of the fit."""
+        """Fields of the budget of the fit that are given."""
         names = ("pieces", "error", "breakpoints", "slopes", "terms")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -80,5 +80,5 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a name is that of a saved table of segments, which ends with the digest of its content."""
+    """True for the name of a saved table of segments, which ends with the digest of its content."""
     return _TABLE.fullmatch(name) is not None

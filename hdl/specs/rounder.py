@@ -76,7 +76,7 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        """Whether the unit is for operands of a format, and for a rounding if one is given."""
+        """True if the unit takes operands of a format, and a rounding if one is given."""
         return isinstance(fmt, Fixed) and (rounding is None or rounding.mode == "sr")
 
     @property

@@ -126,7 +126,7 @@ class UnitSpec:
         return parse(text)
 
     def writes(self, part: str, explicit: bool) -> bool:
-        """Whether a part that may be left out stands in the text."""
+        """True if the text has an optional part."""
         value = getattr(self, part)
         return value is not None and (part != "o" or explicit or value != self.default_result)
 
@@ -144,7 +144,7 @@ class UnitSpec:
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        """Whether the unit is for operands of a format, and for a rounding if one is given."""
+        """True if the unit takes operands of a format, and a rounding if one is given."""
         return True
 
     # The computation -------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Made:
-    """What is made of a component once, and kept.
+    """A component with all its changes: a design, and a step for proofs.
 
     Attributes
     ----------
