@@ -1,14 +1,13 @@
 """Posits of any size (Gustafson and Yonemoto, Supercomputing Frontiers and Innovations 4(2), 2017; Standard for Posit
 Arithmetic, 2022)."""
 
-import math
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
 from .base import Format, check_int, floor_log2
-from .rounding import Rounding
+from .tapered import Tapered
 
 MIN_WIDTH, MAX_WIDTH, MAX_ES, STANDARD_ES = 3, 64, 4, 2
 
@@ -16,7 +15,7 @@ _TEXT = re.compile(r"posit([0-9]+)(?:e([0-9]+))?")
 
 
 @dataclass(frozen=True)
-class Posit(Format):
+class Posit(Tapered):
     """A posit format.
 
     Parameters
@@ -42,9 +41,6 @@ class Posit(Format):
 
     family = "posit"
     syntax = "posit<width>, 3 to 64 bits, with 2 exponent bits; then e<es> for 0 to 4 of them: posit12, posit16e1"
-    code_order = "two's complement"
-    rounds = "string"
-    nan_is_ordered = True
     names: ClassVar = {f"posit{width}": f"posit{width}" for width in (8, 16, 32, 64)}
 
     width: int
@@ -85,9 +81,6 @@ class Posit(Format):
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
-    has_inf = has_negative_zero = False
-    has_nan = True
-
     @property
     def max_scale(self) -> int:
         """Exponent of the largest number, and less a sign that of the smallest above zero."""
@@ -97,11 +90,6 @@ class Posit(Format):
     def fraction_bits(self) -> int:
         """Fraction bits of numbers near one, which have the most."""
         return max(self.width - 3 - self.es, 0)
-
-    @property
-    def precision(self) -> int:  # type: ignore[override]
-        """Bits of the longest significand, the hidden one included."""
-        return self.fraction_bits + 1
 
     @property
     def quantum(self) -> int:  # type: ignore[override]
@@ -117,11 +105,6 @@ class Posit(Format):
     def largest(self) -> Fraction:  # type: ignore[override]
         """maxpos, the largest number."""
         return Fraction(2) ** self.max_scale
-
-    @property
-    def lowest(self) -> Fraction:  # type: ignore[override]
-        """Least number."""
-        return -self.largest
 
     def precision_at(self, scale: int) -> int:
         """Significand bits of numbers from 2^scale to the next power of two; 0 where there is not even that power."""
@@ -149,33 +132,12 @@ class Posit(Format):
 
     # Codes -----------------------------------------------------------------------------------------------------
 
-    @property
-    def nan_code(self) -> int:  # type: ignore[override]
-        """Code of NaR."""
-        return 1 << (self.width - 1)
-
-    @property
-    def max_code(self) -> int:
-        """Code of maxpos; that of minpos is 1."""
-        return self.nan_code - 1
-
     def fields(self) -> dict[str, int]:
         """Names and widths of the fields of a code, least significant first; only the sign has a place of its own."""
         return {"body": self.width - 1, "sign": 1}
 
-    def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes: NaR."""
-        return self.nan_code
-
-    def decode(self, code: int) -> Fraction | float:
-        """Number that a code stands for."""
-        self.check_code(code)
-        if code == self.nan_code:
-            return math.nan
-        if code == 0:
-            return Fraction(0)
-        if code > self.nan_code:
-            return -self.decode((1 << self.width) - code)
+    def decode_positive(self, code: int) -> Fraction:
+        """Number of a code above zero and below NaR."""
         body = self.width - 1
         ones = code >> (body - 1)
         run = body - (code ^ ((1 << body) - 1) * ones).bit_length()
@@ -188,26 +150,7 @@ class Posit(Format):
         significand = (1 << fraction_bits) | (tail & ((1 << fraction_bits) - 1))
         return significand * Fraction(2) ** ((k << self.es) + exponent - fraction_bits)
 
-    def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
-    ) -> int:
-        """Code of a finite number given by magnitude and sign: the string of its code, without end, is rounded.
-
-        Posits saturate anyway.
-        """
-        if magnitude == 0:
-            return 0
-        if rounding.mode == "exact" and not self.smallest <= magnitude <= self.largest:
-            raise ValueError(f"exact was asked for, but {self} goes from {self.smallest} to {self.largest}")
-        if magnitude >= self.largest:
-            code = self.max_code
-        elif magnitude <= self.smallest:
-            code = 1
-        else:
-            code = rounding.round(self._string(magnitude), negative, random)
-        return (1 << self.width) - code if negative else code
-
-    def _string(self, magnitude: Fraction) -> Fraction:
+    def string(self, magnitude: Fraction) -> Fraction:
         """The endless code of a magnitude, with the point behind the last bit that there is room for."""
         scale = floor_log2(magnitude)
         k, exponent = divmod(scale, 1 << self.es)

@@ -1,13 +1,12 @@
 """Linear takums of any size (Hunhold, Beating Posits at Their Own Game: Takum Arithmetic, CoNGA 2024)."""
 
-import math
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
 from .base import Format, check_int, floor_log2
-from .rounding import Rounding
+from .tapered import Tapered
 
 MIN_WIDTH, MAX_WIDTH = 2, 64
 HEAD, MAX_REGIME = 5, 7
@@ -18,7 +17,7 @@ _TEXT = re.compile(r"takum([0-9]+)")
 
 
 @dataclass(frozen=True)
-class Takum(Format):
+class Takum(Tapered):
     """A linear takum format.
 
     Parameters
@@ -41,9 +40,6 @@ class Takum(Format):
 
     family = "takum"
     syntax = "takum<width>, linear, 2 to 64 bits: takum8, takum16"
-    code_order = "two's complement"
-    rounds = "string"
-    nan_is_ordered = True
     names: ClassVar = {f"takum{width}": f"takum{width}" for width in (8, 16, 32, 64)}
 
     width: int
@@ -72,18 +68,10 @@ class Takum(Format):
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
-    has_inf = has_negative_zero = False
-    has_nan = True
-
     @property
     def fraction_bits(self) -> int:
         """Fraction bits of numbers from 1 to 2, which have the most."""
         return max(self.width - HEAD, 0)
-
-    @property
-    def precision(self) -> int:  # type: ignore[override]
-        """Bits of the longest significand, the hidden one included."""
-        return self.fraction_bits + 1
 
     @property
     def smallest(self) -> Fraction:  # type: ignore[override]
@@ -99,11 +87,6 @@ class Takum(Format):
     def largest(self) -> Fraction:  # type: ignore[override]
         """Largest number."""
         return Fraction(self.decode(self.max_code))
-
-    @property
-    def lowest(self) -> Fraction:  # type: ignore[override]
-        """Least number."""
-        return -self.largest
 
     def precision_at(self, scale: int) -> int:
         """Significand bits of numbers from 2^scale to the next power of two; 0 where there is not even that power."""
@@ -130,34 +113,13 @@ class Takum(Format):
 
     # Codes -----------------------------------------------------------------------------------------------------
 
-    @property
-    def nan_code(self) -> int:  # type: ignore[override]
-        """Code of NaR."""
-        return 1 << (self.width - 1)
-
-    @property
-    def max_code(self) -> int:
-        """Code of the largest number; that of the smallest one above zero is 1."""
-        return self.nan_code - 1
-
     def fields(self) -> dict[str, int]:
         """Names and widths of the fields of a code, least significant first."""
         regime = min(3, max(self.width - 2, 0))
         return {"tail": self.width - 2 - regime, "regime": regime, "direction": 1, "sign": 1}
 
-    def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes: NaR."""
-        return self.nan_code
-
-    def decode(self, code: int) -> Fraction | float:
-        """Number that a code stands for."""
-        self.check_code(code)
-        if code == self.nan_code:
-            return math.nan
-        if code == 0:
-            return Fraction(0)
-        if code > self.nan_code:
-            return -self.decode((1 << self.width) - code)
+    def decode_positive(self, code: int) -> Fraction:
+        """Number of a code above zero and below NaR."""
         width = max(self.width, FULL_WIDTH)
         code <<= width - self.width
         direction, regime = code >> (width - 2), (code >> (width - HEAD)) & 7
@@ -168,26 +130,7 @@ class Takum(Format):
         significand = (1 << fraction_bits) | (code & ((1 << fraction_bits) - 1))
         return significand * Fraction(2) ** (exponent - fraction_bits)
 
-    def encode_magnitude(
-        self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
-    ) -> int:
-        """Code of a finite number given by magnitude and sign: the string of its code, without end, is rounded.
-
-        Takums saturate anyway.
-        """
-        if magnitude == 0:
-            return 0
-        if rounding.mode == "exact" and not self.smallest <= magnitude <= self.largest:
-            raise ValueError(f"exact was asked for, but {self} goes from {self.smallest} to {self.largest}")
-        if magnitude >= self.largest:
-            code = self.max_code
-        elif magnitude <= self.smallest:
-            code = 1
-        else:
-            code = rounding.round(self._string(magnitude), negative, random)
-        return (1 << self.width) - code if negative else code
-
-    def _string(self, magnitude: Fraction) -> Fraction:
+    def string(self, magnitude: Fraction) -> Fraction:
         """The endless code of a magnitude, with the point behind the last bit that there is room for."""
         scale = floor_log2(magnitude)
         bits, string = _beginning(scale)
