@@ -1,15 +1,17 @@
 """Accumulation without a multiplier."""
 
+from typing import Unpack
+
 from amaranth.hdl import Module
 
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, SumSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling
+from .base import Options
 
 
 class Accumulate(Accumulating):
@@ -22,43 +24,24 @@ class Accumulate(Accumulating):
     acc : Format or str
         Accumulator format; or ``exact``, a quire that holds the sum without rounding and is rounded when it is read.
     o : Format or str, optional
-        Result format of an exact accumulator, and of its start values: that of ``a`` unless told otherwise.
+        Result format of an exact accumulator, and of its start values: default: that of ``a``.
     carry : int
-        Carry guard of an exact accumulator, in bits: fewer than 2^carry terms cannot overflow it, and what overflows
-        it is infinite.
-    rounding : Rounding or str
-        Rounding to the accumulator, or from an exact one to ``o``.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite.
+        Carry guard of an exact accumulator, in bits; see `Quire`.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
     a : In(a)
-    c : In(o)
-        Start value.
-    load : In(1)
-        This step starts from ``c`` instead of the accumulator.
-    clear : In(1)
-        This step starts from +0; ``load`` goes first.
-    random : In(rounding.bits)
-        Random word of stochastic rounding; sampled with the operand.
-    valid : In(1, init=1)
-        Whether there is an operand in this cycle.
-    en : In(1, init=1)
-        Clock enable of all registers.
-    o : Out(acc), or Out(o)
-        The accumulator; +0 after reset. An exact one has no -0.
+    c, load, clear, o
+        Start value, begin of a sum and result; see `Accumulating`.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and the result format cannot
-        hold every sum.
+        As `Unit`.
 
     Latency
     -------
@@ -77,15 +60,10 @@ class Accumulate(Accumulating):
         acc: Format | str,
         o: Format | str | None = None,
         carry: int = CARRY_BITS,
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
         build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
-        spec = SumSpec.of(
-            a=a, acc=acc, o=o, carry=carry, rounding=rounding, random=random, seed=seed, saturate=saturate
-        )
+        spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, **options)
         super().__init__(spec, operands={"a": spec.a}, build=build)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:

@@ -1,4 +1,4 @@
-"""What units with an accumulator have in common."""
+"""Common base of units with an accumulator."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from .base import Unit
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
-"""What the accumulator's turn needs, and so travels with the operands: start value, load, clear, valid, random word."""
+"""Signals that travel with the operands: start value, load, clear, valid, random word."""
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
@@ -32,7 +32,18 @@ def sums(spec: AccumulatorSpec) -> list[Sum]:
 class Accumulating(Unit):
     """A unit with an accumulator: in a format, rounded in every step, or a quire, rounded when it is read.
 
-    Subclasses say in ``term`` what a step adds.
+    Subclasses compute in ``term`` the number that a step adds.
+
+    Members
+    -------
+    c : In(o)
+        Start value.
+    load : In(1)
+        This step starts from ``c`` instead of the accumulator: a new sum begins without an idle cycle.
+    clear : In(1)
+        This step starts from +0; ``load`` goes first.
+    o : Out(o)
+        The accumulator; +0 after reset. An exact one is rounded to it, and has no -0.
     """
 
     stateful = True
@@ -47,7 +58,7 @@ class Accumulating(Unit):
         super().__init__(spec, inputs=operands | {"c": spec.o} | flags, outputs={"o": spec.o}, sums=sums(spec), **more)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
-        """What a step adds, and what travels with it, past the last of TERM_BOUNDARIES."""
+        """The number that a step adds, and the signals that travel with it, past the last of TERM_BOUNDARIES."""
         raise NotImplementedError
 
     def elaborate(self, platform: object) -> Module:
@@ -77,7 +88,7 @@ class Accumulating(Unit):
         return accumulator
 
     def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
-        """Add to the quire, and round what it holds."""
+        """Add to the quire, and round its content."""
         placed = quire.place(m, term, register.quantum, "term")
         placed, *rest = pipe.stage("placed", placed, *travelling)
         start, load, clear, valid, random = rest

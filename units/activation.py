@@ -3,14 +3,13 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
 from halfulp.hdl.fixed import NEVER, FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
 from halfulp.hdl.lines import (
     Blocks,
     Choice,
@@ -33,7 +32,7 @@ from halfulp.hdl.specs.pieces import PowerSum
 from halfulp.hdl.specs.segments import Segments, Special
 from halfulp.hdl.wire import lookup, wire
 
-from .base import Arithmetic
+from .base import Arithmetic, Computed, Options
 
 MAX_ADDRESS, SHORT_ADDRESS = 10, 7
 """Most bits that may tell the pieces apart where these are found by address; and so few that this is the smaller way:
@@ -81,30 +80,20 @@ class PiecewiseLinear(Arithmetic):
         The segments; formats of operand and result are theirs.
     fit : PwlSpec, optional
         Description that the table was fitted for, which gives the unit its name; default: the table has its own.
-    rounding : Rounding or str
-        ``sr`` modes add the port ``random``.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow gives the largest finite number; an infinite value of the function stays infinite.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
     a : In(table.fmt)
-    random : In(rounding.bits)
-        Random word of stochastic rounding; sampled with the operand.
-    en, valid : In(1, init=1)
-        Clock enable and presence of an operand, where the unit has them; see `Unit`.
     o : Out(table.out)
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, ``rounding`` is ``exact`` and the output format cannot hold
-        every value, or the structure is not for the table.
+        As `Unit`, or if the structure is not for the table.
 
     Latency
     -------
@@ -112,34 +101,17 @@ class PiecewiseLinear(Arithmetic):
     """
 
     def __init__(
-        self,
-        *,
-        table: Segments,
-        fit: PwlSpec | None = None,
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
-        build: Build = Build(),
+        self, *, table: Segments, fit: PwlSpec | None = None, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
-        rounding = Rounding.parse(rounding)
-        if rounding == EXACT:
+        function, budget = (str(table), {}) if fit is None else (fit.function, fit.budget)
+        spec = PwlSpec.of(function=function, a=table.fmt, o=table.out, **budget, **options)
+        if spec.rounding == EXACT:
             table.check_exact()
         self.table = table
-        smallest = default_structure(table, rounding)
+        smallest = default_structure(table, spec.rounding)
         self.structure = smallest if build.structure is None else build.structure
-        check_structure(self.structure, table, rounding)
+        check_structure(self.structure, table, spec.rounding)
         self.BOUNDARIES = self._boundaries()
-        spec = PwlSpec.of(
-            function=str(table) if fit is None else fit.function,
-            a=table.fmt,
-            o=table.out,
-            rounding=rounding,
-            random=random,
-            seed=seed,
-            saturate=saturate,
-            **({} if fit is None else fit.budget),
-        )
         super().__init__(spec, build=build, multiplies=self._multiplies, structure=smallest)
 
     @property
@@ -184,9 +156,7 @@ class PiecewiseLinear(Arithmetic):
         m.d.comb += self.o.as_value().eq(pipe.stage("looked_up", value))
         return m
 
-    def compute(
-        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
-    ) -> tuple[Number, Value | None]:
+    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
         """The function's exact value, what lies below the places that rounding looks at merged into sticky."""
         (x,) = operands
         flags, taken = self._specials(m, x)

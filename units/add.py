@@ -1,15 +1,16 @@
 """Addition and subtraction."""
 
+from typing import Unpack
+
 from amaranth.hdl import Module, Value
 
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, negate_if
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import AddSpec, Build
 
-from .base import Arithmetic
+from .base import Arithmetic, Computed, Options
 
 
 class Add(Arithmetic):
@@ -21,15 +22,10 @@ class Add(Arithmetic):
         Operand formats; they may differ.
     o : Format or str
         Result format.
-    rounding : Rounding or str
-        ``sr`` modes add the port ``random``.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
@@ -37,17 +33,12 @@ class Add(Arithmetic):
     b : In(b)
     subtract : In(1)
         a - b instead of a + b.
-    random : In(rounding.bits)
-        Random word of stochastic rounding; sampled with the operands.
-    en, valid : In(1, init=1)
-        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
-        sum.
+        As `Unit`.
 
     Latency
     -------
@@ -59,24 +50,13 @@ class Add(Arithmetic):
     SPEC = AddSpec
 
     def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        o: Format | str,
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
-        build: Build = Build(),
+        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
-        spec = AddSpec.of(a=a, b=b, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        spec = AddSpec.of(a=a, b=b, o=o, **options)
         terms = tuple((fmt,) for fmt in spec.operands.values())
         super().__init__(spec, controls=("subtract",), build=build, sums=[Sum(terms, spec.o, spec.rounding)])
 
-    def compute(
-        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
-    ) -> tuple[Number, Value | None]:
+    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
         """Sum, exact down to the places that rounding looks at."""
         a, b = operands
         b = negate_if(b, self.subtract)

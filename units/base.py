@@ -9,13 +9,14 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl import eager
+from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import Number, pack, truncate, unpack
@@ -25,6 +26,27 @@ from halfulp.hdl.specs.build import EAGER, LAZY
 
 Computed = tuple[Number, Value | None]
 """An exact result, with the random word that rounds it."""
+
+
+class Options(TypedDict, total=False):
+    """Parameters of every unit beside its own.
+
+    Parameters
+    ----------
+    rounding : Rounding or str
+        Rounding of the result; default: ``rn``. ``sr`` modes add the port ``random``.
+    random : Lfsr, Plateau or str
+        Source of random words in the unit, such as ``lfsr16``; default: ``port``.
+    seed : int
+        State of that source after reset; default: 1.
+    saturate : bool
+        Overflow gives the largest finite number; an infinite operand stays infinite. Default: false.
+    """
+
+    rounding: Rounding | str
+    random: Source | str | None
+    seed: int
+    saturate: bool
 
 
 class Unit(wiring.Component):
@@ -52,6 +74,8 @@ class Unit(wiring.Component):
 
     Members
     -------
+    random : In(rounding.bits)
+        Random word of stochastic rounding, sampled with the operands, where the unit has no source of its own.
     en : In(1, init=1)
         Clock enable of all registers, where the unit has any.
     valid : In(1, init=1)
@@ -73,7 +97,8 @@ class Unit(wiring.Component):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or a field of ``build`` has no effect on the unit.
+        If a parameter is of the wrong kind or out of range, a rounding is ``exact`` and its format cannot hold every
+        result, or a field of ``build`` has no effect on the unit.
     """
 
     SPEC: type[UnitSpec] = UnitSpec
@@ -229,9 +254,7 @@ class Arithmetic(Unit):
             **more,
         )
 
-    def compute(
-        self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number
-    ) -> tuple[Number, Value | None]:
+    def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
         """Exact result of unpacked operands, what lies below the places that rounding looks at merged into sticky.
 
         The random word travels beside them, and comes back as late as the result.

@@ -1,16 +1,17 @@
 """Comparison, minimum and maximum."""
 
+from typing import Unpack
+
 from amaranth.hdl import Const, Module, Mux, Value, unsigned
 
 from halfulp.hdl.fixed import FixedRaw
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
 from halfulp.hdl.raw import Raw, order
 from halfulp.hdl.specs import Build, CompareSpec
 from halfulp.hdl.wire import wire
 
-from .base import Unit
+from .base import Options, Unit
 
 
 class Compare(Unit):
@@ -26,24 +27,15 @@ class Compare(Unit):
         Operand formats; they may differ.
     o : Format or str
         Format of minimum and maximum.
-    rounding : Rounding or str
-        Rounding of an operand that ``o`` does not hold; ``sr`` modes add the port ``random``.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
     a : In(a)
     b : In(b)
-    random : In(rounding.bits)
-        Random word of stochastic rounding, for minimum and maximum alike; sampled with the operands.
-    en, valid : In(1, init=1)
-        Clock enable and presence of operands, where the unit has them; see `Unit`.
     less, equal, unordered : Out(1)
         a < b, a = b, and whether an operand is NaN.
     minimum, maximum : Out(o)
@@ -51,8 +43,7 @@ class Compare(Unit):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
-        operand.
+        As `Unit`.
 
     Latency
     -------
@@ -64,18 +55,9 @@ class Compare(Unit):
     SPEC = CompareSpec
 
     def __init__(
-        self,
-        *,
-        a: Format | str,
-        b: Format | str,
-        o: Format | str,
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
-        build: Build = Build(),
+        self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
-        spec = CompareSpec.of(a=a, b=b, o=o, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        spec = CompareSpec.of(a=a, b=b, o=o, **options)
         self.operands, self.result = spec.operands, spec.o
         flags = {name: unsigned(1) for name in ("less", "equal", "unordered")}
         outputs = flags | {"minimum": spec.o, "maximum": spec.o}

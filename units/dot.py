@@ -1,19 +1,18 @@
 """Dot products of k pairs at once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from amaranth.hdl import Const, Module, Value
 
 from halfulp.hdl import quire
 from halfulp.hdl.eager import Sum
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, DotSpec
 
-from .base import Unit
+from .base import Options, Unit
 
 
 class Dot(Unit):
@@ -32,15 +31,10 @@ class Dot(Unit):
     order : str
         ``exact``: the products are summed without loss, and rounded once. ``sequential``: the sum is rounded to ``o``
         after every product, in ascending order, as an accumulator would.
-    rounding : Rounding or str
-        ``sr`` modes add the port ``random``, or ``random0`` to ``random<k-1>`` in sequential order.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
@@ -50,17 +44,12 @@ class Dot(Unit):
         Also as the list ``b``.
     c : In(c)
         Where ``c`` is given.
-    random : In(rounding.bits)
-        Random word of stochastic rounding; sampled with the operands.
-    en, valid : In(1, init=1)
-        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o : Out(o)
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
-        sum.
+        As `Unit`.
 
     Latency
     -------
@@ -78,15 +67,10 @@ class Dot(Unit):
         o: Format | str,
         c: Format | str | None = None,
         order: str = "exact",
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
         build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
-        spec = DotSpec.of(
-            k=k, a=a, b=b, o=o, c=c, order=order, rounding=rounding, random=random, seed=seed, saturate=saturate
-        )
+        spec = DotSpec.of(k=k, a=a, b=b, o=o, c=c, order=order, **options)
         sequential = spec.order == "sequential"
         self.BOUNDARIES = ("unpacked", *(f"step{index}" for index in range(k)))
         if not sequential:

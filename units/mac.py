@@ -1,17 +1,17 @@
 """Multiply-accumulate with a registered accumulator."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from amaranth.hdl import Module, Value
 
-from halfulp.hdl.formats import EXACT, RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import EXACT, Format, Rounding
 from halfulp.hdl.number import Number, multiply, pack, truncate, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling
+from .base import Options
 
 
 class Mac(Accumulating):
@@ -24,50 +24,31 @@ class Mac(Accumulating):
     acc : Format or str
         Accumulator format; or ``exact``, a quire that holds the sum without rounding and is rounded when it is read.
     o : Format or str, optional
-        Result format of an exact accumulator, and of its start values: that of ``a`` unless told otherwise.
+        Result format of an exact accumulator, and of its start values: default: that of ``a``.
     carry : int
-        Carry guard of an exact accumulator, in bits: fewer than 2^carry terms cannot overflow it, and what overflows
-        it is infinite.
+        Carry guard of an exact accumulator, in bits; see `Quire`.
     product : Format or str, optional
         Format that the product is rounded to before it is added. None keeps it exact: a step then rounds once.
     product_rounding : Rounding or str
         Rounding of the product; ``exact`` needs a product format that holds every product.
-    rounding : Rounding or str
-        Rounding to the accumulator, or from an exact one to ``o``.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow gives the largest finite number, in product and accumulator; an infinite operand stays infinite.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
     a : In(a)
     b : In(b)
-    c : In(o)
-        Start value.
-    load : In(1)
-        This step starts from ``c`` instead of the accumulator: a new sum begins without an idle cycle.
-    clear : In(1)
-        This step starts from +0; ``load`` goes first.
-    random : In(rounding.bits)
-        Random word of stochastic rounding; sampled with the operands.
+    c, load, clear, o
+        Start value, begin of a sum and result; see `Accumulating`.
     random_product : In(product_rounding.bits)
         Random word of the product's stochastic rounding.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle; if not, the accumulator keeps its value when their turn comes.
-    en : In(1, init=1)
-        Clock enable of all registers.
-    o : Out(acc), or Out(o)
-        The accumulator; +0 after reset. An exact one has no -0.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, a rounding is ``exact`` and its format cannot hold every
-        result, or the product is exact and has a rounding.
+        As `Unit`.
 
     Latency
     -------
@@ -89,24 +70,11 @@ class Mac(Accumulating):
         carry: int = CARRY_BITS,
         product: Format | str | None = None,
         product_rounding: Rounding | str = EXACT,
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
         build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
         spec = MacSpec.of(
-            a=a,
-            b=b,
-            acc=acc,
-            o=o,
-            carry=carry,
-            product=product,
-            product_rounding=product_rounding,
-            rounding=rounding,
-            random=random,
-            seed=seed,
-            saturate=saturate,
+            a=a, b=b, acc=acc, o=o, carry=carry, product=product, product_rounding=product_rounding, **options
         )
         super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
 

@@ -1,15 +1,17 @@
 """The quire: exact sums of products."""
 
+from typing import Unpack
+
 from amaranth.hdl import Module
 
-from halfulp.hdl.formats import RN, Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, multiply, negate_if, unpack
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.specs import Build, QuireSpec
 from halfulp.hdl.specs.quire import CARRY_BITS
 
 from .accumulating import Accumulating, Travelling
+from .base import Options
 
 
 class Quire(Accumulating):
@@ -28,42 +30,24 @@ class Quire(Accumulating):
         Carry guard, in bits: fewer than 2^carry terms cannot overflow the register. What overflows it is infinite from
         then on, until a sum begins anew: inf of its sign in a float, NaR in a posit, the end of the range in fixed
         point.
-    rounding : Rounding or str
-        Rounding to ``o``.
-    random : Lfsr, Plateau or str
-    seed : int
-        Source of random words and its state after reset; see `Unit`.
-    saturate : bool
-        Overflow of ``o`` gives its largest finite number; what is infinite stays so.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        Rounding, random source and saturation; see `Options`.
 
     Members
     -------
     a : In(a)
     b : In(b)
-    c : In(o)
-        Start value.
     subtract : In(1)
         The product is subtracted.
-    load : In(1)
-        This step starts from ``c`` instead of the register: a new sum begins without an idle cycle.
-    clear : In(1)
-        This step starts from zero; ``load`` goes first.
-    random : In(rounding.bits)
-        Random word of stochastic rounding; sampled with the operands.
-    valid : In(1, init=1)
-        Whether there are operands in this cycle.
-    en : In(1, init=1)
-        Clock enable of all registers.
-    o : Out(o)
-        The sum after the step, rounded; +0 after reset. The register has no -0.
+    c, load, clear, o
+        Start value, begin of a sum and result; see `Accumulating`.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or ``rounding`` is ``exact`` and ``o`` cannot hold every
-        sum.
+        As `Unit`.
 
     Latency
     -------
@@ -82,13 +66,10 @@ class Quire(Accumulating):
         b: Format | str,
         o: Format | str,
         carry: int = CARRY_BITS,
-        rounding: Rounding | str = RN,
-        random: Source | str = "port",
-        seed: int = 1,
-        saturate: bool = False,
         build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
-        spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, rounding=rounding, random=random, seed=seed, saturate=saturate)
+        spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, **options)
         operands = {"a": spec.a, "b": spec.b}
         super().__init__(spec, operands=operands, controls=("subtract",), build=build, multiplies=True)
 

@@ -1,46 +1,34 @@
 """Stochastic rounding of fixed point, in many lanes."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from amaranth.hdl import Module, Value, unsigned
 
 from halfulp.hdl.fixed import goes_up, pack, truncate, unpack, wrapped
-from halfulp.hdl.formats import Format, Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import Build, RounderSpec
 
-from .base import Unit
+from .base import Options, Unit
 
 
 class StochasticRounder(Unit):
-    """Wide fixed-point numbers cropped to narrow ones, each up or down at random (Chang et al., DATE 2023).
+    """Wide fixed-point numbers truncated to narrow ones, each up or down at random (Chang et al., DATE 2023).
 
     Parameters
     ----------
-    a : Fixed or str
-        Format of the wide numbers, such as ``int16``.
-    o : Fixed or str
-        Format of the narrow ones, such as ``fxp8.0``; it saturates or wraps as it says.
-    rounding : Rounding or str
-        A stochastic one, such as ``sr3``.
+    a, o : Fixed or str
+        Formats of the wide numbers, such as ``int16``, and of the narrow ones, such as ``fxp8.0-wrap``.
     lanes : int
         Numbers at once, 1 to 4096.
-    random : Lfsr, Plateau or str
-        Where the words come from: ``port``, or a source of the unit's own, such as ``lfsr16`` or ``plateau3``, which
-        adds the ports ``en`` and ``valid``.
     sharing : str
-        ``own``: each lane has a source. ``rotated``: all lanes share one; lane i has its words rotated by i places, and
-        those of a plateau source complemented in every second turn, which changes no frequency of any word.
-    seed : int
-        State of the source of the first lane after reset.
-    saturate : bool
-        A wrapping format saturates too.
+        ``own`` or ``rotated``: one source for each lane, or one for all; see `RounderSpec`.
     increment : bool
-        Whether the unit adds the carry of the rounding decision. Without, ``o`` is the floor and ``up`` the carry for
-        an adder of the user's own: the sum of both is what the unit gives otherwise. ``o`` has to be a format that
-        wraps, and there is no ``saturate``.
+        The unit adds the carry of the rounding decision. If not, ``o`` is the floor, in a format that wraps, and ``up``
+        the carry for an adder of the user's own.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
+    **options
+        A stochastic rounding (default: ``sr3``), random source and saturation; see `Options`.
 
     Members
     -------
@@ -48,17 +36,15 @@ class StochasticRounder(Unit):
         Also as the list ``a``.
     random0, random1, ... : In(rounding.bits)
         Random words, where they come from ports.
-    en, valid : In(1, init=1)
-        Clock enable and presence of operands, where the unit has them; see `Unit`.
     o0, o1, ... : Out(o)
         Also as the list ``o``.
     up0, up1, ... : Out(1)
-        Where the unit has no increment; also as the list ``up``.
+        Carries of a unit without increment; also as the list ``up``.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range.
+        As `Unit`.
 
     Latency
     -------
@@ -74,26 +60,13 @@ class StochasticRounder(Unit):
         *,
         a: Format | str,
         o: Format | str,
-        rounding: Rounding | str = "sr3",
         lanes: int = 1,
-        random: Source | str = "port",
         sharing: str = "own",
-        seed: int = 1,
-        saturate: bool = False,
         increment: bool = True,
         build: Build = Build(),
+        **options: Unpack[Options],
     ) -> None:
-        spec = RounderSpec.of(
-            a=a,
-            o=o,
-            rounding=rounding,
-            lanes=lanes,
-            random=random,
-            sharing=sharing,
-            seed=seed,
-            saturate=saturate,
-            increment=increment,
-        )
+        spec = RounderSpec.of(a=a, o=o, lanes=lanes, sharing=sharing, increment=increment, **options)
         self.wide, self.narrow = spec.a, spec.o
         self.lanes, self.increment = spec.lanes, spec.increment
         super().__init__(
