@@ -40,15 +40,15 @@ MACS = [
 
 SOME = [
     partial(Chain, mac=MACS[0], n=3, m=1, depth=1),
-    partial(Chain, mac=MACS[1], n=2, m=3, depth=3, build=Build(pipeline=3), seed=77),
+    partial(Chain, mac=f"{MACS[1]}:77", n=2, m=3, depth=3, build=Build(pipeline=3)),
     partial(Chain, mac=MACS[2], n=1, m=2, depth=3, rows=2),
     partial(Chain, mac=MACS[3], n=1, m=1, depth=5, build=Build(pipeline=6)),
     partial(Chain, mac=MACS[4], n=3, m=3, depth=2, build=Build(pipeline=1)),
     partial(Chain, mac=MACS[5], n=2, m=1, depth=4, build=Build(pipeline=2)),
     partial(Chain, mac=MACS[6], n=2, m=1, depth=2, rows=3, build=Build(pipeline=4)),
-    partial(Chain, mac="e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16", n=1, m=2, depth=3, build=Build(pipeline=1), seed=5),
+    partial(Chain, mac="e4m3*e4m3=e5m2.sr3+e6m5.sr10.sat@lfsr16:5", n=1, m=2, depth=3, build=Build(pipeline=1)),
     partial(Chain, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=2, depth=3, build=Build(pipeline=2)),
-    partial(Grid, mac=MACS[1], n=2, m=3, build=Build(pipeline=2), seed=9),
+    partial(Grid, mac=f"{MACS[1]}:9", n=2, m=3, build=Build(pipeline=2)),
     partial(Grid, mac=MACS[4], n=3, m=2),
     partial(Grid, mac="fxp4.4*fxp4.4+exact=fxp6.2.sr3@plateau3", n=1, m=1, build=Build(pipeline=3)),
 ]
@@ -125,7 +125,7 @@ def check(*arrays, products=PRODUCTS, seed=1):
             )
             for number, (made, sizes, a, b, product) in enumerate(runs):
                 where = f"product {turn} of n, k, m = {sizes} on {made.name}"
-                dealing = {"tiling": made.tiling, "seed": made.seed, "step": steps[number]} if made.mac.random else {}
+                dealing = {"tiling": made.tiling, "step": steps[number]} if made.mac.random else {}
                 steps[number] += made.tiling.steps(*sizes)
                 found = product.result(passed.words[f"c{number}"])
                 assert torch.equal(found, golden.gemm(a, b, made.mac, **dealing)), where
@@ -223,8 +223,7 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
             ValueError,
             "multiply-accumulates",
         ),
-        (lambda: Grid(mac=MACS[0], n=1, m=1, seed=2), ValueError, "does nothing"),
-        (lambda: Grid(mac=MACS[1], n=1, m=1, seed=0), ValueError, "seed"),
+        (lambda: Grid(mac=f"{MACS[1]}:0", n=1, m=1), ValueError, "seed"),
         (lambda: Chain(mac=MACS[0], n=0, m=1), ValueError, "tiling"),
         (lambda: Chain(mac=MACS[0], n=1, m=1.0), TypeError, "m"),
         (lambda: Chain(mac=MACS[0], n=1, m=1, depth=0), ValueError, "tiling"),

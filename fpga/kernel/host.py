@@ -34,18 +34,15 @@ class Tile:
     cores : int
         How many there are.
     mac : str
-        What a multiply-accumulate does.
+        Text of a multiply-accumulate, with the state of the first one's source after reset.
     tiling : Tiling
         Of the array in each of them.
-    seed : int
-        State of the source of the first multiply-accumulate of each when it starts anew.
     """
 
     kernel: str
     cores: int
     mac: str
     tiling: Tiling
-    seed: int = 1
 
     @property
     def spec(self) -> MacSpec:
@@ -144,7 +141,7 @@ class Card:
             sources: dict[str, Any] = {}
             if spec.words:
                 step = self._steps[core] if go_on else 0
-                sources = {"tiling": self.tile.tiling, "seed": self.tile.seed, "step": step}
+                sources = {"tiling": self.tile.tiling, "step": step}
             parts.append(golden.gemm(a[rows], b, spec, **sources))
         return torch.cat(parts)
 

@@ -310,7 +310,7 @@ class TileReference(uvm_component):
         dealing = {}
         if array.mac.random:
             tiling = Tiling(array.n, array.m, array.tiling.depth)
-            dealing = {"tiling": tiling, "seed": array.seed, "step": step}
+            dealing = {"tiling": tiling, "step": step}
         x, y = (torch.from_numpy(codes.astype(np.int64)) for codes in (a, b))
         found: Codes = golden.gemm(x, y, array.mac, **dealing).numpy().astype(np.uint64)
         return found

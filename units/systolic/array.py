@@ -1,6 +1,5 @@
-"""Common base of systolic arrays: streams, draining of finished tiles, seeds."""
+"""Common base of systolic arrays: streams, draining of finished tiles, states of sources."""
 
-from dataclasses import replace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
@@ -22,16 +21,15 @@ class Array(wiring.Component):
     Parameters
     ----------
     mac : MacSpec or str
-        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
+        Step of each multiply-accumulate, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``. A stochastic one names a source;
+        number i of the n * m multiply-accumulates has state i of ``source.seeds(n * m, state)`` after reset.
     tiling : Tiling
     a_lanes : int
         Codes of ``a`` in a transfer.
     name, shape : str
-        Beginning of the module name, and what it says of the tiling.
-    seed : int
-        State after reset of the source of the first multiply-accumulate, instead of that in ``mac``.
+        First part of the module name, and its part for the tiling.
     build : Build
-        Of each multiply-accumulate.
+        Register stages and structure of each multiply-accumulate; changes no result bit.
 
     Raises
     ------
@@ -47,7 +45,6 @@ class Array(wiring.Component):
         a_lanes: int,
         name: str,
         shape: str = "",
-        seed: int,
         build: Build,
     ) -> None:
         self.mac = MacSpec.parse(mac)
@@ -56,14 +53,12 @@ class Array(wiring.Component):
                 f"the multiply-accumulates of an array have sources of their own, but {self.mac} names none, "
                 "as ...@lfsr16 does"
             )
-        if seed != 1:
-            self.mac = replace(self.mac, seed=seed)
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac}{shape}"
         self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
         self.tiling = tiling
         self.a_lanes = a_lanes
-        self.seed = self.mac.seed
-        self.seeds = [1] * tiling.macs if self.mac.random is None else self.mac.random.seeds(tiling.macs, self.seed)
+        source = self.mac.random
+        self.seeds = [1] * tiling.macs if source is None else source.seeds(tiling.macs, self.mac.seed)
         self.name = module_name(name, self.build)
         width = {"vectors": unsigned(tiling.depth.bit_length())} if tiling.depth > 1 else {}
         super().__init__(
@@ -103,10 +98,10 @@ class Array(wiring.Component):
 
 
 class Drain(wiring.Component):
-    """Says which vectors of a finished tile leave the array, and holds them until they are taken.
+    """Requests the vectors of a finished tile from the array, and queues them until they are taken.
 
-    What is asked for goes its way through the array without ever waiting, for there is room for it at the end: each
-    cycle with ``ask`` is a word in the queue ``distance`` cycles later.
+    A requested vector never waits in the array, because the queue has room for it: each cycle with ``ask`` is a word in
+    the queue ``distance`` cycles later.
 
     Parameters
     ----------
@@ -116,7 +111,7 @@ class Drain(wiring.Component):
     distance : int
         Cycles from ``ask`` to ``arrived``.
     delay : int
-        Cycles from ``finish`` until the first vector may be asked for.
+        Cycles from ``finish`` until the first vector may be requested.
 
     Members
     -------
@@ -127,10 +122,10 @@ class Drain(wiring.Component):
     vectors : In(range(depth + 1))
         Vectors of each of its rows, with ``finish``.
     free : Out(1)
-        No results wait to be asked for.
+        All results have been requested.
     ask : Out(1)
     row, address : Out
-        The vector that is asked for: its element, and the place in there. A tile's rows come one after the other.
+        Element of the requested vector, and its place in there. A tile's rows come one after the other.
     arrived : In(1)
     arriving : In(width)
     valid, ready, payload
@@ -156,7 +151,7 @@ class Drain(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # One that is asked for when the oldest is taken arrives when that place is free.
+        # A vector that is requested when the oldest is taken arrives when that place is free.
         room = self.distance + 2
         m.submodules.queue = queue = SyncFIFO(width=len(self.arriving), depth=room)
         m.d.comb += [
@@ -198,12 +193,12 @@ class Drain(wiring.Component):
 
 
 def index_of(count: int) -> Any:
-    """Shape of a number below ``count``; one bit where there is only one, for Verilog has no signals of none."""
+    """Shape of a number below ``count``; at least one bit, because Verilog has no signals of none."""
     return range(max(count, 2))
 
 
 def turns(m: Module, count: int, go: Value) -> tuple[Value, Value]:
-    """Whose turn it is of so many, the next one's whenever it is to ``go`` on, and whether it is that of the last."""
+    """Counter modulo ``count`` that advances on ``go``, and true at its last value."""
     if count == 1:
         return Const(0, 1), Const(1, 1)
     turn = Signal(range(count))
@@ -214,7 +209,7 @@ def turns(m: Module, count: int, go: Value) -> tuple[Value, Value]:
 
 
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """A value so many cycles later."""
+    """A value after some register stages."""
     for cycle in range(cycles):
         register = Signal(len(value), name=f"{name}_after_{cycle + 1}")
         m.d.sync += register.eq(value)

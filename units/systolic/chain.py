@@ -30,8 +30,7 @@ class Chain(Array):
     Parameters
     ----------
     mac : MacSpec or str
-        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``. Where it is stochastic it names a source, for each
-        multiply-accumulate has one of its own.
+        Step of each multiply-accumulate, with a source where it is stochastic; see `Array`.
     n : int
         Elements.
     m : int
@@ -41,9 +40,6 @@ class Chain(Array):
     rows : int
         Rows of a tile that an element makes. All of ``b`` is read once for each row of tiles, and vectors of it come no
         more often than once in so many cycles.
-    seed : int
-        State after reset of the source of the first multiply-accumulate; number j of element i has seed i * m + j of
-        ``source.seeds(n * m, seed)``.
     build : Build
         Register stages and structure of each multiply-accumulate; changes no result bit.
 
@@ -88,12 +84,11 @@ class Chain(Array):
         m: int,
         depth: int = DEPTH,
         rows: int = 1,
-        seed: int = 1,
         build: Build = Build(),
     ) -> None:
         tiling = Tiling(n, m, depth, rows)
         shape = f"_d{depth}" + (f"_r{rows}" if rows != 1 else "")
-        super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", shape=shape, seed=seed, build=build)
+        super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", shape=shape, build=build)
         self.depth, self.rows = depth, rows
         self.spacing = self.build.pipeline - lag(self.mac, self.build) + 2
         """Cycles after which an accumulator may be used again: it is read, added to and written."""

@@ -23,13 +23,9 @@ class Grid(Array):
     Parameters
     ----------
     mac : MacSpec or str
-        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``. Where it is stochastic it names a source, for each
-        multiply-accumulate has one of its own.
+        Step of each multiply-accumulate, with a source where it is stochastic; see `Array`.
     n, m : int
         Rows and columns.
-    seed : int
-        State after reset of the source of the first multiply-accumulate; the one in row i and column j has seed
-        i * m + j of ``source.seeds(n * m, seed)``.
     build : Build
         Register stages and structure of each multiply-accumulate; changes no result bit.
 
@@ -68,10 +64,9 @@ class Grid(Array):
         mac: MacSpec | str,
         n: int,
         m: int,
-        seed: int = 1,
         build: Build = Build(),
     ) -> None:
-        super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", seed=seed, build=build)
+        super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", build=build)
 
     def _mac(self, number: int) -> Mac:
         return Mac.of(replace(self.mac, seed=self.seeds[number]), self.build)
