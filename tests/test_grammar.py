@@ -128,7 +128,7 @@ def test_state_of_a_source_is_part_of_the_description():
         ("sru int16>^e5m2", "^", "fixed point"),
         ("sru int16>int8 increment=^maybe", "^", "increment=yes"),
         ("dot8 e5m2*e5m2 order=^best", "^", "order 'best'"),
-        ("quire posit8*posit8 carry=^65", "^", "carry guard"),
+        ("quire posit8*posit8 carry=^65", "^", "carry"),
         ("pwl tanh ^fxp4.4", "^", r"expected '\('"),
         ("convert e5m2^", "^", "expected '>'"),
         ("pwl gelu6-1f0c33a9(fxp4.4) pieces=^8", "^", "saved table"),

@@ -182,8 +182,8 @@ def test_words_match_after_jump():
 @pytest.mark.parametrize(
     ("make", "error", "keyword"),
     [
-        (lambda: Lfsr(1), ValueError, "1 bits"),
-        (lambda: Plateau(17), ValueError, "17 bits"),
+        (lambda: Lfsr(1), ValueError, "width 1 "),
+        (lambda: Plateau(17), ValueError, "width 17"),
         (lambda: Lfsr(3.0), TypeError, "width"),
         (
             lambda: parse_source("noise"),

@@ -369,9 +369,9 @@ def raising(x):
 @pytest.mark.parametrize(
     ("function", "options", "kind", "sentence"),
     [
-        ("tanh", {"pieces": 0}, ValueError, "0 pieces are out of range; there are 1 to 1024"),
-        ("tanh", {"pieces": 2.0}, TypeError, "a number of pieces is an int, not float"),
-        ("tanh", {"pieces": True}, TypeError, "a number of pieces is an int, not bool"),
+        ("tanh", {"pieces": 0}, ValueError, "pieces 0"),
+        ("tanh", {"pieces": 2.0}, TypeError, "pieces of a fit is an int, not float"),
+        ("tanh", {"pieces": True}, TypeError, "pieces of a fit is an int, not bool"),
         ("tanh", {}, ValueError, "a fit is asked for by a number of pieces, by an error, or by both"),
         (
             "tanh",
@@ -428,7 +428,7 @@ def raising(x):
         ),
         ("tanh", {"error": 1, "breakpoints": "uniform"}, ValueError, "uniform breakpoints need a number of pieces"),
         ("tanh", {"pieces": 2, "slopes": "pow2", "slope": "int8"}, ValueError, "have no format; leave slope out"),
-        ("tanh", {"pieces": 2, "slopes": "pow2", "terms": 0}, ValueError, "there are 1 to 8"),
+        ("tanh", {"pieces": 2, "slopes": "pow2", "terms": 0}, ValueError, "terms 0"),
         ("tanh", {"pieces": 2, "rounding": "sr4"}, ValueError, "a table is not fitted for the rounding sr4"),
         ("tanh", {"pieces": 2, "out": "fp32"}, ValueError, "fp32 has 32 bits; errors here are proved on every code"),
         ("exp", {"pieces": 2, "out": "fxp2.4-wrap"}, ValueError, "fxp2.4-wrap cannot hold exp"),

@@ -249,7 +249,7 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
             ValueError,
             "product",
         ),
-        (lambda: Grid(mac=MACS[0], n=1, m=1).cycles(1, 1, 1.5), TypeError, "m is an int, not float"),
+        (lambda: Grid(mac=MACS[0], n=1, m=1).cycles(1, 1, 1.5), TypeError, "m of a matrix"),
     ],
 )
 def test_systolic_rejects_bad_parameters(make, error, keyword):

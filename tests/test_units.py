@@ -222,7 +222,7 @@ def test_mac_of_description(text):
         (lambda: binary(a="e1m2"), ValueError, "1 exponent bit"),
         (lambda: binary(a=8), TypeError, "Format"),
         (lambda: binary(rounding="up"), ValueError, "up"),
-        (lambda: binary(rounding="sr0"), ValueError, "0 random bits"),
+        (lambda: binary(rounding="sr0"), ValueError, "bits 0"),
         (lambda: binary(rounding=3), TypeError, "Rounding"),
         (lambda: binary(saturate=1), TypeError, "saturate"),
         (lambda: binary(build=Build(pipeline=-1)), ValueError, "pipeline -1"),
@@ -336,7 +336,7 @@ def accumulate(**changes):
 @pytest.mark.parametrize(
     ("make", "error", "keyword"),
     [
-        (lambda: binary(a="posit8e5"), ValueError, "5 exponent bits"),
+        (lambda: binary(a="posit8e5"), ValueError, "es 5"),
         (lambda: binary(b="fxp4.-4"), ValueError, "0 bits"),
         (
             lambda: binary(a="int8", b="int8", o="int15", rounding="exact"),
@@ -348,10 +348,10 @@ def accumulate(**changes):
             ValueError,
             "no NaN",
         ),
-        (lambda: quire(carry=0), ValueError, "carry guard"),
-        (lambda: quire(carry=65), ValueError, "carry guard"),
+        (lambda: quire(carry=0), ValueError, "carry"),
+        (lambda: quire(carry=65), ValueError, "carry"),
         (lambda: quire(carry="3"), TypeError, "carry"),
-        (lambda: quire(o="posit2"), ValueError, "2 bits"),
+        (lambda: quire(o="posit2"), ValueError, "width 2 "),
         (lambda: quire(rounding="up"), ValueError, "up"),
         (
             lambda: quire(o="posit64", rounding="exact"),
@@ -360,8 +360,8 @@ def accumulate(**changes):
         ),
         (lambda: quire(saturate="yes"), TypeError, "saturate"),
         (lambda: quire(build=Build(pipeline=65)), ValueError, "pipeline 65"),
-        (lambda: dot(k=0), ValueError, "k = 0"),
-        (lambda: dot(k=257), ValueError, "k = 257"),
+        (lambda: dot(k=0), ValueError, "k 0"),
+        (lambda: dot(k=257), ValueError, "k 257"),
         (lambda: dot(k=2.0), TypeError, "k"),
         (
             lambda: dot(order="best"),
@@ -388,7 +388,7 @@ def accumulate(**changes):
         (
             lambda: accumulate(acc="exact", carry=-1),
             ValueError,
-            "carry guard",
+            "carry",
         ),
         (lambda: accumulate(acc="exakt"), ValueError, "unknown format 'exakt'"),
         (
@@ -404,7 +404,7 @@ def accumulate(**changes):
         (
             lambda: mac(acc="exact", carry=99),
             ValueError,
-            "carry guard",
+            "carry",
         ),
         (
             lambda: mac(acc="exact", rounding="exact"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
+from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.specs.pieces import Piece, PowerSum
 from halfulp.hdl.specs.segments import Segments
 
@@ -384,10 +385,7 @@ def _pieces(pieces: int | None, error: Any) -> int | None:
         raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
     if pieces is None:
         return None
-    if not isinstance(pieces, int) or isinstance(pieces, bool):
-        raise TypeError(f"a number of pieces is an int, not {type(pieces).__name__}")
-    if not 1 <= pieces <= MOST_PIECES:
-        raise ValueError(f"{pieces} pieces are out of range; there are 1 to {MOST_PIECES}")
+    check_int("pieces", pieces, "fit", 1, MOST_PIECES)
     return pieces
 
 

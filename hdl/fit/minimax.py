@@ -16,6 +16,8 @@ from typing import Any
 
 from mpmath import mp
 
+from halfulp.hdl.formats.checks import check_int
+
 from .functions import Function, function_of
 
 Real = Callable[[float], float]
@@ -59,10 +61,7 @@ def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high:
     ValueError
         If there are no pieces, the interval is empty, or the function has no value somewhere in it.
     """
-    if not isinstance(pieces, int) or isinstance(pieces, bool):
-        raise TypeError(f"a number of pieces is an int, not {type(pieces).__name__}")
-    if pieces < 1:
-        raise ValueError(f"{pieces} pieces are out of range; there is 1 or more")
+    check_int("pieces", pieces, "fit", 1)
     if not low < high:
         raise ValueError(f"the interval from {low:g} to {high:g} is empty")
     row = function_of(function)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
+from .checks import check_int
 from .rounding import RN, RZ, Rounding
 
 TABLE_WIDTH = 16
@@ -279,8 +280,7 @@ class Format(Plain):
 
     def check_code(self, code: int) -> None:
         """Raise TypeError or ValueError unless ``code`` is a code of this format."""
-        if not isinstance(code, int) or isinstance(code, bool):
-            raise TypeError(f"a code of {self} is an int, not {type(code).__name__}")
+        check_int("code", code, str(self))
         if not 0 <= code < 1 << self.width:
             raise ValueError(f"code {code:#x} does not fit the {self.width} bits of {self}")
 
@@ -298,12 +298,6 @@ def _ranks(fmt: Format) -> dict[Fraction | float, int]:
     numbers = sorted({value for value in fmt.values if value == value})
     zero = numbers.index(Fraction(0))
     return {number: place - zero for place, number in enumerate(numbers)}
-
-
-def check_int(name: str, value: object, family: str) -> None:
-    """Raise TypeError unless a parameter of a format is an int."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} of a {family} is an int, not {type(value).__name__}")
 
 
 def floor_log2(value: Fraction) -> int:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import CodeOrder, Format, check_int, floor_log2
+from .base import CodeOrder, Format, floor_log2
+from .checks import check_bool, check_int
 from .rounding import Rounding
 
 OVERFLOWS = ("saturate", "wrap")
@@ -51,17 +52,13 @@ class Fixed(Format):
     overflow: str = "saturate"
 
     def __post_init__(self) -> None:
-        check_int("int_bits", self.int_bits, "fixed-point format")
-        check_int("frac_bits", self.frac_bits, "fixed-point format")
-        if not isinstance(self.signed, bool):
-            raise TypeError(f"signed of a fixed-point format is a bool, not {type(self.signed).__name__}")
+        check_int("int_bits", self.int_bits, "fixed-point format", -MAX_BITS, MAX_BITS)
+        check_int("frac_bits", self.frac_bits, "fixed-point format", -MAX_BITS, MAX_BITS)
+        check_bool("signed", self.signed, "fixed-point format")
         if self.overflow not in OVERFLOWS:
             raise ValueError(
                 f"unknown overflow {self.overflow!r}; a fixed-point format has one of {', '.join(OVERFLOWS)}"
             )
-        for bits in (self.int_bits, self.frac_bits):
-            if abs(bits) > MAX_BITS:
-                raise ValueError(f"{self} has {bits} bits on one side of the point; it takes up to {MAX_BITS}")
         if not 1 <= self.width <= MAX_WIDTH:
             raise ValueError(f"{self} has {self.width} bits; a fixed-point format has 1 to {MAX_WIDTH}")
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, check_int, floor_log2
+from .base import Format, floor_log2
+from .checks import check_bool, check_int
 from .rounding import Rounding
 
 SPECIALS = ("ieee", "fn", "fnuz", "finite")
@@ -94,17 +95,14 @@ class Float(Format):
             raise ValueError(f"{self._size} has {self.man} mantissa bits; a float needs 0 to {MAX_MAN}")
         if self.specials not in SPECIALS:
             raise ValueError(f"unknown specials {self.specials!r}; a float has one of {', '.join(SPECIALS)}")
-        if not isinstance(self.subnormals, bool):
-            raise TypeError(f"subnormals of a float is a bool, not {type(self.subnormals).__name__}")
+        check_bool("subnormals", self.subnormals, "float")
         if self.man == 0 and self.specials == "ieee":
             raise ValueError(
                 f"{self._size} has no mantissa bit to tell inf from NaN; a float without mantissa is fn, fnuz or finite"
             )
         if self.bias is None:
             object.__setattr__(self, "bias", self._default_bias)
-        check_int("bias", self.bias, "float")
-        if abs(self.bias) > MAX_BIAS:
-            raise ValueError(f"bias {self.bias} is out of range; a float needs {-MAX_BIAS} to {MAX_BIAS}")
+        check_int("bias", self.bias, "float", -MAX_BIAS, MAX_BIAS)
 
     @property
     def _size(self) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, check_int, floor_log2
+from .base import Format, floor_log2
+from .checks import check_int
 from .tapered import Tapered
 
 MIN_WIDTH, MAX_WIDTH, MAX_ES, STANDARD_ES = 3, 64, 4, 2
@@ -47,15 +48,8 @@ class Posit(Tapered):
     es: int = STANDARD_ES
 
     def __post_init__(self) -> None:
-        check_int("width", self.width, "posit")
-        check_int("es", self.es, "posit")
-        plural = "" if self.width == 1 else "s"
-        if not MIN_WIDTH <= self.width <= MAX_WIDTH:
-            raise ValueError(
-                f"posit{self.width} has {self.width} bit{plural}; a posit has {MIN_WIDTH} to {MAX_WIDTH} bits"
-            )
-        if not 0 <= self.es <= MAX_ES:
-            raise ValueError(f"{self} has {self.es} exponent bits; a posit has 0 to {MAX_ES}")
+        check_int("width", self.width, "posit", MIN_WIDTH, MAX_WIDTH)
+        check_int("es", self.es, "posit", 0, MAX_ES)
         if self.es > max(self.width - 3, STANDARD_ES):
             raise ValueError(
                 f"{self} has {self.es} exponent bits, and its width leaves room for {self.width - 3}; "

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .checks import check_int
+
 MAX_RANDOM_BITS = 32
 """Widest random word of a stochastic mode."""
 
@@ -43,13 +45,10 @@ class Rounding:
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise ValueError(f"unknown rounding mode {self.mode!r}; the modes are {_SPELLINGS}")
-        if not isinstance(self.bits, int) or isinstance(self.bits, bool):
-            raise TypeError(f"the random bits of a rounding mode are an int, not {type(self.bits).__name__}")
-        if self.mode == "sr" and not 1 <= self.bits <= MAX_RANDOM_BITS:
-            raise ValueError(
-                f"sr{self.bits} has {self.bits} random bits; stochastic rounding takes 1 to {MAX_RANDOM_BITS}"
-            )
-        if self.mode != "sr" and self.bits:
+        check_int("bits", self.bits, "rounding mode")
+        if self.mode == "sr":
+            check_int("bits", self.bits, "stochastic rounding", 1, MAX_RANDOM_BITS)
+        elif self.bits:
             raise ValueError(f"{self.mode} takes no random bits; only sr does")
 
     def __str__(self) -> str:

@@ -2,14 +2,13 @@
 
 import functools
 import re
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
-from .base import check_int
-
-MIN_LFSR, MAX_LFSR = 2, 64
-MIN_PLATEAU, MAX_PLATEAU = 2, 16
+from .checks import check_int
 
 TAPS: dict[int, tuple[int, ...]] = {
     2: (2, 1),
@@ -80,21 +79,14 @@ TAPS: dict[int, tuple[int, ...]] = {
 and 1 is a primitive polynomial, so that the period is full."""
 
 
-def _check_width(value: object, kind: str, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"the width of a {kind} is an int, not {type(value).__name__}")
-    if not low <= value <= high:
-        raise ValueError(f"{kind}{value} has {value} bits; a {kind} source has {low} to {high}")
-
-
 @dataclass(frozen=True)
-class Lfsr:
-    """A maximal-length Fibonacci LFSR: in each step its word moves up one place, and a parity of it comes in below.
+class _Source:
+    """Source of random words, around a maximal-length LFSR.
 
     Parameters
     ----------
     width : int
-        Bits of the word, 2 to 64. Every word but zero appears once in a period of 2^width - 1 steps.
+        Bits of the LFSR and of a word.
 
     Raises
     ------
@@ -104,11 +96,14 @@ class Lfsr:
 
     width: int
 
+    KIND: ClassVar[str]
+    WIDTHS: ClassVar[range]
+
     def __post_init__(self) -> None:
-        _check_width(self.width, "lfsr", MIN_LFSR, MAX_LFSR)
+        check_int("width", self.width, f"{self.KIND} source", self.WIDTHS[0], self.WIDTHS[-1])
 
     def __str__(self) -> str:
-        return f"lfsr{self.width}"
+        return f"{self.KIND}{self.width}"
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -117,26 +112,33 @@ class Lfsr:
 
     @property
     def state_bits(self) -> int:
-        """Bits of a seed."""
+        """Bits of a state."""
         return self.width
 
     @property
+    @abstractmethod
     def period(self) -> int:
         """Steps after which the words repeat."""
-        return (1 << self.width) - 1
 
     def check_seed(self, seed: int) -> int:
-        """A seed, refused unless it is a state of the source: any word but zero."""
-        return _check_seed(self, seed, self.width)
+        """A seed, refused unless it is a state of the source: any whose lower bits, the LFSR's, are not zero."""
+        check_int("seed", seed, str(self))
+        if not 0 <= seed < 1 << self.state_bits:
+            raise ValueError(f"seed {seed:#x} does not fit the {self.state_bits} bits of a state of {self}")
+        if seed & ((1 << self.width) - 1) == 0:
+            raise ValueError(
+                f"seed {seed:#x} would leave {self} at zero for ever; take one whose lower {self.width} bits are not"
+            )
+        return seed
 
+    @abstractmethod
     def jump(self, seed: int, steps: int) -> int:
         """State after so many steps."""
-        self.check_seed(seed)
-        return _jump(self.width, seed, steps % self.period)
 
     def spacing(self, count: int) -> int:
         """Steps from the seed of one unit of an array to that of the next: as far as can be."""
-        return _spacing(self, count)
+        check_int("count", count, "array of units", 1)
+        return max(self.period // count, 1)
 
     def seeds(self, count: int, first: int = 1) -> list[int]:
         """Seeds for an array of units, as far apart in the period as can be.
@@ -144,24 +146,36 @@ class Lfsr:
         Unit i starts where unit 0 is after i * floor(period / count) steps; more units than the period has steps share
         them.
         """
-        return _seeds(self, count, first)
+        apart = self.spacing(count)
+        self.check_seed(first)
+        return [self.jump(first, unit * apart) for unit in range(count)]
 
 
-@dataclass(frozen=True)
-class Plateau:
-    """The words of an LFSR for one period, then their complements for one period, and so on (Chang et al., DATE 2023).
+class Lfsr(_Source):
+    """A maximal-length Fibonacci LFSR of 2 to 64 bits.
+
+    In each step its word moves up one place, and a parity of it comes in below. Every word but zero appears once in a
+    period of 2^width - 1 steps.
+    """
+
+    KIND, WIDTHS = "lfsr", range(2, 65)
+
+    @property
+    def period(self) -> int:
+        """Steps after which the words repeat."""
+        return (1 << self.width) - 1
+
+    def jump(self, seed: int, steps: int) -> int:
+        """State after so many steps."""
+        self.check_seed(seed)
+        return _jump(self.width, seed, steps % self.period)
+
+
+class Plateau(_Source):
+    """The words of an LFSR of 2 to 16 bits for one period, then their complements for one period, and so on (Chang et
+    al., DATE 2023).
 
     In a period of 2 (2^width - 1) steps the words 1 to 2^width - 2 appear twice, 0 and 2^width - 1 once.
-
-    Parameters
-    ----------
-    width : int
-        Bits of the word, 2 to 16.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the width is of the wrong kind, or out of range.
 
     Notes
     -----
@@ -169,32 +183,17 @@ class Plateau:
     that makes the LFSR's word 1.
     """
 
-    width: int
-
-    def __post_init__(self) -> None:
-        _check_width(self.width, "plateau", MIN_PLATEAU, MAX_PLATEAU)
-
-    def __str__(self) -> str:
-        return f"plateau{self.width}"
-
-    @property
-    def taps(self) -> tuple[int, ...]:
-        """Places, counted from 1, whose exclusive or comes in."""
-        return TAPS[self.width]
+    KIND, WIDTHS = "plateau", range(2, 17)
 
     @property
     def state_bits(self) -> int:
-        """Bits of a seed."""
+        """Bits of a state."""
         return self.width + 1
 
     @property
     def period(self) -> int:
         """Steps after which the words repeat."""
         return 2 * ((1 << self.width) - 1)
-
-    def check_seed(self, seed: int) -> int:
-        """A seed, refused unless it is a state of the source: any whose lower bits, the LFSR's, are not zero."""
-        return _check_seed(self, seed, self.width)
 
     def jump(self, seed: int, steps: int) -> int:
         """State after so many steps."""
@@ -205,20 +204,9 @@ class Plateau:
         inverted, place = divmod((place + steps) % self.period, half)
         return words[place] | (inverted << self.width)
 
-    def spacing(self, count: int) -> int:
-        """Steps from the seed of one unit of an array to that of the next: as far as can be."""
-        return _spacing(self, count)
-
-    def seeds(self, count: int, first: int = 1) -> list[int]:
-        """Seeds for an array of units, as far apart in the period as can be.
-
-        Unit i starts where unit 0 is after i * floor(period / count) steps; more units than the period has steps share
-        them.
-        """
-        return _seeds(self, count, first)
-
 
 Source = Lfsr | Plateau
+SOURCES = (Lfsr, Plateau)
 
 
 @dataclass(frozen=True)
@@ -263,10 +251,8 @@ class Stream:
         TypeError, ValueError
             If the source has no words of so many bits.
         """
-        check_int("width", bits, "random word")
+        check_int("width", bits, "random word", 1)
         check_source(self.source, [bits])
-        if bits < 1:
-            raise ValueError(f"a random word has 1 bit or more, not {bits}")
         return 1 << len(self.bits_of(bits)[1])
 
     def chance_of_up(self, fraction: Fraction | float, bits: int) -> Fraction:
@@ -357,12 +343,11 @@ def parse_source(text: str | Source) -> Source:
         return text
     if not isinstance(text, str):
         raise TypeError(f"a source is an Lfsr, a Plateau or a text such as 'lfsr16', not {type(text).__name__}")
-    if match := re.fullmatch(r"(lfsr|plateau)([0-9]+)", text):
-        return (Lfsr if match[1] == "lfsr" else Plateau)(int(match[2]))
-    raise ValueError(
-        f"unknown source {text!r}; the sources are lfsr{MIN_LFSR} to lfsr{MAX_LFSR} and plateau{MIN_PLATEAU} to "
-        f"plateau{MAX_PLATEAU}"
-    )
+    for kind in SOURCES:
+        if match := re.fullmatch(rf"{kind.KIND}([0-9]+)", text):
+            return kind(int(match[1]))
+    known = " and ".join(f"{kind.KIND}{kind.WIDTHS[0]} to {kind.KIND}{kind.WIDTHS[-1]}" for kind in SOURCES)
+    raise ValueError(f"unknown source {text!r}; the sources are {known}")
 
 
 def check_source(source: Source, words: Iterable[int]) -> Source:
@@ -384,18 +369,6 @@ def check_source(source: Source, words: Iterable[int]) -> Source:
         if isinstance(source, Plateau) and source.width > bits:
             raise ValueError(f"{source} gives words of {source.width} bits, more than the {bits} that are looked at")
     return source
-
-
-def _check_seed(source: Source, seed: int, width: int) -> int:
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise TypeError(f"a seed of {source} is an int, not {type(seed).__name__}")
-    if not 0 <= seed < 1 << source.state_bits:
-        raise ValueError(f"seed {seed:#x} does not fit the {source.state_bits} bits of a state of {source}")
-    if seed & ((1 << width) - 1) == 0:
-        raise ValueError(
-            f"seed {seed:#x} would leave {source} at zero for ever; take one whose lower {width} bits are not"
-        )
-    return seed
 
 
 def _step(width: int, state: int) -> int:
@@ -450,17 +423,3 @@ def _orbit(width: int) -> tuple[list[int], dict[int, int]]:
     while (word := _step(width, words[-1])) != 1:
         words.append(word)
     return words, {word: place for place, word in enumerate(words)}
-
-
-def _spacing(source: Source, count: int) -> int:
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise TypeError(f"a number of units is an int, not {type(count).__name__}")
-    if count < 1:
-        raise ValueError(f"an array has 1 unit or more, not {count}")
-    return max(source.period // count, 1)
-
-
-def _seeds(source: Source, count: int, first: int) -> list[int]:
-    apart = source.spacing(count)
-    source.check_seed(first)
-    return [source.jump(first, unit * apart) for unit in range(count)]

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, check_int, floor_log2
+from .base import Format, floor_log2
+from .checks import check_int
 from .tapered import Tapered
 
 MIN_WIDTH, MAX_WIDTH = 2, 64
@@ -45,9 +46,7 @@ class Takum(Tapered):
     width: int
 
     def __post_init__(self) -> None:
-        check_int("width", self.width, "takum")
-        if not MIN_WIDTH <= self.width <= MAX_WIDTH:
-            raise ValueError(f"takum{self.width} is out of range; a takum has {MIN_WIDTH} to {MAX_WIDTH} bits")
+        check_int("width", self.width, "takum", MIN_WIDTH, MAX_WIDTH)
 
     def __str__(self) -> str:
         return f"takum{self.width}"

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from halfulp.hdl.formats.base import check_int
+from halfulp.hdl.formats.checks import check_bool, check_int
 
 MAX_PIPELINE = 64
 """Most register stages of a unit; more only costs registers."""
@@ -60,13 +60,8 @@ class Build:
     structure: str | None = None
 
     def __post_init__(self) -> None:
-        check_int("pipeline", self.pipeline, "build")
-        if not 0 <= self.pipeline <= MAX_PIPELINE:
-            raise ValueError(
-                f"pipeline {self.pipeline} is out of range; a unit has 0 to {MAX_PIPELINE} register stages"
-            )
-        if not isinstance(self.dsp, bool):
-            raise TypeError(f"dsp of a build is a bool, not {type(self.dsp).__name__}")
+        check_int("pipeline", self.pipeline, "build", 0, MAX_PIPELINE)
+        check_bool("dsp", self.dsp, "build")
         for field, known in (("stochastic", STOCHASTIC), ("structure", STRUCTURES)):
             value = getattr(self, field)
             if value is None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from halfulp.hdl.formats.base import Format, check_int
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.checks import check_int
 
 from .quire import Quire
 from .ranges import ValueRange
@@ -45,9 +46,7 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
 
     def check(self) -> None:
         """Raise TypeError or ValueError if the number of pairs or the order is wrong."""
-        check_int("k", self.k, "dot product")
-        if not 1 <= self.k <= MAX_K:
-            raise ValueError(f"a dot product of k = {self.k} pairs is out of range; it has 1 to {MAX_K}")
+        check_int("k", self.k, "dot product", 1, MAX_K)
         if self.order not in ORDERS:
             raise ValueError(f"unknown order {self.order!r}; a dot product has one of {', '.join(ORDERS)}")
 

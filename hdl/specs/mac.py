@@ -5,9 +5,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
+from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.rounding import EXACT, Rounding
 
-from .quire import CARRY_BITS, Quire, check_carry
+from .quire import CARRY_BITS, MAX_CARRY, Quire
 from .ranges import ValueRange
 from .unit import UnitSpec
 
@@ -37,7 +38,7 @@ class AccumulatorSpec(UnitSpec):
         held = self.acc if isinstance(self.acc, Format) else self.o or self.a
         if held.decode(0) != 0:
             raise ValueError(f"code 0 of {held} is {held.text(0)}; sums start from a code 0 that is zero")
-        check_carry(self.carry)
+        check_int("carry", self.carry, "quire", 1, MAX_CARRY)
         if isinstance(self.acc, Format):
             if self.o not in (None, self.acc):
                 raise ValueError(

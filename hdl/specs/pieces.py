@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, RU, Format
+from halfulp.hdl.formats.checks import check_int
 
 MAX_TERMS, MAX_BITS = 8, 62
 """Most powers of two in a slope, and bits of a coefficient."""
@@ -22,10 +23,7 @@ class PowerSum:
     terms: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.terms, int) or isinstance(self.terms, bool):
-            raise TypeError(f"the powers of two of a slope are counted by an int, not {type(self.terms).__name__}")
-        if not 1 <= self.terms <= MAX_TERMS:
-            raise ValueError(f"a slope of {self.terms} powers of two is out of range; there are 1 to {MAX_TERMS}")
+        check_int("terms", self.terms, "slope", 1, MAX_TERMS)
 
     def __str__(self) -> str:
         return f"pow2x{self.terms}"

@@ -4,18 +4,12 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from halfulp.hdl.formats.base import Format, check_int, floor_log2
+from halfulp.hdl.formats.base import Format, floor_log2
+from halfulp.hdl.formats.checks import check_int
 
 from .ranges import ValueRange
 
 CARRY_BITS, MAX_CARRY = 31, 64
-
-
-def check_carry(carry: int) -> None:
-    """Raise TypeError or ValueError unless a quire can have such a carry guard."""
-    check_int("carry", carry, "quire")
-    if not 1 <= carry <= MAX_CARRY:
-        raise ValueError(f"a carry guard of {carry} bits is out of range; a quire has 1 to {MAX_CARRY}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class Quire:
     def __post_init__(self) -> None:
         check_int("quantum", self.quantum, "quire")
         check_int("top", self.top, "quire")
-        check_carry(self.carry)
+        check_int("carry", self.carry, "quire", 1, MAX_CARRY)
         if self.top < self.quantum:
             raise ValueError(f"a quire from 2^{self.quantum} up does not reach down to 2^{self.top}")
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from halfulp.hdl.formats.base import Format, check_int
+from halfulp.hdl.formats.base import Format
+from halfulp.hdl.formats.checks import check_bool, check_int
 from halfulp.hdl.formats.fixed import Fixed
 from halfulp.hdl.formats.rounding import Rounding, stochastic
 
@@ -51,13 +52,10 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
         for name, fmt in (("a", self.a), ("o", self.o)):
             if not isinstance(fmt, Fixed):
                 raise TypeError(f"{name} of a stochastic rounder is fixed point, such as int16 or fxp8.8, not {fmt}")
-        check_int("lanes", self.lanes, "stochastic rounder")
-        if not 1 <= self.lanes <= MAX_LANES:
-            raise ValueError(f"{self.lanes} lanes are out of range; a stochastic rounder has 1 to {MAX_LANES}")
+        check_int("lanes", self.lanes, "stochastic rounder", 1, MAX_LANES)
         if self.rounding.mode != "sr":
             raise ValueError(f"a stochastic rounder rounds by sr1 to sr32, not by {self.rounding}")
-        if not isinstance(self.increment, bool):
-            raise TypeError(f"increment is a bool, not {type(self.increment).__name__}")
+        check_bool("increment", self.increment, "stochastic rounder")
         if not self.increment:
             self.o.check_wraps(self.saturate)
         if self.sharing not in SHARINGS:

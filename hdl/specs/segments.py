@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
 from .pieces import Piece, PowerSum, ceiling, check_bits, check_holds, last_place
@@ -130,8 +131,7 @@ class Segments:
         for what in ("centre", "factor"):
             if not isinstance(getattr(self, what), Fraction):
                 raise TypeError(f"{what} of {self.name} is a Fraction, not {type(getattr(self, what)).__name__}")
-        if not isinstance(self.fraction, int) or isinstance(self.fraction, bool):
-            raise TypeError(f"fraction of {self.name} is an int, not {type(self.fraction).__name__}")
+        check_int("fraction", self.fraction, "table of segments", 0, MAX_FRACTION)
 
     def _check_folding(self) -> None:
         if self.symmetry is not None and self.symmetry not in SYMMETRIES:
@@ -152,8 +152,6 @@ class Segments:
         if self.reduction == "exp2":
             if self.symmetry is not None:
                 raise ValueError("symmetry odd is refused with exp2, which has values of one sign")
-            if not 0 <= self.fraction <= MAX_FRACTION:
-                raise ValueError(f"fraction {self.fraction} is out of range; exp2 keeps 0 to {MAX_FRACTION} bits")
             if self.factor <= 0 or self.factor.denominator & (self.factor.denominator - 1):
                 raise ValueError(f"factor {self.factor} of exp2 is no positive number of finitely many bits")
         elif self.reduction is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from halfulp.hdl.formats.base import check_int
+from halfulp.hdl.formats.checks import check_int
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,7 @@ class Tiling:
 
     def __post_init__(self) -> None:
         for name in ("n", "m", "depth", "rows"):
-            value = getattr(self, name)
-            check_int(name, value, "tiling")
-            if value < 1:
-                raise ValueError(f"a tiling has {name} of 1 or more, not {value}")
+            check_int(name, getattr(self, name), "tiling", 1)
 
     @property
     def height(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
+from halfulp.hdl.formats.checks import check_bool
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
@@ -66,8 +67,7 @@ class UnitSpec:
         self.check()
         if "o" in self.__dataclass_fields__ and getattr(self, "o", None) is None:
             object.__setattr__(self, "o", self.default_result)
-        if not isinstance(self.saturate, bool):
-            raise TypeError(f"saturate is a bool, not {type(self.saturate).__name__}")
+        check_bool("saturate", self.saturate, "unit")
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
         elif self.seed != 1:

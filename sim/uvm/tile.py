@@ -307,7 +307,7 @@ class TileReference(uvm_component):
     def results(self, a: Codes, b: Codes, step: int) -> Codes:
         """What the golden model gives for one tile, before which sources have given ``step`` words."""
         array = self.array
-        dealing = {}
+        dealing: dict[str, Any] = {}
         if array.mac.random:
             tiling = Tiling(array.n, array.m, array.tiling.depth)
             dealing = {"tiling": tiling, "step": step}

@@ -7,6 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from halfulp.hdl.formats.checks import check_int
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.accumulating import sums
 from halfulp.units.base import check_build, module_name
@@ -87,10 +88,7 @@ class Array(wiring.Component):
         counted, where nothing that is sent has to be waited for and nothing that comes is left waiting.
         """
         for name, size in (("n", n), ("k", k), ("m", m)):
-            if not isinstance(size, int) or isinstance(size, bool):
-                raise TypeError(f"{name} is an int, not {type(size).__name__}")
-            if size < 1:
-                raise ValueError(f"a matrix product on an array has {name} of 1 or more, not {size}")
+            check_int(name, size, "matrix product", 1)
         return self._cycles(n, k, m)
 
     def _cycles(self, n: int, k: int, m: int) -> int:
