@@ -205,7 +205,6 @@ class Codebook(Format):
         return fmt
 
     def describe(self) -> str:
-        """Family and fields in words."""
         return f"codebook, {self.order}, overflow to {self.overflow}"
 
     def default_accumulator(self) -> Format:
@@ -218,12 +217,10 @@ class Codebook(Format):
 
     @cached_property
     def width(self) -> int:  # type: ignore[override]
-        """Bits of a code."""
         return len(self.values).bit_length() - 1
 
     @property
     def rounds(self) -> RoundedUnit:  # type: ignore[override]
-        """Integer that a rounding acts on."""
         return "magnitude" if self.order == ORDERS[0] else "floor"
 
     @cached_property
@@ -232,32 +229,26 @@ class Codebook(Format):
 
     @cached_property
     def has_nan(self) -> bool:  # type: ignore[override]
-        """A code stands for NaN."""
         return any(value != value for value in self.values)
 
     @cached_property
     def has_inf(self) -> bool:  # type: ignore[override]
-        """A code stands for infinity."""
         return math.inf in self.values or -math.inf in self.values
 
     @cached_property
     def has_negative_zero(self) -> bool:  # type: ignore[override]
-        """-0 has a code of its own."""
         return any(isinstance(value, float) and value == 0 for value in self.values)
 
     @cached_property
     def lowest(self) -> Fraction:  # type: ignore[override]
-        """Least number."""
         return self._finite[0]
 
     @cached_property
     def largest(self) -> Fraction:  # type: ignore[override]
-        """Largest number."""
         return self._finite[-1]
 
     @cached_property
     def smallest(self) -> Fraction:  # type: ignore[override]
-        """Smallest magnitude above zero."""
         return min(abs(value) for value in self._finite if value)
 
     @cached_property
@@ -279,7 +270,6 @@ class Codebook(Format):
 
     @property
     def is_symmetric(self) -> bool:
-        """True if every number has an opposite, and numbers of either sign round alike."""
         positive, negative = ([(rung.units, rung.odd) for rung in ladder] for ladder in self.rungs)
         return positive == negative
 
@@ -320,7 +310,6 @@ class Codebook(Format):
         return [repr(value) for value in self.values].index(repr(self.nan))
 
     def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes."""
         sought = -math.inf if negative else math.inf
         if sought in self.values:
             return self.values.index(sought)
@@ -339,24 +328,20 @@ class Codebook(Format):
         return self.end(negative) if stays else self.infinity(negative)
 
     def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first."""
         return {"code": self.width}
 
     def decode(self, code: int) -> Fraction | float:
-        """Number that a code stands for."""
         self.check_code(code)
         value = self.values[code]
         return Fraction(0) if value == 0 else value
 
     def negative(self, code: int) -> bool:
-        """True if a code carries a minus sign, -0 included."""
         self.check_code(code)
         return math.copysign(1.0, float(self.values[code])) < 0
 
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
         ladder = self.rungs[negative]
         place = bisect.bisect_right(ladder, magnitude, key=lambda rung: rung.magnitude) - 1
         inner = ladder[place]

@@ -81,7 +81,6 @@ class Fixed(Format):
         return cls(int_bits, frac_bits, match[1] == "", "wrap" if text.endswith("-wrap") else "saturate")
 
     def describe(self) -> str:
-        """Family and fields in words."""
         sign = "signed" if self.signed else "unsigned"
         return f"fixed point, {sign}, {self.int_bits}.{self.frac_bits}, {self.overflow}"
 
@@ -105,22 +104,18 @@ class Fixed(Format):
 
     @property
     def code_order(self) -> CodeOrder:  # type: ignore[override]
-        """Order of the codes."""
         return "two's complement" if self.signed else "unsigned"
 
     @property
     def wraps(self) -> bool:  # type: ignore[override]
-        """A result beyond the range loses its upper bits."""
         return self.overflow == "wrap"
 
     def precision_at(self, scale: int) -> int:
-        """Significand bits of numbers from 2^scale to the next power of two."""
         held = self.largest > 0 and self.quantum <= scale <= floor_log2(self.largest)
         return scale - self.quantum + 1 if held else 0
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """Bits of a code."""
         return self.int_bits + self.frac_bits
 
     @property
@@ -130,7 +125,6 @@ class Fixed(Format):
 
     @property
     def quantum(self) -> int:  # type: ignore[override]
-        """Exponent of the last place."""
         return -self.frac_bits
 
     @property
@@ -145,17 +139,14 @@ class Fixed(Format):
 
     @property
     def smallest(self) -> Fraction:  # type: ignore[override]
-        """Smallest magnitude above zero."""
         return Fraction(2) ** self.quantum
 
     @property
     def lowest(self) -> Fraction:  # type: ignore[override]
-        """Least number."""
         return self.lowest_integer * self.smallest
 
     @property
     def largest(self) -> Fraction:  # type: ignore[override]
-        """Largest number."""
         return self.largest_integer * self.smallest
 
     def check_wraps(self, saturate: bool) -> None:
@@ -170,7 +161,6 @@ class Fixed(Format):
     # Codes -----------------------------------------------------------------------------------------------------
 
     def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first."""
         sign = int(self.signed)
         fraction = min(max(self.frac_bits, 0), self.width - sign)
         return {"fraction": fraction, "integer": self.width - fraction - sign, "sign": sign}
@@ -185,7 +175,6 @@ class Fixed(Format):
         return code - (1 << self.width) if self.signed and code >> (self.width - 1) else code
 
     def decode(self, code: int) -> Fraction:
-        """Number that a code stands for."""
         return self.integer(code) * self.smallest
 
     def encode_magnitude(

@@ -150,7 +150,6 @@ class Float(Format):
         return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))  # type: ignore[arg-type]
 
     def describe(self) -> str:
-        """Family and fields in words."""
         return f"float e{self.exp}m{self.man}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}"
 
     def default_accumulator(self) -> "Float":
@@ -171,7 +170,6 @@ class Float(Format):
 
     @property
     def flushes(self) -> bool:  # type: ignore[override]
-        """Subnormal operands read as zero, and subnormal results become zero."""
         return not self.subnormals
 
     @property
@@ -180,7 +178,6 @@ class Float(Format):
         return self.emin if self.subnormals else None
 
     def precision_at(self, scale: int) -> int:
-        """Significand bits of numbers from 2^scale to the next power of two."""
         if not floor_log2(self.smallest) <= scale <= self.emax:
             return 0
         return min(self.precision, scale - self.quantum + 1)
@@ -202,17 +199,14 @@ class Float(Format):
 
     @property
     def has_inf(self) -> bool:  # type: ignore[override]
-        """Whether a code stands for infinity."""
         return self.specials == "ieee"
 
     @property
     def has_nan(self) -> bool:  # type: ignore[override]
-        """Whether a code stands for NaN."""
         return self.specials != "finite"
 
     @property
     def has_negative_zero(self) -> bool:  # type: ignore[override]
-        """Whether -0 has a code of its own."""
         return self.specials != "fnuz"
 
     # Codes -----------------------------------------------------------------------------------------------------
@@ -251,27 +245,22 @@ class Float(Format):
 
     @property
     def lowest(self) -> Fraction:  # type: ignore[override]
-        """Least finite number."""
         return -self.largest
 
     @property
     def largest(self) -> Fraction:  # type: ignore[override]
-        """Largest finite number."""
         value = self.decode(self.max_code)
         assert isinstance(value, Fraction)
         return value
 
     @property
     def smallest(self) -> Fraction:  # type: ignore[override]
-        """Smallest number above zero."""
         return Fraction(2) ** (self.quantum if self.subnormals else self.emin)
 
     def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first."""
         return {"mantissa": self.man, "exponent": self.exp, "sign": 1}
 
     def negative(self, code: int) -> bool:
-        """Whether the sign bit of a code is set."""
         self.check_code(code)
         return bool(code & self.sign_code)
 
@@ -295,7 +284,6 @@ class Float(Format):
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
         if magnitude == 0:
             return self._signed(0, negative)
         last_place = floor_log2(magnitude) - self.man

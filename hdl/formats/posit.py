@@ -2,15 +2,15 @@
 Arithmetic, 2022)."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, floor_log2
+from .base import floor_log2
 from .checks import check_int
 from .tapered import Tapered
 
-MIN_WIDTH, MAX_WIDTH, MAX_ES, STANDARD_ES = 3, 64, 4, 2
+MAX_ES, STANDARD_ES = 4, 2
 
 _TEXT = re.compile(r"posit([0-9]+)(?:e([0-9]+))?")
 
@@ -44,11 +44,12 @@ class Posit(Tapered):
     syntax = "posit<width>, 3 to 64 bits, with 2 exponent bits; then e<es> for 0 to 4 of them: posit12, posit16e1"
     names: ClassVar = {f"posit{width}": f"posit{width}" for width in (8, 16, 32, 64)}
 
-    width: int
+    MIN_WIDTH = 3
+
     es: int = STANDARD_ES
 
     def __post_init__(self) -> None:
-        check_int("width", self.width, "posit", MIN_WIDTH, MAX_WIDTH)
+        super().__post_init__()
         check_int("es", self.es, "posit", 0, MAX_ES)
         if self.es > max(self.width - 3, STANDARD_ES):
             raise ValueError(
@@ -66,12 +67,7 @@ class Posit(Tapered):
         return match and cls(int(match[1]), STANDARD_ES if match[2] is None else int(match[2]))
 
     def describe(self) -> str:
-        """Family and fields in words."""
         return f"posit, {self.es} exponent bits"
-
-    def default_accumulator(self) -> "Posit":
-        """Twice the width, at most 64 bits."""
-        return replace(self, width=min(2 * self.width, MAX_WIDTH))
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
@@ -90,18 +86,7 @@ class Posit(Tapered):
         """Exponent of the smallest number above zero, of which every other is a multiple."""
         return -self.max_scale
 
-    @property
-    def smallest(self) -> Fraction:  # type: ignore[override]
-        """minpos, the smallest number above zero."""
-        return Fraction(2) ** -self.max_scale
-
-    @property
-    def largest(self) -> Fraction:  # type: ignore[override]
-        """maxpos, the largest number."""
-        return Fraction(2) ** self.max_scale
-
     def precision_at(self, scale: int) -> int:
-        """Significand bits of numbers from 2^scale to the next power of two; 0 where there is not even that power."""
         k = scale >> self.es
         rest = self.width - 1 - (k + 2 if k >= 0 else 1 - k)
         if abs(scale) == self.max_scale:
@@ -119,10 +104,6 @@ class Posit(Tapered):
     def regime_at(self, scale: int) -> int:
         """Count of the run that codes of numbers from 2^scale to the next power of two begin with."""
         return scale >> self.es
-
-    def holds(self, other: Format) -> bool:
-        """True for posits whose codes are the beginnings of this format's."""
-        return isinstance(other, Posit) and self.es == other.es and self.width >= other.width
 
     # Codes -----------------------------------------------------------------------------------------------------
 

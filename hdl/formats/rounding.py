@@ -1,4 +1,4 @@
-"""The rounding modes and what each of them does to an exact magnitude."""
+"""Rounding modes, and their decisions on exact numbers."""
 
 import re
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Rounding:
 
     @property
     def overflows_to_largest(self) -> tuple[bool, bool]:
-        """Whether a (positive, negative) overflow gives the largest finite magnitude rather than infinity."""
+        """True if a (positive, negative) overflow gives the largest finite magnitude rather than infinity."""
         return self.mode in ("rz", "ro", "rd"), self.mode in ("rz", "ro", "ru")
 
     @property
@@ -84,7 +84,7 @@ class Rounding:
         Parameters
         ----------
         magnitude : Fraction
-            Not negative; the integer part is what truncation keeps.
+            Not negative.
         negative : bool
             Sign of the number, which the directed modes need.
         random : int
@@ -98,60 +98,37 @@ class Rounding:
         """
         if magnitude < 0:
             raise ValueError(f"a magnitude is not negative, but {magnitude} is")
-        floor, rest = self._split(magnitude, random)
-        up = {
-            "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and floor % 2 == 1),
-            "ra": rest >= Fraction(1, 2),
-            "rh": rest > Fraction(1, 2),
-            "rz": False,
-            "ru": rest > 0 and not negative,
-            "rd": rest > 0 and negative,
-            "ro": rest > 0 and floor % 2 == 0,
-            "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
-            "exact": False,
-        }[self.mode]
-        return floor + up
+        return self._rounded(magnitude, random, away=True, plus=not negative)
 
     def round_signed(self, value: Fraction, random: int = 0) -> int:
         """Round a two's-complement number, given in units of the last place, to an integer.
 
-        It differs from `round` in what acts on the code rather than on the magnitude: ``sr`` is the floor, then up
-        exactly when t + R >= 2^N, and ``ro`` takes the neighbour whose last bit is one.
-
-        Parameters
-        ----------
-        value : Fraction
-        random : int
-            Random word of ``sr``.
-
-        Raises
-        ------
-        ValueError
-            As `round`.
+        In contrast to `round` a rounding acts on the code rather than on the magnitude: ``sr`` is the floor, then up
+        exactly when t + R >= 2^N, and ``ro`` takes the neighbour whose last bit is one. Parameters and errors are those
+        of `round`.
         """
-        floor, rest = self._split(value, random)
-        half = Fraction(1, 2)
-        up = {
-            "rn": rest > half or (rest == half and floor % 2 == 1),
-            "ra": rest > half or (rest == half and value > 0),
-            "rh": rest > half or (rest == half and value < 0),
-            "rz": rest > 0 and value < 0,
-            "ru": rest > 0,
-            "rd": False,
-            "ro": rest > 0 and floor % 2 == 0,
-            "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
-            "exact": False,
-        }[self.mode]
-        return floor + up
+        return self._rounded(value, random, away=value > 0, plus=True)
 
-    def _split(self, value: Fraction, random: int) -> tuple[int, Fraction]:
-        """Floor and rest of a number, where the random word fits and ``exact`` loses nothing."""
+    def _rounded(self, value: Fraction, random: int, *, away: bool, plus: bool) -> int:
+        """Floor of a number, or one more; up is ``away`` from zero or not, and toward ``plus`` or minus infinity."""
         if not 0 <= random < 1 << self.bits:
             raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
         floor, rest = divmod(value, 1)
         if self.mode == "exact" and rest:
             raise ValueError(f"exact was asked for, but {rest} of a unit in the last place would be lost")
-        return int(floor), rest
+        inexact, tie, above_half, odd = rest > 0, rest == Fraction(1, 2), rest > Fraction(1, 2), floor % 2 == 1
+        up = {
+            "rn": above_half or (tie and odd),
+            "ra": above_half or (tie and away),
+            "rh": above_half or (tie and not away),
+            "rz": inexact and not away,
+            "ru": inexact and plus,
+            "rd": inexact and not plus,
+            "ro": inexact and not odd,
+            "sr": int(rest * (1 << self.bits)) + random >= 1 << self.bits,
+            "exact": False,
+        }[self.mode]
+        return int(floor) + up
 
 
 _SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')} and sr1 to sr{MAX_RANDOM_BITS}"

@@ -1,15 +1,13 @@
 """Linear takums of any size (Hunhold, Beating Posits at Their Own Game: Takum Arithmetic, CoNGA 2024)."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from .base import Format, floor_log2
-from .checks import check_int
+from .base import floor_log2
 from .tapered import Tapered
 
-MIN_WIDTH, MAX_WIDTH = 2, 64
 HEAD, MAX_REGIME = 5, 7
 FULL_WIDTH = HEAD + MAX_REGIME
 """Bits of sign, direction and regime; most bits of the characteristic; width from which on no code ends before it."""
@@ -26,11 +24,6 @@ class Takum(Tapered):
     width : int
         Bits of a code, 2 to 64.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If ``width`` is of the wrong kind, or out of range.
-
     Notes
     -----
     A code is a two's-complement integer: the most negative one is NaR, and negating a code negates its number. A
@@ -43,27 +36,18 @@ class Takum(Tapered):
     syntax = "takum<width>, linear, 2 to 64 bits: takum8, takum16"
     names: ClassVar = {f"takum{width}": f"takum{width}" for width in (8, 16, 32, 64)}
 
-    width: int
-
-    def __post_init__(self) -> None:
-        check_int("width", self.width, "takum", MIN_WIDTH, MAX_WIDTH)
+    MIN_WIDTH = 2
 
     def __str__(self) -> str:
         return f"takum{self.width}"
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """``takum<width>``."""
         match = _TEXT.fullmatch(text)
         return match and cls(int(match[1]))
 
     def describe(self) -> str:
-        """Family and fields in words."""
         return "takum, linear"
-
-    def default_accumulator(self) -> "Takum":
-        """Twice the width, at most 64 bits."""
-        return replace(self, width=min(2 * self.width, MAX_WIDTH))
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
@@ -73,22 +57,11 @@ class Takum(Tapered):
         return max(self.width - HEAD, 0)
 
     @property
-    def smallest(self) -> Fraction:  # type: ignore[override]
-        """Smallest number above zero."""
-        return Fraction(self.decode(1))
-
-    @property
     def quantum(self) -> int:  # type: ignore[override]
         """Exponent of the last place of the smallest number above zero, of which every other is a multiple."""
         return floor_log2(self.smallest) - max(self.width - FULL_WIDTH, 0)
 
-    @property
-    def largest(self) -> Fraction:  # type: ignore[override]
-        """Largest number."""
-        return Fraction(self.decode(self.max_code))
-
     def precision_at(self, scale: int) -> int:
-        """Significand bits of numbers from 2^scale to the next power of two; 0 where there is not even that power."""
         # The number 2^-255 would have the code of zero.
         if not -254 <= scale <= 254:
             return 0
@@ -102,18 +75,12 @@ class Takum(Tapered):
         return range(-MAX_REGIME - 1, MAX_REGIME + 1)
 
     def regime_at(self, scale: int) -> int:
-        """Regime of the codes of numbers from 2^scale to the next power of two."""
         bits, _ = _beginning(scale)
         return bits if scale >= 0 else -1 - bits
-
-    def holds(self, other: Format) -> bool:
-        """True for takums whose codes are the beginnings of this format's."""
-        return isinstance(other, Takum) and self.width >= other.width
 
     # Codes -----------------------------------------------------------------------------------------------------
 
     def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first."""
         regime = min(3, max(self.width - 2, 0))
         return {"tail": self.width - 2 - regime, "regime": regime, "direction": 1, "sign": 1}
 

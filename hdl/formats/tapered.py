@@ -2,24 +2,55 @@
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar, Self
 
 from .base import Format
+from .checks import check_int
 from .rounding import Rounding
 
+MAX_WIDTH = 64
 
+
+@dataclass(frozen=True)
 class Tapered(Format):
     """A format of two's-complement codes, of which the most negative one is NaR; posits and takums.
 
     Negating a code negates its number. The code of a positive number is the beginning of an endless string, and a
     rounding acts on that; nothing is rounded to zero or to NaR.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a code, up to 64.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind, or out of range.
     """
+
+    MIN_WIDTH: ClassVar[int]
 
     code_order = "two's complement"
     rounds = "string"
     nan_is_ordered = True
     has_inf = has_negative_zero = False
     has_nan = True
+
+    width: int
+
+    def __post_init__(self) -> None:
+        check_int("width", self.width, self.family, self.MIN_WIDTH, MAX_WIDTH)
+
+    def default_accumulator(self) -> Self:
+        """Twice the width, at most 64 bits."""
+        return replace(self, width=min(2 * self.width, MAX_WIDTH))
+
+    def holds(self, other: Format) -> bool:
+        """True for formats whose codes are the beginnings of this one's."""
+        return isinstance(other, Tapered) and self.width >= other.width and replace(other, width=self.width) == self
 
     @property
     @abstractmethod
@@ -40,13 +71,19 @@ class Tapered(Format):
         return self.fraction_bits + 1
 
     @property
+    def smallest(self) -> Fraction:  # type: ignore[override]
+        return Fraction(self.decode(1))
+
+    @property
+    def largest(self) -> Fraction:  # type: ignore[override]
+        return Fraction(self.decode(self.max_code))
+
+    @property
     def lowest(self) -> Fraction:  # type: ignore[override]
-        """Least number."""
         return -self.largest
 
     @property
     def nan_code(self) -> int:  # type: ignore[override]
-        """Code of NaR."""
         return 1 << (self.width - 1)
 
     @property
@@ -59,7 +96,6 @@ class Tapered(Format):
         return self.nan_code
 
     def decode(self, code: int) -> Fraction | float:
-        """Number that a code stands for."""
         self.check_code(code)
         if code == self.nan_code:
             return math.nan
