@@ -1,7 +1,21 @@
 """The golden model: every unit's operation on torch tensors of codes, and on single codes in ``exact``.
 
-Operations take tensors of any integer dtype, any shape and any device, and give int64. A 64-bit code is the int64 of
-the same bits.
+Operations take tensors of codes ``x``, ``y``, ``z`` of any integer dtype, any device and any shapes that broadcast, and
+return codes as int64. A 64-bit code is the int64 of the same bits. They share these keywords:
+
+a, b, c : Format or str
+    Formats of the operands, in their order.
+o : Format or str, optional
+    Format of the result; default: as the description of the unit has it, mostly that of ``a``.
+rounding : Rounding or str
+    Rounding of the result; default: ``rn``.
+saturate : bool
+    Overflow gives the largest finite number; an infinite operand stays infinite.
+random : Tensor, optional
+    Random words of stochastic rounding; they broadcast with the operands.
+
+They raise TypeError or ValueError if the description of the unit refuses the parameters (`halfulp.hdl.specs`), tensors
+hold no such codes or are on several devices, or random words are missing or not needed.
 """
 
 from . import nn, random

@@ -1,4 +1,4 @@
-"""What the operations refuse."""
+"""Checks of the tensors that operations take."""
 
 import torch
 from torch import Tensor
@@ -6,10 +6,8 @@ from torch import Tensor
 from halfulp.hdl.formats import Rounding
 
 
-def check_call(saturate: bool, **tensors: object) -> None:
-    """Refuse a ``saturate`` that is no bool, and tensors on several devices."""
-    if not isinstance(saturate, bool):
-        raise TypeError(f"saturate is a bool, not {type(saturate).__name__}")
+def check_devices(**tensors: object) -> None:
+    """Raise ValueError if the tensors of a call are on several devices."""
     devices = {name: tensor.device for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
     if len(set(devices.values())) > 1:
         places = ", ".join(f"{name} on {device}" for name, device in devices.items())
@@ -17,7 +15,7 @@ def check_call(saturate: bool, **tensors: object) -> None:
 
 
 def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
-    """Codes as int64, refused unless they are integers of ``width`` bits.
+    """Codes as int64; TypeError or ValueError unless they are integers of ``width`` bits.
 
     A tensor of 64-bit codes holds any int64: the bits are what counts.
     """
@@ -35,15 +33,17 @@ def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
     return codes
 
 
-def flags_of(name: str, flags: Tensor) -> Tensor:
-    """Truth values of a tensor of bools, or of codes that are 0 or 1."""
+def flags_of(name: str, flags: Tensor | int, device: torch.device | None = None) -> Tensor:
+    """Truth values of a tensor of bools or of codes 0 and 1, or of one such number for a device."""
+    if isinstance(flags, int):
+        flags = torch.tensor(flags, device=device)
     if isinstance(flags, Tensor) and flags.dtype == torch.bool:
         return flags
     return codes_of(name, flags, 1) != 0
 
 
 def random_of(name: str, random: Tensor | None, rounding: Rounding) -> Tensor | None:
-    """Random words as int64, refused unless the rounding takes such words."""
+    """Random words as int64; ValueError unless the rounding takes such words."""
     if rounding.bits == 0:
         if random is not None:
             raise ValueError(f"{name} is given, but {rounding} takes no random words; only sr does")

@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
+from halfulp.hdl.specs import UnitSpec
 
 from . import codebook, fixed, floating, posit, takum
+from .check import check_devices, codes_of, random_of
 from .raw import Raw
 from .round import Truncated
 
 
 class Stages(NamedTuple):
     """Stages of a family of formats: ``unpack(codes, fmt)``, ``truncate(x, o, places)`` and
-    ``pack(x, o, rounding, saturate, random)``, which rounds what ``truncate`` leaves."""
+    ``pack(x, o, rounding, saturate, random)``, which truncates and rounds."""
 
     unpack: Callable[[Tensor, Any], Raw]
     truncate: Callable[[Raw, Any, int], Truncated]
@@ -50,11 +52,29 @@ def unpack(codes: Tensor, fmt: Format) -> Raw:
 
 
 def truncate(x: Raw, o: Format, places: int) -> Truncated:
-    """Numbers truncated to a format, with the first ``places`` bits that are dropped; of zeros, infinities and NaN
-    anything comes out."""
+    """Numbers truncated to a format, with the first ``places`` dropped bits; undefined for zero, infinity and NaN."""
     return stages_of(o).truncate(x, o, places)
 
 
 def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
     return stages_of(o).pack(x, o, rounding, saturate, random)
+
+
+def operands(spec: UnitSpec, random: Tensor | None, **codes: Tensor) -> tuple[list[Raw], Tensor | None]:
+    """Operands of a unit, given as codes in the order of ``spec.operands``, unpacked; and its random words.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If tensors hold no such codes or are on several devices, or random words are missing or not needed.
+    """
+    check_devices(**codes, random=random)
+    words = random_of("random", random, spec.rounding)
+    pairs = zip(codes.items(), spec.operands.values(), strict=True)
+    return [unpack(codes_of(name, x, fmt.width), fmt) for (name, x), fmt in pairs], words
+
+
+def rounded(spec: UnitSpec, x: Raw, random: Tensor | None) -> Tensor:
+    """Codes of exact results of a unit, rounded once to its result format."""
+    return round_and_pack(x, spec.result, spec.rounding, spec.saturate, random)

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import RN, Format, Rounding, parse
+from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import DotSpec
 
 from . import register
-from .check import check_call, codes_of, random_of
-from .codec import round_and_pack, unpack
+from .check import check_devices, codes_of, random_of
+from .codec import rounded, unpack
 from .raw import Raw, add, align, multiply
 from .round import looked_at
 
@@ -21,7 +21,7 @@ def dot(
     *,
     a: Format | str,
     b: Format | str,
-    o: Format | str,
+    o: Format | str | None = None,
     c: Format | str | None = None,
     order: str = "exact",
     rounding: Rounding | str = RN,
@@ -35,31 +35,15 @@ def dot(
     x, y : Tensor
         Codes in the formats ``a`` and ``b``, of one shape (..., k).
     start : Tensor, optional
-        Codes in the format ``c``, of shape (...): what a sum starts from, +0 without.
-    a, b, o : Format or str
-        Formats of operands and result.
-    c : Format or str, optional
-        Format of the start values, if there are any.
+        Codes in the format ``c``, of shape (...): initial values of the sums; default: +0.
     order : str
-        ``exact``: the sum is rounded once; ``sequential``: after every product, in ascending order.
-    rounding : Rounding or str
-    saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite.
+        Order of the summation, as of `DotSpec`.
     random : Tensor, optional
-        Random words of stochastic rounding: of shape (...), or (..., k) where the order is sequential.
-
-    Returns
-    -------
-    Tensor of int64
-        Codes in ``o``, of shape (...).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If tensors hold no such codes, have other shapes or are on several devices, random words are missing or of no
-        use, or ``rounding`` is ``exact`` and ``o`` cannot hold every sum.
+        Random words of shape (...), or (..., k) where the order is sequential.
+    a, b, c, o, rounding, saturate
+        As for all operations, see `halfulp.golden`.
     """
-    check_call(saturate, x=x, y=y, start=start, random=random)
+    check_devices(x=x, y=y, start=start, random=random)
     for name, codes in (("x", x), ("y", y)):
         if not isinstance(codes, Tensor):
             raise TypeError(f"{name} is a tensor of codes, not {type(codes).__name__}")
@@ -67,15 +51,7 @@ def dot(
             raise ValueError(f"{name} has no dimension to sum along; a dot product takes codes of shape (..., k)")
     if x.shape != y.shape:
         raise ValueError(f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product pairs their codes")
-    spec = DotSpec(
-        k=x.shape[-1],
-        a=parse(a),
-        b=parse(b),
-        o=parse(o),
-        c=None if c is None else parse(c),
-        order=order,
-        rounding=Rounding.parse(rounding),
-    )
+    spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate)
     if (start is None) != (spec.c is None):
         raise ValueError("start values and their format c go together; give both or neither")
     random = random_of("random", random, spec.rounding)
@@ -90,8 +66,8 @@ def dot(
     if start is not None and spec.c is not None:
         base = unpack(codes_of("start", start, spec.c.width), spec.c)
     if spec.order == "sequential":
-        return _sequential(spec, products, base, saturate, random)
-    return round_and_pack(_exact(spec, products, base), spec.o, spec.rounding, saturate, random)
+        return _sequential(spec, products, base, random)
+    return rounded(spec, _exact(spec, products, base), random)
 
 
 def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
@@ -104,7 +80,7 @@ def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
     return register.as_raw(total, quire.quantum, register.cancelled_sign(signs, spec.rounding))
 
 
-def _sequential(spec: DotSpec, products: Raw, base: Raw | None, saturate: bool, random: Tensor | None) -> Tensor:
+def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor | None) -> Tensor:
     """Round after every product; the first is added to the start value, which has a format of its own."""
     total = base
     if total is None:
@@ -112,6 +88,6 @@ def _sequential(spec: DotSpec, products: Raw, base: Raw | None, saturate: bool, 
     for index in range(spec.k):
         sums = spec.sums_of(index)
         exact = add(align(products.at(index), total, looked_at(spec.o, spec.rounding, sums)), spec.rounding)
-        codes = round_and_pack(exact, spec.o, spec.rounding, saturate, None if random is None else random[..., index])
+        codes = rounded(spec, exact, None if random is None else random[..., index])
         total = unpack(codes, spec.o)
     return codes

@@ -14,7 +14,7 @@ from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.specs import MacSpec, Tiling
 
 from . import kernels
-from .check import check_call, codes_of, random_of
+from .check import check_devices, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
 from .philox import philox_words
@@ -122,7 +122,7 @@ def gemm(
         raise ValueError(
             f"{name} does nothing unless a and b both are of real numbers, which are rounded; they are not"
         )
-    check_call(spec.saturate, a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
+    check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
@@ -166,7 +166,7 @@ def _in_torch(
     columns = [_steps(spec, words, index, (*shape, k), bits[index], a.device) for index in range(2)]
     # Step i takes column i of a and row i of b.
     x, y = unpack(a.unsqueeze(-2), spec.a), unpack(b.mT.unsqueeze(-3), spec.b)
-    accumulator = Accumulator.of(spec, spec.saturate)
+    accumulator = Accumulator(spec)
     held, word = accumulator.holding(begin), None
     for step, (word, word_product) in enumerate(zip(*columns, strict=True)):
         held = accumulator.step(held, term_of(spec, x.at(step), y.at(step), word_product), word)

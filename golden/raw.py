@@ -84,6 +84,11 @@ def multiply(x: Raw, y: Raw) -> Raw:
     )
 
 
+def negate(x: Raw, where: Tensor) -> Raw:
+    """Numbers with the other sign where a flag is set."""
+    return replace(x, sign=x.sign ^ where)
+
+
 def order(x: Raw, y: Raw) -> Tensor:
     """Whether x is less than y in magnitude, significands having one width."""
     distance = x.exponent - y.exponent

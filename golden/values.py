@@ -6,7 +6,7 @@ from torch import Tensor
 from halfulp.hdl.formats import EXACT, FP64, RN, Format, Rounding, parse
 from halfulp.hdl.specs import ValueRange
 
-from .check import check_call, codes_of, random_of
+from .check import check_devices, codes_of, random_of
 from .convert import convert
 from .kernels import elements
 
@@ -53,7 +53,7 @@ def encode(
         values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
         if rounding != EXACT:
             words = random_of("random", random, rounding)
-            check_call(saturate, values=values, random=random)
+            check_devices(values=values, random=random)
             found = elements.encode(values, fmt, rounding, saturate, words)
             if found is not None:
                 return found

@@ -1184,9 +1184,9 @@ def test_lost_borrow_is_detected(monkeypatch):
 def test_wrong_raw_number_is_detected(damage, monkeypatch):
     fmt = parse("e2m1")
     module = sys.modules["halfulp.golden.add"]
-    right = module.round_and_pack
+    right = module.rounded
     monkeypatch.setattr(
-        module, "round_and_pack", lambda raw, *more: right(dataclasses.replace(raw, **damage(raw)), *more)
+        module, "rounded", lambda spec, raw, random: right(spec, dataclasses.replace(raw, **damage(raw)), random)
     )
     columns, _ = every([fmt, fmt], RN, subtract=True)
     _, wrong = differences("add", columns, a=fmt, b=fmt, o=fmt)
