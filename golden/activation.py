@@ -13,7 +13,7 @@ from halfulp.hdl.specs.pieces import Piece, last_place
 from halfulp.hdl.specs.segments import MAX_POWER, Segments, Special
 
 from . import fixed
-from .check import check_devices, codes_of, random_of
+from .check import check_bool, check_devices, codes_of, random_of
 from .codec import round_and_pack, unpack
 from .raw import ZERO_EXPONENT, Raw, add, align, int64, mask, multiply
 from .wide import LIMB, Wide
@@ -58,8 +58,7 @@ def pwl(
     """
     if not isinstance(table, Segments):
         raise TypeError(f"table is a Segments, not of {type(table).__name__}")
-    if not isinstance(saturate, bool):
-        raise TypeError(f"saturate is a bool, not {type(saturate).__name__}")
+    check_bool("saturate", saturate)
     check_devices(x=x, random=random)
     rounding = Rounding.parse(rounding)
     if rounding == EXACT:

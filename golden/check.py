@@ -6,6 +6,21 @@ from torch import Tensor
 from halfulp.hdl.formats import Rounding
 
 
+def check_bool(name: str, value: object) -> None:
+    """Raise TypeError unless a parameter is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is a bool, not {type(value).__name__}")
+
+
+def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
+    """The value of a parameter; TypeError or ValueError unless it is an int from ``low`` to ``high``."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{name} is {low} {'or more' if high is None else f'to {high}'}, not {value}")
+    return value
+
+
 def check_devices(**tensors: object) -> None:
     """Raise ValueError if the tensors of a call are on several devices."""
     devices = {name: tensor.device for name, tensor in tensors.items() if isinstance(tensor, Tensor)}

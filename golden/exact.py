@@ -1,18 +1,18 @@
 """The operations on single codes, through exact fractions: slow, and plainly what the rounding contract says.
 
-The tensor functions of this package are judged by these, and these by outside oracles. Signatures are the same, with
-Python ints for tensors.
+The tensor functions of this package are compared with these, and these with outside oracles. Parameters are the same,
+with Python ints for tensors, and formats and roundings that are no texts.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
-from halfulp.hdl.formats import EXACT, RD, RN, Fixed, Format, Rounding
+from halfulp.hdl.formats import RD, RN, Fixed, Format, Rounding
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, QuireSpec, SumSpec
-from halfulp.hdl.specs.quire import CARRY_BITS
 from halfulp.hdl.specs.segments import Segments
 
 
@@ -30,12 +30,12 @@ class Number:
 
     @property
     def is_nan(self) -> bool:
-        """Whether it is not a number."""
+        """True if it is not a number."""
         return isinstance(self.magnitude, float) and math.isnan(self.magnitude)
 
     @property
     def is_inf(self) -> bool:
-        """Whether it is infinite."""
+        """True if it is infinite."""
         return isinstance(self.magnitude, float) and math.isinf(self.magnitude)
 
 
@@ -48,13 +48,26 @@ def _decode(code: int, fmt: Format) -> Number:
     return Number(-value if value < 0 else value, negative)
 
 
-def _encode(number: Number, o: Format, rounding: Rounding, random: int, saturate: bool) -> int:
+class Result(TypedDict, total=False):
+    """Keywords of a rounded result: its format, its rounding with the random word, and saturation."""
+
+    o: Required[Format]
+    rounding: Rounding
+    saturate: bool
+    random: int
+
+
+def _encode(number: Number, *, o: Format, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
     if number.is_nan:
         return o.nan_code
     if number.is_inf:
         return o.infinity(number.negative)
     assert isinstance(number.magnitude, Fraction)
     return o.encode_magnitude(number.magnitude, number.negative, rounding, random, saturate)
+
+
+def _negated(number: Number, where: int) -> Number:
+    return Number(number.magnitude, number.negative != bool(where))
 
 
 def _product(x: Number, y: Number) -> Number:
@@ -78,134 +91,55 @@ def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
     return Number(abs(value), value < 0)
 
 
-def mul(
-    x: int,
-    y: int,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    o: Format,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-) -> int:
+def mul(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
     """Code of x * y in ``o``."""
-    return _encode(_product(_decode(x, a), _decode(y, b)), o, rounding, random, saturate)
+    return _encode(_product(_decode(x, a), _decode(y, b)), **result)
 
 
-def add(
-    x: int,
-    y: int,
-    subtract: int = 0,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    o: Format,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-) -> int:
+def add(x: int, y: int, subtract: int = 0, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
     """Code of x + y, or of x - y, in ``o``."""
-    second = _decode(y, b)
-    second = Number(second.magnitude, second.negative != bool(subtract))
-    return _encode(_sum(_decode(x, a), second, rounding), o, rounding, random, saturate)
+    return _encode(_sum(_decode(x, a), _negated(_decode(y, b), subtract), result.get("rounding", RN)), **result)
 
 
-def fma(
-    x: int,
-    y: int,
-    z: int,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    c: Format,
-    o: Format,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-) -> int:
+def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result: Unpack[Result]) -> int:
     """Code of x * y + z in ``o``, rounded once."""
     product = _product(_decode(x, a), _decode(y, b))
-    return _encode(_sum(product, _decode(z, c), rounding), o, rounding, random, saturate)
+    return _encode(_sum(product, _decode(z, c), result.get("rounding", RN)), **result)
 
 
-def mac(
-    x: int,
-    y: int,
-    start: int,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    acc: Format | Literal["exact"],
-    o: Format | None = None,
-    carry: int = CARRY_BITS,
-    product: Format | None = None,
-    product_rounding: Rounding = EXACT,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-    random_product: int = 0,
-) -> int:
-    """Code of start + x * y in ``acc``, the product rounded to ``product`` first if there is one."""
-    term = _product(_decode(x, a), _decode(y, b))
-    if product is not None:
-        term = _decode(_encode(term, product, product_rounding, random_product, saturate), product)
-    spec = MacSpec(a, b, acc, product, product_rounding, o, carry, rounding=rounding, saturate=saturate)  # type: ignore[arg-type]
-    return _step(term, start, spec, saturate, random)
+def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> int:
+    """Code of start + x * y in ``acc``, the product rounded to ``product`` first if there is one.
+
+    Parameters are those of `MacSpec`.
+    """
+    spec = MacSpec(**parameters)
+    term = _product(_decode(x, spec.a), _decode(y, spec.b))
+    if (o := spec.product) is not None:
+        code = _encode(term, o=o, rounding=spec.product_rounding, saturate=spec.saturate, random=random_product)
+        term = _decode(code, o)
+    return _step(spec, term, start, random)
 
 
-def accumulate(
-    x: int,
-    start: int,
-    /,
-    *,
-    a: Format,
-    acc: Format | Literal["exact"],
-    o: Format | None = None,
-    carry: int = CARRY_BITS,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-) -> int:
-    """Code of start + x."""
-    spec = SumSpec(a, acc, o, carry, rounding=rounding)  # type: ignore[arg-type]
-    return _step(_decode(x, a), start, spec, saturate, random)
+def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> int:
+    """Code of start + x; parameters are those of `SumSpec`."""
+    spec = SumSpec(**parameters)
+    return _step(spec, _decode(x, spec.a), start, random)
 
 
-def quire(
-    x: int,
-    y: int,
-    start: int,
-    subtract: int = 0,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    o: Format,
-    carry: int = CARRY_BITS,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-) -> int:
-    """Code of start + x * y, or of start - x * y, in ``o``, read from a quire."""
-    term = _product(_decode(x, a), _decode(y, b))
-    term = Number(term.magnitude, term.negative != bool(subtract))
-    spec = QuireSpec(a, b, o, carry, rounding=rounding, saturate=saturate)
-    return _step(term, start, spec, saturate, random)
+def quire(x: int, y: int, start: int, subtract: int = 0, /, *, random: int = 0, **parameters: Any) -> int:
+    """Code of start + x * y, or of start - x * y, in ``o``, read from a quire; parameters are those of `QuireSpec`."""
+    spec = QuireSpec(**parameters)
+    return _step(spec, _negated(_product(_decode(x, spec.a), _decode(y, spec.b)), subtract), start, random)
 
 
-def _step(term: Number, start: int, spec: AccumulatorSpec, saturate: bool, random: int) -> int:
+def _step(spec: AccumulatorSpec, term: Number, start: int, random: int) -> int:
     total = _sum(term, _decode(start, spec.o), spec.rounding)
     if spec.quire is not None and isinstance(total.magnitude, Fraction):
         sums = spec.quire.sums
-        # The register has no -0, and what overflows it is infinite.
-        held = sums.lowest <= total.value <= sums.largest
-        total = Number(total.magnitude if held else math.inf, total.negative and total.magnitude != 0)
-    return _encode(total, spec.o, spec.rounding, random, saturate)
+        # The register has no -0, and a sum that overflows it is infinite.
+        fits = sums.lowest <= total.value <= sums.largest
+        total = Number(total.magnitude if fits else math.inf, total.negative and total.magnitude != 0)
+    return _encode(total, o=spec.o, rounding=spec.rounding, saturate=spec.saturate, random=random)
 
 
 def dot(
@@ -224,29 +158,28 @@ def dot(
     random: int | Sequence[int] = 0,
 ) -> int:
     """Code of the sum of start and of all products, in ``o``, rounded once or after every product."""
+    encode = functools.partial(_encode, o=o, rounding=rounding, saturate=saturate)
     total = _decode(start, c) if c is not None else Number(Fraction(0), False)
     products = [_product(_decode(p, a), _decode(q, b)) for p, q in zip(x, y, strict=True)]
     if order == "exact":
         for product in products:
             total = _sum(total, product, rounding)
         assert isinstance(random, int)
-        return _encode(total, o, rounding, random, saturate)
+        return encode(total, random=random)
     words = [0] * len(products) if isinstance(random, int) else random
     for product, word in zip(products, words, strict=True):
-        code = _encode(_sum(total, product, rounding), o, rounding, word, saturate)
+        code = encode(_sum(total, product, rounding), random=word)
         total = _decode(code, o)
     return code
 
 
-def convert(
-    x: int, /, *, a: Format, o: Format, rounding: Rounding = RN, saturate: bool = False, random: int = 0
-) -> int:
+def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
     """Code of x in ``o``."""
-    return _encode(_decode(x, a), o, rounding, random, saturate)
+    return _encode(_decode(x, a), **result)
 
 
 class Carried(NamedTuple):
-    """What `sru` gives without increment: floors, and what has to be added to each, 0 or 1."""
+    """Result of `sru` without increment: floors, and the carry to add to each, 0 or 1."""
 
     floor: Any
     up: Any
@@ -276,7 +209,7 @@ def sru(
 
 
 class Comparison(NamedTuple):
-    """What `compare` finds: three truth values, 0 or 1, and two codes."""
+    """Result of `compare`: three truth values, 0 or 1, and two codes."""
 
     less: Any
     equal: Any
@@ -285,22 +218,11 @@ class Comparison(NamedTuple):
     maximum: Any
 
 
-def compare(
-    x: int,
-    y: int,
-    /,
-    *,
-    a: Format,
-    b: Format,
-    o: Format,
-    rounding: Rounding = RN,
-    saturate: bool = False,
-    random: int = 0,
-) -> Comparison:
+def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> Comparison:
     """Order of x and y; minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6)."""
     first, second = _decode(x, a), _decode(y, b)
     if first.is_nan or second.is_nan:
-        nan = _encode(NAN, o, rounding, random, saturate)
+        nan = _encode(NAN, **result)
         if a.nan_is_ordered and b.nan_is_ordered:
             # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
             less, equal = first.is_nan and not second.is_nan, first.is_nan and second.is_nan
@@ -308,14 +230,10 @@ def compare(
         return Comparison(0, 0, 1, nan, nan)
     less, equal = first.value < second.value, first.value == second.value
     ordered = (first, second) if less or (equal and first.negative) else (second, first)
-    return Comparison(int(less), int(equal), 0, *(_encode(n, o, rounding, random, saturate) for n in ordered))
+    return Comparison(int(less), int(equal), 0, *(_encode(number, **result) for number in ordered))
 
 
 def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
-    """Code of a function's value at x, a function being what its segments say."""
-    return _encode(Number(*table.number(*_signed(x, table.fmt))), table.out, rounding, random, saturate)
-
-
-def _signed(code: int, fmt: Format) -> tuple[Fraction | float, bool]:
-    """Number of a code, and whether it has a minus sign."""
-    return fmt.decode(code), fmt.negative(code)
+    """Code of the value at x of a function given by its segments."""
+    value = table.number(table.fmt.decode(x), table.fmt.negative(x))
+    return _encode(Number(*value), o=table.out, rounding=rounding, saturate=saturate, random=random)

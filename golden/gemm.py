@@ -14,7 +14,7 @@ from halfulp.hdl.formats.source import Source, Stream
 from halfulp.hdl.specs import MacSpec, Tiling
 
 from . import kernels
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, check_int, codes_of, random_of
 from .codec import unpack
 from .mac import term_of
 from .philox import philox_words
@@ -125,17 +125,19 @@ def gemm(
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
+    check_int("step", step, 0, (1 << 32) - 1)
     begin = None if start is None else _broadcast("start", codes_of("start", start, spec.o.width), shape)
     if tiling is not None:
         first = _check_tiling(spec, tiling, seed, source, random, random_product)
-        return _tiled(a, b, spec, begin, tiling, first, _first_step(step), shape)
+        return _tiled(a, b, spec, begin, tiling, first, step, shape)
     if source is None and step:
         raise ValueError(
             "step is given, but only the counter of a source philox and sources with a tiling have steps to begin with"
         )
     if source is not None:
         _check_counter(spec, source, random, random_product)
-        words = kernels.Words(key=_key(seed), first_step=_first_step(step))
+        key = check_int(f"seed of {kernels.PHILOX}", 0 if seed is None else seed, 0, (1 << 64) - 1)
+        words = kernels.Words(key=key, first_step=step)
     elif spec.random is None:
         if seed is not None:
             raise ValueError(f"seed does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
@@ -271,22 +273,6 @@ def _check_counter(spec: MacSpec, source: str, *given: Tensor | None) -> None:
         raise ValueError(f"source {source} does nothing, for no rounding of {spec} is stochastic; only sr is")
     if spec.random is not None or any(words is not None for words in given):
         raise ValueError(f"source {source} is given, but {spec} has other words; they have one source")
-
-
-def _first_step(step: int) -> int:
-    if not isinstance(step, int) or isinstance(step, bool):
-        raise TypeError(f"step is an int, not {type(step).__name__}")
-    if not 0 <= step < 1 << 32:
-        raise ValueError(f"step is 0 or more and less than 2^32, not {step}")
-    return step
-
-
-def _key(seed: Seeds | None) -> int:
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-        raise TypeError(f"a seed of {kernels.PHILOX} is an int, not {type(seed).__name__}")
-    if seed is not None and not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed {seed:#x} does not fit the 64 bits of a key of {kernels.PHILOX}")
-    return seed or 0
 
 
 def _broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:

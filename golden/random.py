@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats.source import Lfsr, Plateau, Source, Stream, parse_source
 
-from .check import codes_of
+from .check import check_int, codes_of
 from .kernels import elements
 from .raw import int64, mask
 
@@ -24,22 +24,21 @@ def words(
     bits: int | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """The words that sources give, from their seeds on.
+    """Words of sources from their seeds on.
 
     Parameters
     ----------
     source : Lfsr, Plateau or str
         Such as ``lfsr16`` or ``plateau3``.
     steps : int
-        Words of each unit.
+        Number of words for each unit.
     seeds : int, sequence of int, or Tensor
         State of a unit before its first step, whose word is the first one; `seeds`, or ``source.seeds(count)``, makes
         some for an array.
     bits : int, optional
-        Lowest bits of each word that are wanted; all unless told otherwise. A word of 64 bits is the int64 of the same
-        bits.
+        Number of low bits of each word; default: all. A word of 64 bits is the int64 of the same bits.
     device : torch.device or str, optional
-        Where the words are to be; that of a tensor of seeds unless told otherwise.
+        Device of the words; default: that of a tensor of seeds.
 
     Returns
     -------
@@ -49,7 +48,7 @@ def words(
     Raises
     ------
     TypeError, ValueError
-        If the source is none, a seed is no state of it, or ``steps`` or ``bits`` are out of range.
+        If the source or a state is invalid, or ``steps`` or ``bits`` are out of range.
 
     Notes
     -----
@@ -59,32 +58,16 @@ def words(
     """
     source = parse_source(source)
     wanted = source.width if bits is None else bits
-    if not isinstance(steps, int) or isinstance(steps, bool):
-        raise TypeError(f"steps is an int, not {type(steps).__name__}")
-    if steps < 0:
-        raise ValueError(f"steps is 0 or more, not {steps}")
-    if not 1 <= wanted <= source.width:
-        raise ValueError(
-            f"{source} has words of {source.width} bits, of which 1 to {source.width} are given, not {wanted}"
-        )
+    check_int("steps", steps, 0)
+    check_int(f"number of bits of {source}", wanted, 1, source.width)
     return _words(source, states_of(source, seeds, device), steps, 0, range(wanted))
 
 
 def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = None) -> Tensor:
-    """Words of ``bits`` bits, at most 32, as one rounder gets them from a source, which it may share.
+    """Words of ``bits`` bits, at most 32, for one rounder, which may share its source.
 
-    Parameters
-    ----------
-    stream : Stream
-    steps : int
-    bits : int
-    states : Tensor, optional
-        Of many sources like that of the stream, which then stand in for its seed.
-
-    Returns
-    -------
-    Tensor of int64
-        Of shape (steps,), or (..., steps) for states of shape (...).
+    ``states`` replace the seed of the stream by those of many sources of its kind. The shape is (steps,), or (...,
+    steps) for states of shape (...).
     """
     if states is None:
         states = states_of(stream.source, stream.seed)
@@ -93,26 +76,14 @@ def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = Non
 
 
 def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.device | str | None = None) -> Tensor:
-    """The seeds that ``source.seeds(count, first)`` gives, on tensors.
+    """Seeds ``source.seeds(count, first)`` of the units of an array, on tensors.
 
-    Parameters
-    ----------
-    source : Lfsr, Plateau or str
-    count : int
-        Units of an array.
-    first : int, sequence of int, or Tensor
-        Seed of the first of them, or of the first of each of many arrays.
-    device : torch.device or str, optional
-
-    Returns
-    -------
-    Tensor of int64
-        Of shape (count,), or (..., count) for first seeds of shape (...).
+    The shape is (count,), or (..., count) for the first seeds of many arrays, of shape (...).
 
     Raises
     ------
     TypeError, ValueError
-        If the source is none, a seed is no state of it, or ``count`` is no number of units.
+        If the source, a seed or ``count`` is invalid.
     """
     source = parse_source(source)
     apart = source.spacing(count)
@@ -123,29 +94,18 @@ def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.d
 
 
 def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
-    """States after so many steps, as ``source.jump`` gives them, on tensors.
-
-    Parameters
-    ----------
-    source : Lfsr, Plateau or str
-    states : int, sequence of int, or Tensor
-    steps : int
-
-    Returns
-    -------
-    Tensor of int64
-        Of the shape of the states.
+    """States after a number of steps, as ``source.jump`` computes them, on tensors.
 
     Raises
     ------
     TypeError, ValueError
-        If the source is none, or a state is none of it.
+        If the source or a state is invalid.
     """
     source = parse_source(source)
     states = states_of(source, states)
     if isinstance(source, Plateau):
         return _jump_on_orbit(source, states, steps)
-    # A step is linear over GF(2): where each single one of a state goes says where the state does.
+    # A step is linear over GF(2): the images of the single ones of a state give the image of the state.
     columns = [int64(source.jump(1 << place, steps)) for place in range(source.width)]
     result = elements.jump(states, columns)
     if result is None:
@@ -156,7 +116,7 @@ def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
 
 
 def states_of(source: Source, seeds: Seeds, device: torch.device | str | None = None) -> Tensor:
-    """Seeds as a tensor of int64, refused unless they are states of the source."""
+    """Seeds as a tensor of int64; TypeError or ValueError unless they are states of the source."""
     if not isinstance(seeds, Tensor):
         return torch.tensor(_nested(source, seeds), dtype=torch.int64, device=device)
     states = codes_of("seeds", seeds, source.state_bits)
@@ -175,7 +135,7 @@ def _nested(source: Source, seeds: object) -> Any:
 def _words(
     source: Source, states: Tensor, steps: int, zeros: int, places: Sequence[int], *, complemented: bool = False
 ) -> Tensor:
-    """Words made of zeros below and of these places of the source's."""
+    """Words of zeros, and above them the bits of the source's words at some places."""
     width = source.width
     flat = states.reshape(-1, 1)
     history = flat >> torch.arange(width - 1, -1, -1, device=flat.device) & 1 != 0
@@ -197,7 +157,7 @@ def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
     """Bits shifted in, from the oldest in the seed on."""
     scale = 1
     while known.shape[1] < length:
-        # As many as can be had from what is known, with the relation stretched as far as it reaches.
+        # As many as the known bits allow, with the relation stretched as far as it reaches.
         while 2 * scale * source.width <= known.shape[1]:
             scale *= 2
         count = min(scale * min(source.taps), length - known.shape[1])
@@ -211,7 +171,7 @@ def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
 
 
 def _inversions(stream: Tensor, begins: Tensor, source: Plateau, steps: int) -> Tensor:
-    """Where words are complemented: that changes with every step that makes the LFSR's word 1."""
+    """Flags of complemented words: they toggle with every step that makes the LFSR's word 1."""
     width = source.width
     is_one = stream[:, width - 1 : width - 1 + steps].clone()
     for place in range(1, width):

@@ -422,7 +422,7 @@ def test_swap_activations_replaces_modules() -> None:
     kinds = [type(module).__name__ for module in swapped.modules()]
     assert kinds == ["Sequential", "Linear", "PiecewiseLinear", "Sequential", "PiecewiseLinear"]
     assert isinstance(model[1], torch.nn.Tanh)
-    with pytest.raises(ValueError, match="ReLU matches no module of the model"):
+    with pytest.raises(ValueError, match="ReLU"):
         swap_activations(model, {torch.nn.ReLU: tanh})
 
 

@@ -114,7 +114,7 @@ def test_sru_rejects_bad_parameters(options, error, sentence):
 
 
 def test_golden_sru_rejects_float_result():
-    with pytest.raises(TypeError, match="becomes fixed point, such as int8, not e5m2"):
+    with pytest.raises(TypeError, match="fixed point"):
         golden.sru(ONE, a="int16", o="e5m2", random=ONE)
 
 

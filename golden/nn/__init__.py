@@ -1,12 +1,12 @@
 """Training in the arithmetic of described multiply-accumulates: layers, policies, conversion of models, updates."""
 
-from .activation import PiecewiseLinear, swap_activations
+from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
 from .cast import Cast
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy, rules
 from .scale import LossScaler
-from .swap import Conversion, Swap, convert
+from .swap import Conversion, Swap, convert, swap_activations
 from .update import WeightUpdate
 
 __all__ = [

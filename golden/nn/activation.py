@@ -1,29 +1,28 @@
 """Activation functions of torch models as line segments, bit for bit as the units compute them."""
 
-import copy
-import fnmatch
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from halfulp.golden.activation import pwl
+from halfulp.golden.check import check_bool
 from halfulp.golden.values import decode
 from halfulp.hdl.formats import EXACT, RN, Rounding
 from halfulp.hdl.specs.segments import Segments
 
 from .cast import Cast, check_holds, check_real
 from .draw import words
-from .layers import Computed
+from .layers import Stateful
 
 TABLE_WIDTH = 16
-"""Formats of up to so many bits have all their values worked out once."""
+"""Most bits of a format whose values and slopes are computed once, for all codes."""
 
 PIECE, TRUE = "piece", "true"
-"""Derivatives: the slope of the line that a number is on, and that of the function which the lines stand for."""
+"""Derivatives: slope of the line at a number, and slope of the function that the lines approximate."""
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -42,29 +41,28 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "hard_sigmoid": F.hardsigmoid,
     "hard_swish": F.hardswish,
 }
-"""Torch's functions by the names of ours; their derivatives are the true ones."""
+"""Functions of torch, for true derivatives, by the names of tables."""
 
 
-class PiecewiseLinear(Computed):
+class PiecewiseLinear(Stateful):
     """A function of every element as line segments.
 
-    Elements are rounded to the operand's format, the function's value at that is rounded to the result's, and both are
-    what the unit gives bit for bit.
+    Elements are rounded to the operand's format and the value to the result's, bit for bit as in the unit.
 
     Parameters
     ----------
     table : Segments
     rounding : Rounding or str
-        Of the value.
+        Rounding of the value.
     saturate : bool
         Overflow of the value gives the largest finite number.
     cast : Cast or str
-        How elements become numbers of ``table.fmt``; what is beyond its range is the end of it unless told otherwise.
+        Rounding of elements to ``table.fmt``; by default numbers beyond its range saturate.
     derivative : str or callable
-        ``piece``: the slope of the line that the element is on; ``true``: the derivative of the function of the
-        table's name; or a function of torch, of which it is taken. Roundings count as if they were none.
+        ``piece``: slope of the line at the element; ``true``: derivative of the function with the table's name; or a
+        function of torch, for its derivative. Roundings have derivative 1.
     seed : int, optional
-        Of random words; without one torch's generator draws it.
+        Seed of the random words; default: drawn from torch's generator.
 
     Raises
     ------
@@ -85,8 +83,7 @@ class PiecewiseLinear(Computed):
         super().__init__()
         if not isinstance(table, Segments):
             raise TypeError(f"table is a Segments, not of {type(table).__name__}")
-        if not isinstance(saturate, bool):
-            raise TypeError(f"saturate is a bool, not {type(saturate).__name__}")
+        check_bool("saturate", saturate)
         self.table, self.rounding, self.saturate = table, Rounding.parse(rounding), saturate
         if self.rounding == EXACT:
             table.check_exact()
@@ -112,13 +109,13 @@ class PiecewiseLinear(Computed):
 
     def _values(self, codes: Tensor) -> Tensor:
         """Values of codes, as real numbers."""
+        if not self.rounding.bits and self.table.fmt.width <= TABLE_WIDTH:
+            return _all_values(self.table, self.rounding, self.saturate, codes.device)[codes]
+        random = None
         if self.rounding.bits:
             random = words(self.next_key(), self.rounding.bits, tuple(codes.shape), codes.device)
-            found = pwl(codes, table=self.table, rounding=self.rounding, saturate=self.saturate, random=random)
-            return decode(found, self.table.out)
-        if self.table.fmt.width > TABLE_WIDTH:
-            return decode(pwl(codes, table=self.table, rounding=self.rounding, saturate=self.saturate), self.table.out)
-        return _all_values(self.table, self.rounding, self.saturate, codes.device)[codes]
+        found = pwl(codes, table=self.table, rounding=self.rounding, saturate=self.saturate, random=random)
+        return decode(found, self.table.out)
 
     def _slopes(self, values: Tensor, codes: Tensor) -> Tensor:
         if self._true is None:
@@ -131,29 +128,27 @@ class PiecewiseLinear(Computed):
         return found
 
     def extra_repr(self) -> str:
-        """What a printed model shows of it."""
+        """Text of the layer in a printed model."""
         kind = self.derivative if isinstance(self.derivative, str) else self.derivative.__name__
         return f"{self.table}, {self.table.fmt} to {self.table.out}, {self.rounding}, derivative={kind}"
 
 
 class _WithSlope(torch.autograd.Function):
-    """Values that are given, with slopes that are given."""
+    """Given values with given slopes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, values: Tensor, slope: Tensor) -> Tensor:
-        """The values."""
         ctx.save_for_backward(slope)
         return values
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """The gradient times the slope."""
         (slope,) = ctx.saved_tensors
         return gradients[0] * slope, None, None
 
 
 def slopes(x: Tensor, table: Segments) -> Tensor:
-    """Derivatives of the lines that numbers are on, in float64; where lines meet, that of the later one."""
+    """Slopes of the lines at numbers, in float64; at a breakpoint, that of the later line."""
     x = x.to(torch.float64)
     if table.reduction is not None:
         return _reduced_slopes(x, table)
@@ -168,7 +163,7 @@ def _slopes_of(pieces: Any, like: Tensor) -> Tensor:
 
 
 def _reduced_slopes(x: Tensor, table: Segments) -> Tensor:
-    """By the chain rule: what reduces the argument counts as a factor, and what scales the value too."""
+    """Slopes by the chain rule: reducing the argument and scaling the value contribute factors."""
     starts = torch.tensor([float(piece.start) for piece in table.pieces[1:]], dtype=torch.float64, device=x.device)
     own = _slopes_of(table.pieces, x)
     if table.reduction == "exp2":
@@ -202,61 +197,11 @@ def _all_slopes(table: Segments, device: torch.device) -> Tensor:
 
 
 def _function(derivative: object, name: str) -> Callable[[Tensor], Tensor]:
-    """The function of torch whose derivative is taken."""
+    """Function of torch for the derivative."""
     if callable(derivative):
         return derivative
     if derivative != TRUE:
         raise ValueError(f"unknown derivative {derivative!r}; there are {PIECE}, {TRUE}, and any function of torch")
     if name not in FUNCTIONS:
-        raise ValueError(f"{name} is no function that torch has; give a function whose derivative is taken")
+        raise ValueError(f"torch has no function {name}; give a function for the derivative")
     return FUNCTIONS[name]
-
-
-def swap_activations(
-    model: nn.Module, swaps: Mapping[str | type[nn.Module], PiecewiseLinear], *, inplace: bool = False
-) -> nn.Module:
-    """Swap modules such as `torch.nn.Tanh` for line segments.
-
-    Parameters
-    ----------
-    model : Module
-    swaps : mapping
-        By patterns of names such as ``"cell.*"`` or by types such as ``nn.Tanh``; the first that matches counts.
-    inplace : bool
-        Change the model itself, instead of a copy.
-
-    Returns
-    -------
-    Module
-        The model.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If something is of the wrong kind, or a pattern or a type matches no module.
-    """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"a model is a Module of torch, not {type(model).__name__}")
-    for pattern, twin in swaps.items():
-        if not isinstance(twin, PiecewiseLinear):
-            raise TypeError(f"an activation is swapped for a PiecewiseLinear, not for {type(twin).__name__}")
-        if not (isinstance(pattern, str) or (isinstance(pattern, type) and issubclass(pattern, nn.Module))):
-            raise TypeError(f"activations are named by a pattern or a type of Module, not by {pattern!r}")
-    made = model if inplace else copy.deepcopy(model)
-    used = set()
-    for parent_name, parent in list(made.named_modules()):
-        for child_name, child in list(parent.named_children()):
-            name = f"{parent_name}.{child_name}" if parent_name else child_name
-            found = next((pattern for pattern in swaps if _matches(pattern, name, child)), None)
-            if found is not None:
-                setattr(parent, child_name, copy.deepcopy(swaps[found]))
-                used.add(found)
-    for pattern in swaps:
-        if pattern not in used:
-            what = pattern.__name__ if isinstance(pattern, type) else repr(pattern)
-            raise ValueError(f"{what} matches no module of the model")
-    return made
-
-
-def _matches(pattern: str | type[nn.Module], name: str, module: nn.Module) -> bool:
-    return isinstance(module, pattern) if isinstance(pattern, type) else fnmatch.fnmatchcase(name, pattern)

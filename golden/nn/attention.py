@@ -1,47 +1,22 @@
 """Multi-head attention in the arithmetic of a policy."""
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfulp.hdl.specs import MacSpec
-
 from .functional import bmm, linear
 from .layers import Computed
-from .policy import Policy
 
 
 class MultiheadAttention(Computed, nn.MultiheadAttention):
-    """`torch.nn.MultiheadAttention`, all of whose products are in the arithmetic of a policy.
+    """`torch.nn.MultiheadAttention` with all products in the arithmetic of a policy; parameters as of `Computed`.
 
     Projections are as `Linear`: queries, keys and values, each with its part of ``in_proj_bias``, and the result's.
     Queries, divided by the root of a head's size, times keys, and attention times values, are as `Bmm`. Masks, softmax
     and dropout are torch's. Parameters have the names that torch gives them.
-
-    Parameters
-    ----------
-    embed_dim, num_heads : int
-    policy : Policy, MacSpec or str
-    seed : int, optional
-        Of random words; without one torch's generator draws it.
-    **parts
-        As of `torch.nn.MultiheadAttention`, all of which mean the same.
     """
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        policy: Policy | MacSpec | str,
-        seed: int | None = None,
-        **parts: Any,
-    ) -> None:
-        super().__init__(embed_dim, num_heads, **parts)
-        self.compute_with(policy, seed)
 
     def forward(
         self,
@@ -54,7 +29,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Result and, where wanted, attention weights; arguments are those of `torch.nn.MultiheadAttention`."""
+        """Result and attention weights; arguments are those of `torch.nn.MultiheadAttention`."""
         if self.policy.plain:
             return super().forward(
                 query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
@@ -75,15 +50,15 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
             mask = None if mask is None else F.pad(mask, (0, 1))
         scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.policy, self.next_key())
         weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
-        kept = F.dropout(weights, self.dropout) if self.training and self.dropout else weights
-        heads = bmm(kept, v, self.policy, self.next_key())
+        dropped = F.dropout(weights, self.dropout) if self.training and self.dropout else weights
+        heads = bmm(dropped, v, self.policy, self.next_key())
         sums = linear(
             heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.policy, self.next_key()
         )
         result = sums.transpose(0, 1) if batched and not self.batch_first else sums if batched else sums.squeeze(0)
         if not need_weights:
             return result, None
-        shown = kept.mean(1) if average_attn_weights else kept
+        shown = dropped.mean(1) if average_attn_weights else dropped
         return result, shown if batched else shown.squeeze(0)
 
     def _batches(self, x: Tensor, batched: bool) -> Tensor:
@@ -108,7 +83,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
     def _mask(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, batched: bool
     ) -> Tensor | None:
-        """What is added to scores, of a shape that broadcasts to (batch, head, query, key)."""
+        """Addend of the scores, of a shape that broadcasts to (batch, head, query, key)."""
         added = None
         if attn_mask is not None:
             added = _additive(attn_mask, q.dtype)
@@ -124,7 +99,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as numbers: where one of truth values is true, nothing is looked at."""
+    """A mask as numbers: minus infinity where a mask of truth values is true."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)

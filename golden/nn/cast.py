@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfulp.golden.check import check_bool
 from halfulp.golden.values import decode, encode
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
 from halfulp.hdl.specs import ValueRange
@@ -51,8 +52,7 @@ class Cast:
             raise TypeError(f"the format of a cast is a Format or None, not {type(self.fmt).__name__}")
         if not isinstance(self.rounding, Rounding):
             raise TypeError(f"the rounding of a cast is a Rounding, not {type(self.rounding).__name__}")
-        if not isinstance(self.saturate, bool):
-            raise TypeError(f"saturate is a bool, not {type(self.saturate).__name__}")
+        check_bool("saturate", self.saturate)
         if self.rounding == EXACT:
             raise ValueError("real values are rounded, which exact forbids; take rn or another rounding")
 

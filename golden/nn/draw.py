@@ -5,6 +5,7 @@ import hashlib
 import torch
 from torch import Tensor
 
+from halfulp.golden.check import check_int
 from halfulp.hdl.formats.source import Plateau, Source
 
 _MASK = (1 << 64) - 1
@@ -46,12 +47,8 @@ def next_key(state: Tensor) -> int:
 
 
 def check_seed(seed: object) -> int:
-    """A seed, refused unless it is a whole number of 63 bits."""
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise TypeError(f"a seed is an int, not {type(seed).__name__}")
-    if not 0 <= seed < 1 << 63:
-        raise ValueError(f"a seed is 0 or more and less than 2^63, not {seed}")
-    return seed
+    """A seed; TypeError or ValueError unless it is an int of 63 bits."""
+    return check_int("seed", seed, 0, (1 << 63) - 1)
 
 
 def words(key: int, bits: int, shape: tuple[int, ...], device: torch.device) -> Tensor:

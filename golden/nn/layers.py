@@ -13,27 +13,14 @@ from .functional import bmm, conv2d, linear, padded, quantize
 from .policy import Policy
 
 
-class Computed(nn.Module):
-    """What all layers have: a policy, and where something is rounded at random a state in a buffer.
+class Stateful(nn.Module):
+    """Module that rounds: where it rounds at random, a buffer holds the state of its random words.
 
-    The state is a seed and the number of uses, so that `state_dict` of a run holds what it needs to go on with the
-    same random words. A state dict without it, such as that of torch's own layer, is loaded and leaves it as it is.
+    The state is a seed and the number of uses, so that a run goes on from its `state_dict` with the same random words.
+    A state dict without it, such as that of torch's own layer, is accepted and leaves the state unchanged.
     """
 
-    policy: Policy
     rounding_state: Tensor
-
-    def compute_with(self, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
-        """Set the arithmetic, and start the random words anew.
-
-        Parameters
-        ----------
-        policy : Policy, MacSpec or str
-        seed : int, optional
-            Of random words; without one torch's generator draws it.
-        """
-        self.policy = Policy.parse(policy)
-        self._set_state(self.policy.stochastic, seed)
 
     def _set_state(self, stochastic: bool, seed: int | None) -> None:
         self._buffers.pop(STATE, None)
@@ -61,76 +48,54 @@ class Computed(nn.Module):
         if prefix + STATE in missing_keys:
             missing_keys.remove(prefix + STATE)
 
+
+class Computed(Stateful):
+    """Layer that computes in the arithmetic of a policy.
+
+    Parameters
+    ----------
+    *sizes, **parts
+        Parameters of torch's layer of the same name.
+    policy : Policy, MacSpec or str
+    seed : int, optional
+        Seed of the random words; default: drawn from torch's generator.
+    """
+
+    policy: Policy
+
+    def __init__(self, *sizes: Any, policy: Policy | MacSpec | str, seed: int | None = None, **parts: Any) -> None:
+        super().__init__(*sizes, **parts)
+        self.compute_with(policy, seed)
+
+    def compute_with(self, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
+        """Set the arithmetic, and start the random words anew."""
+        self.policy = Policy.parse(policy)
+        self._set_state(self.policy.stochastic, seed)
+
     def extra_repr(self) -> str:
-        """What a printed model shows of it."""
+        """Text of the layer in a printed model."""
         own = super().extra_repr()
         return f"{own}, policy='{self.policy}'" if own else f"policy='{self.policy}'"
 
 
 class Linear(Computed, nn.Linear):
-    """`torch.nn.Linear` in the arithmetic of a policy.
+    """`torch.nn.Linear` in the arithmetic of a policy; parameters as of `Computed`.
 
-    Parameters
-    ----------
-    in_features, out_features : int
-    bias : bool
-        Whether there is one: sums start from it, and its gradient is a sum of products with 1.
-    policy : Policy, MacSpec or str
-    seed : int, optional
-        Of random words; without one torch's generator draws it.
-    **parts
-        As of `torch.nn.Linear`.
+    Sums start from the bias, and its gradient is a sum of products with 1.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        policy: Policy | MacSpec | str,
-        seed: int | None = None,
-        **parts: Any,
-    ) -> None:
-        super().__init__(in_features, out_features, bias, **parts)
-        self.compute_with(policy, seed)
-
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """The layer's result."""
+        """Result of the layer."""
         if self.policy.plain:
             return super().forward(input)
         return linear(input, self.weight, self.bias, self.policy, self.next_key())
 
 
 class Conv2d(Computed, nn.Conv2d):
-    """`torch.nn.Conv2d` in the arithmetic of a policy, as a matrix product.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-    kernel_size : int or tuple of int
-    policy : Policy, MacSpec or str
-    seed : int, optional
-        Of random words; without one torch's generator draws it.
-    **parts
-        As of `torch.nn.Conv2d`, all of which mean the same.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | tuple[int, int],
-        *,
-        policy: Policy | MacSpec | str,
-        seed: int | None = None,
-        **parts: Any,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, **parts)
-        self.compute_with(policy, seed)
+    """`torch.nn.Conv2d` in the arithmetic of a policy, as a matrix product; parameters as of `Computed`."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """The layer's result."""
+        """Result of the layer."""
         if self.policy.plain:
             return super().forward(input)
         return conv2d(
@@ -146,26 +111,17 @@ class Conv2d(Computed, nn.Conv2d):
 
 
 class Bmm(Computed):
-    """Matrix product of two tensors of activations, ``a @ b``, whose batches broadcast.
+    """Matrix product of two tensors of activations, ``a @ b``, whose batches broadcast; parameters as of `Computed`.
 
-    Parameters
-    ----------
-    policy : Policy, MacSpec or str
-        ``input_gradient`` is that of ``a``, and ``weight_gradient`` that of ``b``.
-    seed : int, optional
-        Of random words; without one torch's generator draws it.
+    Of the policy, ``input_gradient`` is for ``a`` and ``weight_gradient`` for ``b``.
     """
-
-    def __init__(self, *, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
-        super().__init__()
-        self.compute_with(policy, seed)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """The product."""
         return a @ b if self.policy.plain else bmm(a, b, self.policy, self.next_key())
 
 
-class Quantize(Computed):
+class Quantize(Stateful):
     """Rounding of every element, and of its gradient.
 
     Parameters
@@ -173,7 +129,7 @@ class Quantize(Computed):
     forward, backward : Cast or str, optional
         Such as ``e5m2.sr3``; None rounds nothing. Gradients pass as if nothing had been rounded forward.
     seed : int, optional
-        Of random words; without one torch's generator draws it.
+        Seed of the random words; default: drawn from torch's generator.
     """
 
     def __init__(
@@ -189,7 +145,7 @@ class Quantize(Computed):
         return quantize(input, self.forward_cast, self.backward_cast, self.next_key())
 
     def extra_repr(self) -> str:
-        """What a printed model shows of it."""
+        """Text of the layer in a printed model."""
         return f"'{self.forward_cast}', '{self.backward_cast}'"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from halfulp.golden.check import check_bool
 from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast
@@ -80,8 +81,7 @@ class Policy:
             object.__setattr__(self, name, _named(name, Cast.parse, getattr(self, name)))
         if self.update is not None:
             object.__setattr__(self, "update", check_update(_named("update", Cast.parse, self.update)))
-        if not isinstance(self.master, bool):
-            raise TypeError(f"master is a bool, not {type(self.master).__name__}")
+        check_bool("master", self.master)
         if self.master and self.update is None:
             raise ValueError("master keeps a copy of parameters that are rounded after each step; name an update too")
 

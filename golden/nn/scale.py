@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfulp.golden.check import check_bool, check_int
+
 
 class LossScaler:
     """Multiplies the loss, and divides the gradients before the optimiser's step.
@@ -39,16 +41,12 @@ class LossScaler:
     """
 
     def __init__(self, start: float = 256.0, *, adaptive: bool = True, interval: int = 2000) -> None:
-        if not isinstance(adaptive, bool):
-            raise TypeError(f"adaptive is a bool, not {type(adaptive).__name__}")
+        check_bool("adaptive", adaptive)
         if not isinstance(start, (int, float)) or isinstance(start, bool):
             raise TypeError(f"a loss scale is a number, not {type(start).__name__}")
         if not (start > 0 and math.isfinite(start)):
             raise ValueError(f"a loss scale is more than 0 and finite, not {start}")
-        if not isinstance(interval, int) or isinstance(interval, bool):
-            raise TypeError(f"interval is an int, not {type(interval).__name__}")
-        if interval < 1:
-            raise ValueError(f"interval is 1 or more, not {interval}")
+        check_int("interval", interval, 1)
         self.factor, self.adaptive, self.interval = float(start), adaptive, interval
         self.skipped = self._good = 0
 

@@ -2,7 +2,7 @@
 
 import copy
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from halfulp.hdl.specs import MacSpec
 
+from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
 from .draw import check_seed, seed_of
 from .layers import Computed, Conv2d, Linear
@@ -22,7 +23,7 @@ TWINS: dict[type[nn.Module], type[Computed]] = {
     nn.Conv2d: Conv2d,
     nn.MultiheadAttention: MultiheadAttention,
 }
-"""Layers of torch, and what each is swapped for."""
+"""Layers of torch, and the layers of this package that replace them."""
 
 Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
 """One policy for all layers, or policies by patterns of names (``fnmatch``) and by types, of which the first counts."""
@@ -30,18 +31,18 @@ Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
 
 @dataclass(frozen=True)
 class Swap:
-    """A layer that was swapped, or that could have been.
+    """A layer that can be swapped.
 
     Attributes
     ----------
     name : str
-        Of the layer in the model; empty where it is the model.
+        Name of the layer in the model; empty for the model itself.
     kind : str
         Type of torch's layer.
     policy : Policy, optional
-        What it computes in now; None where it was left.
+        Its arithmetic now; None if it was not swapped.
     why : str
-        Why it was left.
+        Reason why it was not swapped.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model, and what was swapped. As a text it is a table.
+    """A converted model with its layers; its text is a table of them.
 
     Attributes
     ----------
@@ -65,12 +66,12 @@ class Conversion:
 
     @property
     def swapped(self) -> tuple[Swap, ...]:
-        """Those that were."""
+        """Layers that were swapped."""
         return tuple(swap for swap in self.swaps if swap.policy is not None)
 
     @property
     def left(self) -> tuple[Swap, ...]:
-        """Those that were not."""
+        """Layers that were not swapped."""
         return tuple(swap for swap in self.swaps if swap.policy is None)
 
     def __str__(self) -> str:
@@ -88,68 +89,105 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
     Parameters
     ----------
     model : Module
-        Any; of its layers `torch.nn.Linear`, `torch.nn.Conv2d` and `torch.nn.MultiheadAttention` can be swapped, and
-        layers that are derived from them and have their forward function. Converted layers get the new policy.
+        Layers `torch.nn.Linear`, `torch.nn.Conv2d` and `torch.nn.MultiheadAttention` can be swapped, and layers derived
+        from them that have their forward function. Converted layers get the new policy.
     policy : Policy, MacSpec, str, or mapping
-        For all of them, or by patterns of names such as ``"layers.*.linear1"`` and by types such as ``nn.Conv2d``: the
-        first that matches counts, ``"fp32"`` leaves a layer as it is, and so does none.
+        One for all layers, or by patterns of names such as ``"layers.*.linear1"`` and by types such as ``nn.Conv2d``:
+        the first match counts; a layer with ``"fp32"`` or without a match stays as it is.
     seed : int
-        Of random words; each layer has its own from it and its name.
+        Seed of the random words; each layer derives its own from it and from its name.
     inplace : bool
         Change the model itself, instead of a copy.
 
     Returns
     -------
     Conversion
-        The model as ``model``, and all layers that were swapped or left; printed, it is a table.
+        The model as ``model``, and its layers.
 
     Raises
     ------
     TypeError, ValueError
-        If a policy is none, a pattern or a type matches no layer that can be swapped, or torch cannot copy the model.
+        If a policy is invalid, a pattern or a type matches no layer to swap, or torch cannot copy the model.
 
     Notes
     -----
-    A swapped layer is the same object with another class, so that its parameters, hooks, parametrizations and whoever
-    shares it stay. Where it is in torch's `TransformerEncoderLayer`, that one's fast path, which reads parameters and
-    calls no layer, is turned off.
+    A swapped layer is the same object with another class: its parameters, hooks and parametrizations stay, and so do
+    references to it. In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers,
+    is turned off.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"a model is a Module of torch, not {type(model).__name__}")
     check_seed(seed)
-    rules = _rules(policy)
-    made = model if inplace else _copied(model)
+    if not isinstance(policy, Mapping):
+        policy = {"*": policy}
+    made = _copied(model, inplace)
     found = _layers(made)
-    used = {pattern for names, layer in found for pattern in rules if _matches(pattern, names, layer)}
-    for pattern in rules:
-        if pattern not in used:
-            what = pattern.__name__ if isinstance(pattern, type) else repr(pattern)
-            known = ", ".join(names[0] or "(the model)" for names, _ in found) or "none"
-            raise ValueError(f"{what} matches no layer that can be swapped; those are {known}")
-    swaps = []
-    for names, layer in found:
-        chosen = next((rules[pattern] for pattern in rules if _matches(pattern, names, layer)), None)
-        swaps.append(_swap(names[0], layer, chosen, seed))
+    chosen = _chosen(policy, found, "layer that can be swapped")
+    rules = {pattern: Policy.parse(one) for pattern, one in policy.items()}
+    swaps = [
+        _swap(names[0], layer, None if pattern is None else rules[pattern], seed)
+        for (names, layer), pattern in zip(found, chosen, strict=True)
+    ]
     swapped = {id(layer) for (_, layer), swap in zip(found, swaps, strict=True) if swap.policy}
     _turn_off_fast_paths(made, swapped)
     return Conversion(made, tuple(swaps))
 
 
-def _copied(model: nn.Module) -> nn.Module:
+def swap_activations(model: nn.Module, swaps: Mapping[Any, PiecewiseLinear], *, inplace: bool = False) -> nn.Module:
+    """Swap modules such as `torch.nn.Tanh` for line segments.
+
+    Parameters
+    ----------
+    model : Module
+    swaps : mapping
+        Segments by patterns of names such as ``"cell.*"`` or by types such as ``nn.Tanh``; the first match counts.
+    inplace : bool
+        Change the model itself, instead of a copy.
+
+    Returns
+    -------
+    Module
+        The model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind, or a pattern or a type matches no module.
+    """
+    for twin in swaps.values():
+        if not isinstance(twin, PiecewiseLinear):
+            raise TypeError(f"an activation is swapped for a PiecewiseLinear, not for {type(twin).__name__}")
+    made = _copied(model, inplace)
+    found = [
+        ([f"{prefix}.{name}" if prefix else name], module, parent, name)
+        for prefix, parent in list(made.named_modules())
+        for name, module in list(parent.named_children())
+    ]
+    chosen = _chosen(swaps, [(names, module) for names, module, _, _ in found], "module")
+    for (_, _, parent, name), pattern in zip(found, chosen, strict=True):
+        if pattern is not None:
+            setattr(parent, name, copy.deepcopy(swaps[pattern]))
+    return made
+
+
+def _copied(model: nn.Module, inplace: bool) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"a model is a Module of torch, not {type(model).__name__}")
     try:
-        return copy.deepcopy(model)
+        return model if inplace else copy.deepcopy(model)
     except RuntimeError as error:
         # torch copies no tensor that was computed from others, as a pruned weight is.
         raise ValueError(f"torch cannot copy the model, so convert it with inplace=True: {error}") from error
 
 
-def _rules(policy: Rules) -> dict[str | type[nn.Module], Policy]:
-    if not isinstance(policy, Mapping):
-        return {"*": Policy.parse(policy)}
-    for pattern in policy:
+def _chosen(patterns: Iterable[Any], found: Sequence[tuple[list[str], nn.Module]], what: str) -> list[Any]:
+    """First of some patterns and types that matches, for each module with its names; refused if one matches none."""
+    for pattern in patterns:
         if not (isinstance(pattern, str) or (isinstance(pattern, type) and issubclass(pattern, nn.Module))):
-            raise TypeError(f"layers are named by a pattern or a type of Module, not by {pattern!r}")
-    return {pattern: Policy.parse(one) for pattern, one in policy.items()}
+            raise TypeError(f"modules are named by a pattern or a type of Module, not by {pattern!r}")
+        if not any(_matches(pattern, names, module) for names, module in found):
+            shown = pattern.__name__ if isinstance(pattern, type) else repr(pattern)
+            known = ", ".join(names[0] or "(the model)" for names, _ in found) or "none"
+            raise ValueError(f"{shown} matches no {what}; those are {known}")
+    return [next((one for one in patterns if _matches(one, names, module)), None) for names, module in found]
 
 
 def _layers(model: nn.Module) -> list[tuple[list[str], nn.Module]]:
@@ -199,12 +237,12 @@ def _class(twin: type[Computed], base: type[nn.Module], layer: nn.Module) -> typ
     if inner is own:
         return made
     # torch gives a parametrized layer a class with a property, outermost, and takes it away again as such.
-    kept = {name: value for name, value in vars(own).items() if name not in ("__dict__", "__weakref__")}
-    return type(f"Parametrized{made.__name__}", (made,), kept)
+    members = {name: value for name, value in vars(own).items() if name not in ("__dict__", "__weakref__")}
+    return type(f"Parametrized{made.__name__}", (made,), members)
 
 
 _DERIVED: dict[tuple[type, ...], type[nn.Module]] = {}
-"""Classes that are made here, by those that they are of."""
+"""Classes made by `_derived`, by their bases."""
 
 
 def _derived(*bases: type[nn.Module]) -> type[nn.Module]:
@@ -215,7 +253,7 @@ def _derived(*bases: type[nn.Module]) -> type[nn.Module]:
 
 
 def _reduced(layer: nn.Module, protocol: Any) -> tuple[Any, ...]:
-    """What pickle and copy make a layer from whose class has no place to be found at: the classes that it is of."""
+    """Parts for pickle and copy of a layer whose class is in no module: the bases of the class."""
     parts: Any = object.__reduce_ex__(layer, protocol)
     return _blank, type(layer).__bases__, *parts[2:]
 

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from halfulp.golden.check import check_bool
+
 from .cast import Cast
 from .draw import check_seed, mix, next_key
 from .policy import check_update
@@ -49,8 +51,7 @@ class WeightUpdate:
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"an optimizer is one of torch.optim, not {type(optimizer).__name__}")
-        if not isinstance(master, bool):
-            raise TypeError(f"master is a bool, not {type(master).__name__}")
+        check_bool("master", master)
         self.cast = check_update(Cast.parse(cast))
         self.master = master
         known = {id(one): one for group in optimizer.param_groups for one in group["params"]}
