@@ -8,7 +8,7 @@ make coverage  count the cases of a unit that the bench reaches, and prove which
 make formal  prove properties of units for all inputs
 make mutate  mutate a unit and count the mutants that the bench detects
 make faults  inject faults into a unit and count wrong results
-make keep    save a vector as a regression, which runs before all other vectors
+make save    save a vector as a regression, which runs before all other vectors
 make emit    write one unit as Verilog, or with scripts for a vendor's tool
 make synth   measure the cost of one unit on a device
 make stats   measure the statistics of stochastic rounding
@@ -35,9 +35,9 @@ make clean   remove what was built          (.venv stays)
   make uvm UNIT=tile FMT=e5m2 N=3 M=2 [DEPTH=4]
   make coverage UNIT=mac FMT=e5m2 [CODE=1 OUT=folder]
   make formal [UNIT=mul FMT=e5m2 LIMIT=60 OUT=folder]
-  make mutate UNIT=mac FMT=e5m2 N=200 [STREAM=1 KEEP=1 OUT=folder]
+  make mutate UNIT=mac FMT=e5m2 N=200 [STREAM=1 SAVE=1 OUT=folder]
   make faults UNIT=mac FMT=e5m2 [FLIPS=1e5 STUCK=256 OUT=folder]
-  make keep UNIT=mac FMT=e5m2 VECTOR=0x3c,0x40,0x001 WHY="a tie"
+  make save UNIT=mac FMT=e5m2 VECTOR=0x3c,0x40,0x001 WHY="a tie"
   make emit UNIT=mac FMT=e5m2 OUT=mac.v
   make emit UNIT=mac FMT=e5m2 TARGET=vu9p FLOW=vivado CLOCK=400 [DSP=1] OUT=folder
   make synth UNIT=mac FMT=fp16 TARGET=ecp5-85k [DSP=1 ROUTE=1]
@@ -60,14 +60,14 @@ endef
 
 # Settings, and the option of each.
 values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:$(if $(filter mutate,$(MAKECMDGOALS)),--mutants,--n) M:--m CORES:--cores DEPTH:--depth ROWS:--rows VECTOR:--vector SEQUENCE:--sequence TEST:--test WHY:--why FLIPS:--bit-flips STUCK:--stuck-at
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream KEEP:--keep CODE:--code
+flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream SAVE:--save CODE:--code
 # Settings whose option is given when they are 0.
 parts := INCREMENT:--no-increment DSP:--no-dsp
 name = $(firstword $(subst :, ,$(1)))
 option = $(lastword $(subst :, ,$(1)))
 settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
 
-.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench lint clean FORCE formal mutate faults keep coverage
+.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench lint clean FORCE formal mutate faults save coverage
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
@@ -97,7 +97,7 @@ alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 help:
 	@: $(info $(HELP))
 
-sim sweep uvm emit synth stats report train match tile formal mutate faults keep coverage: .venv/ready
+sim sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
 # The records are the project's own unless named otherwise.

@@ -22,6 +22,7 @@ from .model import CompiledModel
 from .ports import Codes, Ports
 from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
+from .rules import SHOWN
 from .simulate import Interface, Outcome, Simulation
 from .vectors import DEFAULT, Vectors, chains, make
 from .wave import decode_wave
@@ -40,9 +41,6 @@ TRACED = 1 << 11
 
 LOOP_CHAIN = 1 << 16
 """Chained steps of the compiled loop."""
-
-KEPT = 8
-"""Mismatches of one check that are reported in full."""
 
 
 class Watch(Protocol):
@@ -152,7 +150,7 @@ def run(
     wave : bool
         Whether to leave a waveform.
     watch : Watch, optional
-        Shown all vectors and clock cycles; what is kept is not, for it is no part of the choice.
+        Sees all vectors and clock cycles but those of regressions, which are no part of the choice.
     progress : Progress
         Told how far the run is.
 
@@ -174,7 +172,7 @@ def run(
     built = models(made, kinds)
     progress.phase("choosing vectors")
     chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
-    kept = regressions.of(unit) if vector is None else []
+    saved = regressions.of(unit) if vector is None else []
     tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
@@ -192,7 +190,7 @@ def run(
         with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
             # The simulator works meanwhile: it has one processor, and the loop another.
             with one_thread(), CompiledModel(made) as loop:
-                bulk = [regressions.replay(unit, loop, kept)] if kept else []
+                bulk = [regressions.replay(unit, loop, saved)] if saved else []
                 bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
                 if chosen.chain is not None:
                     bulk.append(_loop_chain(unit, loop, chosen.chain, watch))
@@ -228,7 +226,7 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
     for start in range(0, vectors.count, CHUNK):
         codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
         count = min(CHUNK, vectors.count - start)
-        more, found = compare(unit, loop, codes, count, KEPT - len(failures), watch)
+        more, found = compare(unit, loop, codes, count, SHOWN - len(failures), watch)
         failed += more
         failures += found
         progress.advance(count)
@@ -255,7 +253,7 @@ def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: 
     got = loop.run(steps, count)
     if watch is not None:
         watch.sample(steps, got, chained=True)
-    failed, failures = judge(unit, steps, want, got, KEPT, chained=True)
+    failed, failures = judge(unit, steps, want, got, SHOWN, chained=True)
     return Check("compiled loop", "chain", count, failed, failures)
 
 

@@ -1,4 +1,4 @@
-"""Commands that run units: `halfulp sim`, `halfulp keep`, `halfulp sweep` and `halfulp bench`."""
+"""Commands that run units: `halfulp sim`, `halfulp save`, `halfulp sweep` and `halfulp bench`."""
 
 import sys
 from dataclasses import replace
@@ -54,12 +54,12 @@ def sim(
 @click.option(
     "--vector", required=True, metavar="CODES", help="such as 0x3c,0x40,0x001; steps from reset by semicolons"
 )
-@click.option("--why", default="found by hand", metavar="TEXT", help="one line; found by hand unless told otherwise")
-def keep(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> None:
-    """Keep a vector of UNIT in FMT, to be run before all others from now on.
+@click.option("--why", default="found by hand", metavar="TEXT", help="one line; default: found by hand")
+def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> None:
+    """Save a vector of UNIT in FMT as a regression, which runs before all other vectors.
 
-    With codes for load and clear, too, it is a step from reset of a unit with an accumulator, and semicolons part
-    several. Results are those of the golden model and of exact arithmetic, which have to agree. Files are in
+    With codes for load and clear, too, it is a step from reset of a unit with an accumulator; semicolons separate
+    several steps. Golden model and exact arithmetic have to agree on the results. The files are in
     tests/regressions, or in the folder HALFULP_REGRESSIONS.
     """
     from . import regressions
@@ -69,10 +69,10 @@ def keep(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
         built = implementation(unit, fmt, **options)
         built = replace(built, spec=built.spec.without_source).component()
         steps = regressions.parse_steps(vector, Ports.of(built.inputs))
-        kept = regressions.judged(built, steps, why)
-        path, new = regressions.keep(built, kept)
-    click.echo(kept.text(built))
-    click.echo(f"halfulp: {path} {'has it now' if new else 'had it'}", err=True)
+        row = regressions.judged(built, steps, why)
+        path, new = regressions.save(built, row)
+    click.echo(row.text(built))
+    click.echo(f"halfulp: {'saved in' if new else 'already in'} {path}", err=True)
 
 
 @click.command()

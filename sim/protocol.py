@@ -15,10 +15,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
 
-from .rules import BUBBLE, BUBBLES, MOVED, STALLED, Broken, Entry, Pace, Registered, Waiting, wrong_latency
-
-SHOWN = 8
-"""Failures of a test that are kept in full; the others are counted."""
+from .rules import BUBBLE, BUBBLES, MOVED, SHOWN, STALLED, Broken, Entry, Pace, Registered, Waiting, wrong_latency
 
 PERIOD = 10
 """Clock period in nanoseconds."""

@@ -1,4 +1,4 @@
-"""Vectors that were worth keeping: each is a line of a file, and is run before all others from then on.
+"""Regressions: saved vectors, each a line of a file, that run before all others.
 
 A file holds the vectors of one unit by its description without a source of random words: a vector that is saved for a
 unit is run for every build of it. A line has the codes of the inputs, those of the outputs, and why it is there::
@@ -7,7 +7,7 @@ unit is run for every build of it. A line has the codes of the inputs, those of 
     0x05,0x11,0x33 -> 0x0b  # lost bits of the addend decided the rounding
 
 Codes are in the order of the unit's ports, those of ``load`` and ``clear`` left out. With these two a line is a
-sequence of steps from reset, which semicolons part.
+sequence of steps from reset, separated by semicolons.
 """
 
 import os
@@ -106,7 +106,7 @@ def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
     """
     why = why.strip()
     if not why or "\n" in why:
-        raise ValueError("a vector is kept with one line that says why")
+        raise ValueError("a regression needs a reason of one line")
     vectors = Regression(steps, steps, why)
     want = reference(unit, vectors.columns(), chained=vectors.chained)
     results = tuple({name: int(codes[n]) for name, codes in want.items()} for n in range(len(steps)))
@@ -115,7 +115,7 @@ def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
     return replace(vectors, results=results)
 
 
-def keep(unit: Any, kept: Regression) -> tuple[Path, bool]:
+def save(unit: Any, row: Regression) -> tuple[Path, bool]:
     """Add a vector to the file of its unit; returns the file, and whether the vector was new to it.
 
     Raises
@@ -125,15 +125,15 @@ def keep(unit: Any, kept: Regression) -> tuple[Path, bool]:
     """
     path, computed = place(unit), Implementation(unit.spec.without_source).component()
     already = read(path)[1] if path.is_file() else []
-    if any(row.steps == kept.steps for row in already):
+    if any(other.steps == row.steps for other in already):
         return path, False
     lines = [
-        "# Kept by `halfulp keep`, and run before all other vectors.",
+        "# Written by `halfulp save`; these vectors run before all others.",
         f"unit {computed.spec.text}",
         f"# {','.join(name for name in computed.inputs if name not in STATE)} -> {','.join(computed.outputs)}",
-        *(row.text(computed) for row in [*already, kept]),
+        *(each.text(computed) for each in [*already, row]),
     ]
-    write_whole(path, "\n".join(lines) + "\n", "the kept vectors")
+    write_whole(path, "\n".join(lines) + "\n", "the regressions")
     return path, True
 
 
@@ -175,7 +175,7 @@ def _row(line: str, unit: Any) -> Regression:
 
 
 def of(unit: Any) -> list[Regression]:
-    """What is kept for a unit. A source of its own gives words of which no vector knows."""
+    """Regressions of a unit; none of one with a source of its own, whose words no vector has."""
     if unit.sources or not folder().is_dir():
         return []
     path = place(unit)
@@ -188,7 +188,7 @@ def files() -> Iterator[Path]:
 
 
 def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
-    """Kept vectors through compiled loop and golden model; both have to give the results that were kept."""
+    """Run regressions through compiled loop and golden model; both have to give the saved results."""
     failures: list[Failure] = []
     for row in rows:
         codes = row.columns()
@@ -196,10 +196,10 @@ def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
         got = _results(loop.run(codes, len(row.steps)), len(row.steps))
         model = _results(reference(unit, codes, chained=row.chained), len(row.steps))
         if model != row.results:
-            failures.append(Failure("golden", f"the golden model gives {model}, kept were {row.results}: {row.why}"))
+            failures.append(Failure("golden", f"the golden model gives {model}, saved are {row.results}: {row.why}"))
         if got != row.results:
             failures.append(_wrong(unit, row, got))
-    return Check("compiled loop", "kept", len(rows), len(failures), failures)
+    return Check("compiled loop", "regressions", len(rows), len(failures), failures)
 
 
 def _results(columns: Mapping[str, Codes], count: int) -> tuple[Step, ...]:

@@ -44,7 +44,7 @@ class Check:
     tool : str
         ``cocotb``, ``compiled loop``, ``sweep`` or ``pyuvm``.
     name : str
-        ``plain``, ``chain`` or ``stream``; ``kept`` for vectors that were kept; ``tile`` for an array.
+        ``plain``, ``chain`` or ``stream``; ``regressions``; ``tile`` for an array.
     checked, failed : int
         Results compared, and failures.
     failures : list of Failure
@@ -103,7 +103,7 @@ class Result:
 
     @property
     def kinds(self) -> set[str]:
-        """Kinds of failure that occurred among those kept."""
+        """Kinds of failure that occurred among those shown."""
         return {failure.kind for check in self.checks for failure in check.failures}
 
 
@@ -111,7 +111,7 @@ _DOING = {
     ("cocotb", "plain"): "with stalls",
     ("cocotb", "chain"): "chained, with stalls",
     ("cocotb", "stream"): "through the stream wrapper, with back-pressure",
-    ("compiled loop", "kept"): "kept, before all others",
+    ("compiled loop", "regressions"): "regressions, before all others",
     ("compiled loop", "plain"): "one a cycle",
     ("compiled loop", "chain"): "chained",
     ("sweep", "plain"): "one a cycle",
@@ -193,7 +193,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     if verdict := second_opinion(unit, codes, expected):
         lines.append(verdict)
     asked, vector = Implementation.of(unit), ("--vector", write_vector(codes, inputs))
-    lines += [f"again: {asked.command('sim', *vector)}", f"keep:  {asked.command('keep', *vector)}"]
+    lines += [f"again: {asked.command('sim', *vector)}", f"save:  {asked.command('save', *vector)}"]
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 

@@ -16,6 +16,9 @@ PACED = 64
 STALLED, BUBBLES = 0.25, 0.15
 """How often a registered unit is stalled, and how often an operation is held back."""
 
+SHOWN = 8
+"""Failures of one check that are reported in full; the others are counted."""
+
 Broken = tuple[str, str]
 """The kind of a failure, and a sentence about it."""
 

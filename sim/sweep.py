@@ -18,7 +18,7 @@ from halfulp.tools.processes import check_halt
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
-from .bench import KEPT, compare, result_formats
+from .bench import compare, result_formats
 from .build import Design, design, models
 from .corner_segments import corner_cases
 from .implementation import Implementation
@@ -26,6 +26,7 @@ from .model import CompiledModel
 from .ports import Codes, Ports
 from .reference import reference
 from .report import Check, Failure, Result, describe, write_junit
+from .rules import SHOWN
 from .space import Space
 from .vectors import random_words, sampled
 
@@ -207,15 +208,14 @@ def sweep(
 
     saved = began
     try:
-        with one_thread(), contextlib.ExitStack() as own:
-            running = (pool or own.enter_context(JobPool())).run(jobs(), versions=_versions)
+        with one_thread(), contextlib.closing((pool or JobPool()).run(jobs(), versions=_versions)) as running:
             for _, rows in running:
                 for chunk, failed, texts in rows:
                     state.finish(chunk)
                     state.failed += failed
-                    state.failures = [*state.failures, *texts][:KEPT]
+                    state.failures = [*state.failures, *texts][:SHOWN]
                     progress.advance(work.size(chunk))
-                if state.failed >= 1000 * KEPT:
+                if state.failed >= 1000 * SHOWN:
                     running.close()
                 if time.monotonic() - saved > SAVE_SECONDS:
                     save()
@@ -237,7 +237,7 @@ def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> li
     with one_thread(), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
-            failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), KEPT)
+            failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), SHOWN)
             rows.append((chunk, failed, [failure.text for failure in found]))
     return rows
 

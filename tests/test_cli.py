@@ -189,11 +189,11 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
         ("mutate", "mul e5m2*e5m2 ^lanes=3", "lanes"),
         ("faults", "dot8 e5m2*e5m2 order=^best", "order"),
         ("uvm", "mul e5m2*e5m2.sr4@^lfsr1", "lfsr"),
-        ("keep", "mul e5m2*e5m2.^exact", "exact"),
+        ("save", "mul e5m2*e5m2.^exact", "exact"),
     ],
 )
 def test_commands_point_at_the_place_in_a_text(halfulp: Program, command: str, text: str, keyword: str) -> None:
-    more = ["--vector", "1,2"] if command == "keep" else []
+    more = ["--vector", "1,2"] if command == "save" else []
     code, _, err = halfulp(command, text.replace("^", ""), *more)
     assert code == 2
     sentence, shown, caret = err.rstrip("\n").split("\n")

@@ -171,10 +171,10 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     mistake(monkeypatch)
     wrong = found(kind, words)
     assert wrong.verdict.status == REFUTED
-    # A claim about results alone is told with units, codes and numbers, which another simulator has found wrong too.
-    keeps = [line for line in wrong.lines if line.startswith("  keep:  halfulp keep ")]
-    assert len(keeps) == (0 if "pipeline" in words else 1 if kind == "valid" else 2)
-    for line in keeps:
+    # A claim about results alone is shown with units, codes and numbers, which another simulator has found wrong too.
+    saves = [line for line in wrong.lines if line.startswith("  save:  halfulp save ")]
+    assert len(saves) == (0 if "pipeline" in words else 1 if kind == "valid" else 2)
+    for line in saves:
         words_ = shlex.split(line)[3:]
         unit = asked(shlex.join(words_[:-2])).component()
         assert judged(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
@@ -289,3 +289,16 @@ def test_examine_ends_its_tools_when_closed() -> None:
     began = time.monotonic()
     running.close()  # type: ignore[attr-defined]
     assert time.monotonic() - began < 10
+
+
+UNDEFINED = """
+module \\top
+  wire input 1 \\i
+  wire output 2 \\bad
+  connect \\bad 1'x
+end
+"""
+
+
+def test_undefined_bits_may_have_any_value() -> None:
+    assert Question("undefined", UNDEFINED).answer(10).status == REFUTED

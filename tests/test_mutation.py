@@ -24,9 +24,9 @@ from tests.short_form import build
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of kept vectors for this test alone."""
-    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "kept"))
-    return tmp_path / "kept"
+    """A folder of regressions for this test alone."""
+    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "regressions"))
+    return tmp_path / "regressions"
 
 
 MUTANTS = 12
@@ -80,9 +80,9 @@ def test_surviving_mutants_become_vectors_that_kill_them(own: Path, monkeypatch:
         assert blind.rate < 1
         lines = mutation.survivors(blind)
         assert sum(line.startswith("survived ") for line in lines) == len(living)
-        assert mutation.keep(blind) == [own / "mul_e2m1_e2m1_e2m1_rn.txt"] * len(set(_vectors(unit, living)))
+        assert mutation.save(blind) == [own / "mul_e2m1_e2m1_e2m1_rn.txt"] * len(set(_vectors(unit, living)))
         assert "which nothing else did" in lines[2]
-        # What was kept is run from then on, by a bench that is as blind.
+        # Regressions run from then on, by a bench that is as blind.
         assert mutate(unit, count=MUTANTS).rate == 1.0
     _, rows = regressions.read(own / "mul_e2m1_e2m1_e2m1_rn.txt")
     assert {row.text(unit).partition(" ->")[0] for row in rows} == set(_vectors(unit, living))
@@ -182,7 +182,7 @@ def test_mutate_command_rejects_bad_requests(words: str, sentence: str) -> None:
 
 
 def test_mutate_command_prints_rate_and_writes_tables(own: Path, tmp_path: Path) -> None:
-    answer = CliRunner().invoke(command, ["mul", "e2m1", "-n", str(MUTANTS), "--keep", "-o", str(tmp_path / "out")])
+    answer = CliRunner().invoke(command, ["mul", "e2m1", "-n", str(MUTANTS), "--save", "-o", str(tmp_path / "out")])
     assert answer.exit_code == 0, answer.output
     assert "|      100.00 |" in answer.stdout
     assert {path.name for path in (tmp_path / "out").iterdir()} == {

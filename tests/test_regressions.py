@@ -1,4 +1,4 @@
-"""Vectors that were kept run before all others, and a new one is kept with one command."""
+"""Regressions run before all other vectors, and one command saves a new one."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ from halfulp.sim.bench import run
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
-from halfulp.sim.regressions import Regression, judged, keep, parse_steps, place, read
+from halfulp.sim.regressions import Regression, judged, parse_steps, place, read, save
 from halfulp.sim.report import Check, exact_codes, summary
 from halfulp.tools.errors import CheckError
 from tests.short_form import build
@@ -69,28 +69,28 @@ def test_regressions_match_in_every_model(path: Path) -> None:
 def test_regressions_exist_and_run_first(request: pytest.FixtureRequest) -> None:
     assert len(FILES) >= 4
     assert request.session.items[0].path == Path(__file__)
-    assert all(path.read_text().startswith("# Kept by `halfulp keep`") for path in FILES)
+    assert all(path.read_text().startswith("# Written by `halfulp save`") for path in FILES)
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of kept vectors for this test alone."""
-    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "kept"))
-    return tmp_path / "kept"
+    """A folder of regressions for this test alone."""
+    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path / "regressions"))
+    return tmp_path / "regressions"
 
 
-def kept(unit: Any, vector: str, why: str = "for a test") -> tuple[Path, bool]:
-    return keep(unit, judged(unit, parse_steps(vector, Ports.of(unit.inputs)), why))
+def saved(unit: Any, vector: str, why: str = "for a test") -> tuple[Path, bool]:
+    return save(unit, judged(unit, parse_steps(vector, Ports.of(unit.inputs)), why))
 
 
 class Said:
-    """A compiled loop that gives what it is told to give."""
+    """A compiled loop with given results."""
 
     def __init__(self, *results: int) -> None:
         self.results = np.array(results, dtype=np.uint64)
 
     def reset(self) -> None:
-        """Nothing is kept from one run to the next."""
+        """It has no state."""
 
     def run(self, vectors: Any, count: int) -> dict[str, Any]:
         assert all(len(column) == count for column in vectors.values())
@@ -103,46 +103,46 @@ def replayed(unit: Any, rows: list[Regression], *results: int) -> Check:
 
 @pytest.mark.slow
 def test_regression_runs_first_in_bench(own: Path) -> None:
-    """Among all of an exhaustive run it is told by itself."""
+    """It has a line of its own beside those of an exhaustive run."""
     unit = build("mul", "e2m1fn")
-    path, _ = kept(unit, "0x7,0x0", "6 times 0")
+    path, _ = saved(unit, "0x7,0x0", "6 times 0")
     assert path == place(unit) == own / "mul_e2m1fn_e2m1fn_e2m1fn_rn.txt"
     result = run(unit)
     assert result.passed
-    assert [(check.tool, check.name, check.checked) for check in result.checks if check.name == "kept"] == [
-        ("compiled loop", "kept", 1)
+    assert [(check.tool, check.name, check.checked) for check in result.checks if check.name == "regressions"] == [
+        ("compiled loop", "regressions", 1)
     ]
-    assert "1  kept, before all others" in summary(result)
+    assert "1  regressions, before all others" in summary(result)
 
 
 def test_regression_failure_shows_reason(own: Path) -> None:
     unit = build("mul", "e3m2")
-    kept(unit, "0x1f,0x00", "0 times NaN")
+    saved(unit, "0x1f,0x00", "0 times NaN")
     rows = regressions.of(unit)
     assert replayed(unit, rows, 0x1E).failed == 0
     check = replayed(unit, rows, 0x1F)
     assert (check.checked, check.failed, check.failures[0].kind) == (1, 1, "mismatch")
     assert check.failures[0].text.startswith("0 times NaN\n")
-    assert "keep:  halfulp keep 'mul e3m2*e3m2.rn' --vector 0x1f,0x00" in check.failures[0].text
+    assert "save:  halfulp save 'mul e3m2*e3m2.rn' --vector 0x1f,0x00" in check.failures[0].text
 
 
 def test_wrong_regression_file_is_detected(own: Path) -> None:
     unit = build("mul", "e3m2")
-    path, _ = kept(unit, "0x0c,0x0c")
+    path, _ = saved(unit, "0x0c,0x0c")
     path.write_text(path.read_text().replace("-> 0x0c", "-> 0x0d"))
     check = replayed(unit, regressions.of(unit), 0x0C)
     assert {failure.kind for failure in check.failures} == {"golden", "mismatch"}
 
 
 def test_regressions_go_by_result_and_not_structure(own: Path) -> None:
-    path, new = kept(build("mac", "e5m2", rounding="sr10", stochastic="eager", pipeline=2), "0x3c,0x3c,0x001,0x155")
+    path, new = saved(build("mac", "e5m2", rounding="sr10", stochastic="eager", pipeline=2), "0x3c,0x3c,0x001,0x155")
     assert new
     assert path.stem == "mac_e5m2_e5m2_e6m5_sr10"
     assert len(regressions.of(build("mac", "e5m2", rounding="sr10"))) == 1
     assert not regressions.of(build("mac", "e5m2", rounding="sr10", random="lfsr16"))
     assert not regressions.of(build("mac", "e5m2"))
-    assert kept(build("mac", "e5m2", rounding="sr10"), "0x3c,0x3c,0x001,0x155") == (path, False)
-    assert kept(build("mac", "e5m2", rounding="sr10"), "0x3c,0x3c,0x001,0,0,0x155;0,0,0,0,1,0") == (path, True)
+    assert saved(build("mac", "e5m2", rounding="sr10"), "0x3c,0x3c,0x001,0x155") == (path, False)
+    assert saved(build("mac", "e5m2", rounding="sr10"), "0x3c,0x3c,0x001,0,0,0x155;0,0,0,0,1,0") == (path, True)
     unit, rows = read(path)
     assert [row.chained for row in rows] == [False, True]
     assert rows[1].results[1] == {"o": 0}
@@ -187,13 +187,13 @@ def halfulp(words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(argv, capture_output=True, text=True, env=env)
 
 
-def test_keep_command_writes_regression(own: Path) -> None:
-    answer = halfulp("keep mul e3m2 --pipeline 1 --vector 0x1f,0x00 --why '0 times NaN'")
+def test_save_command_writes_regression(own: Path) -> None:
+    answer = halfulp("save mul e3m2 --pipeline 1 --vector 0x1f,0x00 --why '0 times NaN'")
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == "0x1f,0x00 -> 0x1e  # 0 times NaN\n"
     (path,) = own.iterdir()
     assert path.read_text().splitlines()[1:] == ["unit mul e3m2*e3m2.rn", "# a,b -> o", answer.stdout.strip()]
-    refused = halfulp("keep mul e3m2 --vector 0x1f")
+    refused = halfulp("save mul e3m2 --vector 0x1f")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "halfulp: a vector of this unit has 2 codes (a, b), not 1\n"
 
@@ -202,17 +202,17 @@ def test_regression_needs_one_line_reason_and_agreeing_models(
     own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unit = build("mul", "e3m2")
-    with pytest.raises(ValueError, match="a vector is kept with one line that says why"):
-        kept(unit, "0x0c,0x0c", "two\nlines")
+    with pytest.raises(ValueError, match="one line"):
+        saved(unit, "0x0c,0x0c", "two\nlines")
     from halfulp import golden
 
     right = golden.mul
     monkeypatch.setattr(golden, "mul", lambda *operands, **parameters: right(*operands, **parameters) ^ 1)
     with pytest.raises(CheckError, match="the golden model is wrong here"):
-        kept(unit, "0x0c,0x0c")
+        saved(unit, "0x0c,0x0c")
     # What is checked is wrong, and not what was asked for.
     monkeypatch.setattr(
-        "sys.argv", ["halfulp", "keep", "mul", "e3m2", "--vector", "0x0c,0x0c", "--why", "models differ"]
+        "sys.argv", ["halfulp", "save", "mul", "e3m2", "--vector", "0x0c,0x0c", "--why", "models differ"]
     )
     with pytest.raises(SystemExit) as end:
         main()

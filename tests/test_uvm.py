@@ -143,7 +143,7 @@ def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], m
         assert text.startswith("mul fp16*fp16.rn\n")
         assert text.count("    300  observed on") == 2
         assert "again: halfulp sim 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
-        assert "keep:  halfulp keep 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
+        assert "save:  halfulp save 'mul fp16*fp16.rn' --vector 0x3c01,0x4201\n" in text
 
 
 # The parts -----------------------------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ def test_tile_reference_predicts_from_streams(made: Callable[..., Any]) -> None:
     assert (board.check.checked, board.check.failed) == (2, 1)
     text = board.check.failures[0].text
     assert text.startswith("row 1, column 0 of a tile of 2 terms, 1 vectors after reset")
-    assert "keep:  halfulp keep 'mac int3*int3+int9.rn' --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
+    assert "save:  halfulp save 'mac int3*int3+int9.rn' --vector '0x2,0x1,0x000,0x0,0x1;0x7,0x2,0x000,0x0,0x0'" in text
 
 
 def test_coverage_collector_counts_compared_operations(made: Callable[..., Any]) -> None:

@@ -225,8 +225,8 @@ def examine(
             progress.advance(1)
             yield _finding(claim, verdicts.pop(question))
 
-    with contextlib.ExitStack() as own:
-        for job, verdict in (pool or own.enter_context(JobPool())).run(jobs(), versions=versions):
+    with contextlib.closing((pool or JobPool()).run(jobs(), versions=versions)) as running:
+        for job, verdict in running:
             question, _ = job.arguments
             question.save(verdict)
             verdicts[question] = verdict
@@ -249,7 +249,7 @@ def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
         yield unit.name
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         yield from (f"  {line(port, codes[port.name])}" for port in (*inputs, *outputs))
-        yield f"  keep:  {Implementation.of(unit).command('keep', '--vector', write_vector(codes, inputs))}"
+        yield f"  save:  {Implementation.of(unit).command('save', '--vector', write_vector(codes, inputs))}"
 
 
 def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str, int]]]:

@@ -24,7 +24,7 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
     """Prove claims about UNIT (default: all) in FMT (default: several), or about the unit of a text, for all inputs.
 
     Verdicts are stored. A claim that is refuted comes with inputs that do so, and with the commands that
-    keep them to be run from then on.
+    save them as regressions.
     """
     from halfulp.tools.progress import Bar
 

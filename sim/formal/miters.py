@@ -1,9 +1,12 @@
-"""Claims as circuits: an output that is 1 where the claim does not hold, for which inputs are looked for."""
+"""Claims as circuits with an output that is 1 where the claim does not hold."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, ClockDomain, Const, Elaboratable, Instance, Module, Signal, Value
+
+from halfulp.sim.ports import Ports
 
 from .prove import Question, Step, circuit
 
@@ -11,18 +14,18 @@ Codes = Mapping[str, Value]
 
 
 class Miter(Elaboratable):
-    """Units beside each other, and what is not to be.
+    """Units beside each other, and a comparison of their results.
 
     Parameters
     ----------
     inputs : dict of str to int
-        Names and widths of what may have any value.
+        Names and widths of inputs, which may have any value.
     wrong : callable
         Makes, of a module and this miter, the value that is never to be 1.
     steps : sequence of Step
-        What it has instances of.
+        Modules that it has instances of.
     registers : bool
-        Whether it has registers of its own, in the domain ``sync``.
+        It has registers of its own, in the domain ``sync``.
 
     Attributes
     ----------
@@ -71,28 +74,78 @@ class Miter(Elaboratable):
         m.d.comb += [Value.cast(getattr(unit, name)).eq(codes[name]) for name in unit.inputs]
         return {name: Value.cast(getattr(unit, name)) for name in unit.outputs}
 
-    def advance(self, m: Module, step: Step, held: Codes, given: Codes, ports: Mapping[str, int]) -> "After":
-        """A clock cycle of a step from some register values; ``ports`` are its outputs."""
+
+@dataclass(frozen=True)
+class After:
+    """A clock cycle: registers before and after it, and the outputs in it."""
+
+    held: Codes
+    next: Codes
+    outputs: Codes
+
+    def moved(self) -> Value:
+        """True if any register changes."""
+        return differ(self.held, self.next)
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """A component with registers in a miter, cycle by cycle.
+
+    Its inputs in cycle ``n`` are the inputs ``NAME@n`` of the miter, and its registers ``held@NAME``.
+
+    Parameters
+    ----------
+    step : Step
+    inputs, outputs : dict of str to int
+        Widths of its ports, but for the clock.
+    fixed : dict of str to int
+        Constants for some of the inputs.
+    """
+
+    step: Step
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    fixed: Mapping[str, int]
+
+    def given(self, cycles: Iterable[int] = (0,)) -> dict[str, int]:
+        """Inputs of a miter for the component's inputs in some cycles."""
+        free = {name: width for name, width in self.inputs.items() if name not in self.fixed}
+        return {f"{name}@{number}": width for number in cycles for name, width in free.items()}
+
+    def free(self, cycles: Iterable[int] = (0,)) -> dict[str, int]:
+        """Inputs of a miter for registers of any value, and for the component's inputs in some cycles."""
+        return {f"held@{name}": width for name, width in self.step.registers.items()} | self.given(cycles)
+
+    def held(self, i: Miter) -> dict[str, Value]:
+        """Registers of any value."""
+        return {name: i[f"held@{name}"] for name in self.step.registers}
+
+    def advance(self, m: Module, i: Miter, held: Codes, number: int = 0, **given: Value) -> After:
+        """A clock cycle from some register values; ``given`` has precedence over constants and inputs of the miter."""
+        step = self.step
         next_ = {name: Signal(width, name=f"next_{name}") for name, width in step.registers.items()}
-        outputs = {name: Signal(width, name=f"{name}_seen") for name, width in ports.items()}
-        connections: dict[str, Any] = {"i_rst": Const(0, 1), "i_clk": Const(0, 1)} if step.registers else {}
-        connections |= {f"i_{name}": value for name, value in given.items()}
+        outputs = {name: Signal(width, name=f"{name}_seen") for name, width in self.outputs.items()}
+        connections: dict[str, Any] = {"i_clk": Const(0, 1)} if step.registers else {}
+        for name, width in self.inputs.items():
+            if name in given:
+                connections[f"i_{name}"] = given[name]
+            elif name in self.fixed:
+                connections[f"i_{name}"] = Const(self.fixed[name], width)
+            else:
+                connections[f"i_{name}"] = i[f"{name}@{number}"]
         connections |= {f"i_held@{name}": held[name] for name in step.registers}
         connections |= {f"o_next@{name}": value for name, value in next_.items()}
         connections |= {f"o_{name}": value for name, value in outputs.items()}
         m.submodules += Instance(step.name, **connections)
         return After(held, next_, outputs)
 
-
-class After:
-    """A clock cycle: registers before and after it, and the outputs in it."""
-
-    def __init__(self, held: Codes, next_: Codes, outputs: Codes) -> None:
-        self.held, self.next, self.outputs = held, next_, outputs
-
-    def moved(self) -> Value:
-        """True if any register changes."""
-        return differ(self.held, self.next)
+    def run(self, m: Module, i: Miter, held: Codes, cycles: Iterable[int], **given: Value) -> list[After]:
+        """One clock cycle after another."""
+        found: list[After] = []
+        for number in cycles:
+            found.append(self.advance(m, i, found[-1].next if found else held, number, **given))
+        return found
 
 
 def differ(x: Codes, y: Codes) -> Value:
@@ -100,6 +153,20 @@ def differ(x: Codes, y: Codes) -> Value:
     return Cat(*(x[name] != y[name] for name in x)).any()
 
 
-def widths(unit: Any) -> dict[str, int]:
-    """Names and widths of a unit's inputs."""
-    return {name: int(shape.width) for name, shape in unit.inputs.items()}
+def widths(shapes: Mapping[str, Any]) -> dict[str, int]:
+    """Names and widths of ports, from ``unit.inputs`` or ``unit.outputs``."""
+    return {port.name: port.width for port in Ports.of(shapes)}
+
+
+def ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Widths of the inputs and outputs of a unit, controls included, but for the clock."""
+    controls = ["rst", "en"] * unit.clocked + ["valid"] * unit.has_valid
+    return widths(unit.inputs) | dict.fromkeys(controls, 1), widths(unit.outputs)
+
+
+def stream_ports_of(unit: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Widths of the inputs and outputs of a unit's stream wrapper, but for the clock."""
+    return (
+        {"rst": 1, "i__valid": 1, "i__payload": Ports.of(unit.inputs).width, "o__ready": 1},
+        {"i__ready": 1, "o__valid": 1, "o__payload": Ports.of(unit.outputs).width},
+    )

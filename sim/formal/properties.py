@@ -7,7 +7,7 @@ from halfulp.sim.implementation import Implementation, short
 
 from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank
 from .miters import Codes, Miter, differ, widths
-from .structures import cycle, free_registers, steps_of
+from .structures import clocked
 
 
 def commutes(asked: Implementation) -> Miter:
@@ -19,8 +19,8 @@ def commutes(asked: Implementation) -> Miter:
         return differ(i.apply(m, asked.component(), given), i.apply(m, asked.component(), swapped))
 
     unit = asked.component()
-    # A difference has no right to commute.
-    return Miter({name: width for name, width in widths(unit).items() if name != "subtract"}, wrong)
+    # A difference does not commute.
+    return Miter({name: width for name, width in widths(unit.inputs).items() if name != "subtract"}, wrong)
 
 
 def monotone(asked: Implementation) -> Miter:
@@ -42,24 +42,22 @@ def toward_zero(asked: Implementation) -> Miter:
     """Rounded toward zero, a result is no larger in magnitude than rounded to nearest."""
 
     def wrong(m: Module, i: Miter) -> Value:
-        given = {name: i[name] for name in i.free}
-        near, low = (i.apply(m, asked.with_spec(rounding=mode).component(), given)["o"] for mode in (RN, RZ))
+        near, low = (i.apply(m, asked.with_spec(rounding=mode).component(), i.free)["o"] for mode in (RN, RZ))
         return magnitude(o, low) > magnitude(o, near)
 
     unit = asked.with_spec(rounding=RN).component()
     o = unit.outputs["o"]
-    return Miter(widths(unit), wrong)
+    return Miter(widths(unit.inputs), wrong)
 
 
 def symmetric(asked: Implementation) -> Miter:
     """Operands of the other sign give the result of the other sign."""
 
     def wrong(m: Module, i: Miter) -> Value:
-        given = {name: i[name] for name in i.free}
         # One factor of a product, both terms of a sum.
         turned = {name for name in formats if name != "b" or "subtract" in unit.inputs}
-        other = given | {name: negated(formats[name], given[name]) for name in turned}
-        one = i.apply(m, asked.component(), given)["o"]
+        other = i.free | {name: negated(formats[name], i[name]) for name in turned}
+        one = i.apply(m, asked.component(), i.free)["o"]
         two = i.apply(m, asked.component(), other)["o"]
         exempt: Value = Const(0, 1)
         if o.has_negative_zero:
@@ -70,7 +68,7 @@ def symmetric(asked: Implementation) -> Miter:
     unit = asked.component()
     formats = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
     o = unit.outputs["o"]
-    return Miter(widths(unit), wrong)
+    return Miter(widths(unit.inputs), wrong)
 
 
 def valid(asked: Implementation) -> Miter:
@@ -78,13 +76,12 @@ def valid(asked: Implementation) -> Miter:
     NaR alone and zero of a zero factor; without NaN, the sign is that of the exact result."""
 
     def wrong(m: Module, i: Miter) -> Value:
-        given = {name: i[name] for name in i.free}
-        return _invalid(unit, given, i.apply(m, asked.component(), given)["o"])
+        return _invalid(unit, i.free, i.apply(m, asked.component(), i.free)["o"])
 
     unit = asked.component()
     if unit.stateful:
         return _valid_state(asked)
-    return Miter(widths(unit), wrong)
+    return Miter(widths(unit.inputs), wrong)
 
 
 def _invalid(unit: object, given: Codes, result: Value) -> Value:
@@ -117,22 +114,18 @@ def _invalid(unit: object, given: Codes, result: Value) -> Value:
 
 
 def _valid_state(asked: Implementation) -> Miter:
-    """The same of an accumulator, whatever it was: after a step that is accepted, it holds a valid code."""
+    """Of an accumulator, from any state: after a step that is accepted, it holds a valid code."""
     unit = asked.component()
-    (step,) = steps_of(unit)
+    step = clocked(unit)
     o = unit.outputs["o"]
 
     def wrong(m: Module, i: Miter) -> Value:
-        first = cycle(m, i, unit, step, {name: i[f"held@{name}"] for name in step.registers}, "")
-        second = cycle(m, i, unit, step, first.next, "")
-        given = {name: i[name] for name in unit.inputs}
-        loaded = given | {"c": i["c"]}
-        invalid = _invalid(unit, loaded, second.outputs["o"])
-        # Unless only the canonical NaN is asked for, the start value decides, which is loaded.
-        return invalid if o.has_nan and o.rounds != "string" else i["load"] & invalid
+        _, second = step.run(m, i, step.held(i), [0, 0], valid=Const(1, 1))
+        invalid = _invalid(unit, {name: i[f"{name}@0"] for name in unit.inputs}, second.outputs["o"])
+        # All but the canonical NaN follows from the start value, which has to be loaded.
+        return invalid if o.has_nan and o.rounds != "string" else i["load@0"] & invalid
 
-    free = free_registers(step) | widths(unit)
-    return Miter(free, wrong, (step,))
+    return Miter(step.free(), wrong, (step.step,))
 
 
 def conversion(fmt: str, rounding: str) -> Implementation:

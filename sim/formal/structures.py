@@ -5,63 +5,44 @@ is in them came in since. That is induction over time, and needs no bound on it:
 operands shows after ``n`` cycles in which the clock enable is high, and one in which it is low changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Value
 
 from halfulp.sim.implementation import Implementation
+from halfulp.sim.ports import Ports
 from halfulp.units.stream import Streamed
 
-from .miters import After, Miter, differ, widths
-from .prove import Step, step_of
+from .miters import Clocked, Codes, Miter, differ, ports_of, stream_ports_of, widths
+from .prove import step_of
 
 
-def steps_of(*components: Any) -> tuple[Step, ...]:
-    """Of several components."""
-    return tuple(step_of(component) for component in components)
-
-
-def free_registers(step: Step) -> dict[str, int]:
-    """Inputs of a miter that stand for registers of any value."""
-    return {f"held@{name}": width for name, width in step.registers.items()}
-
-
-def outputs_of(unit: Any) -> dict[str, int]:
-    """Names and widths of a unit's results."""
-    return {name: int(shape.width) for name, shape in unit.outputs.items()}
-
-
-def cycle(m: Module, i: Miter, unit: Any, step: Step, held: Any, suffix: str, **controls: Value) -> After:
-    """A clock cycle of a unit, with the inputs of the miter that have a suffix; enabled by default."""
-    given = {name: i[name + suffix] for name in unit.inputs}
-    given |= {"en": Const(1, 1)} | controls
-    if unit.has_valid and "valid" not in given:
-        given["valid"] = Const(1, 1)
-    return i.advance(m, step, held, given, outputs_of(unit))
+def clocked(unit: Any) -> Clocked:
+    """A unit with registers, enabled and not reset by default."""
+    return Clocked(step_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
 
 
 def equal(asked: Implementation, **other: Any) -> Miter:
-    """Another structure of a unit gives the same; of a unit with a state, from the same state, and leaves the same."""
+    """Another structure of a unit has the same results; of a unit with a state, from the same state, and the same state
+    after it."""
     one, two = asked.component(), asked.with_build(**other).component()
     if not one.clocked:
 
         def wrong(m: Module, i: Miter) -> Value:
-            given = {name: i[name] for name in i.free}
-            results = [i.apply(m, built.component(), given) for built in (asked, asked.with_build(**other))]
+            results = [i.apply(m, built.component(), i.free) for built in (asked, asked.with_build(**other))]
             return differ(*results)
 
-        return Miter(widths(one), wrong)
-    steps = steps_of(one, two)
-    if steps[0].registers != steps[1].registers:
-        raise ValueError(f"{one.name} and {two.name} have different registers, and nothing says which are the same")
+        return Miter(widths(one.inputs), wrong)
+    sides = clocked(one), clocked(two)
+    if sides[0].step.registers != sides[1].step.registers:
+        raise ValueError(f"{one.name} and {two.name} have different registers, so their states cannot be compared")
 
     def wrong_step(m: Module, i: Miter) -> Value:
-        held = {name: i[f"held@{name}"] for name in steps[0].registers}
-        x, y = (cycle(m, i, unit, step, held, "") for unit, step in zip((one, two), steps, strict=True))
+        x, y = (side.advance(m, i, side.held(i)) for side in sides)
         return differ(x.next, y.next) | differ(x.outputs, y.outputs)
 
-    return Miter(free_registers(steps[0]) | widths(one), wrong_step, steps)
+    return Miter(sides[0].free(), wrong_step, (sides[0].step, sides[1].step))
 
 
 def lazy_is_eager(asked: Implementation) -> Miter:
@@ -76,16 +57,12 @@ def dsp_is_plain(asked: Implementation) -> Miter:
 
 def held(asked: Implementation) -> Miter:
     """While the clock enable is low no register changes."""
-    unit = asked.component()
-    (step,) = steps_of(unit)
+    unit = clocked(asked.component())
 
     def wrong(m: Module, i: Miter) -> Value:
-        registers = {name: i[f"held@{name}"] for name in step.registers}
-        controls = {"valid": i["valid"]} if unit.has_valid else {}
-        return cycle(m, i, unit, step, registers, "", en=Const(0, 1), **controls).moved()
+        return unit.advance(m, i, unit.held(i), en=Const(0, 1)).moved()
 
-    free = free_registers(step) | widths(unit) | ({"valid": 1} if unit.has_valid else {})
-    return Miter(free, wrong, (step,))
+    return Miter(unit.free(), wrong, (unit.step,))
 
 
 def pipelined(asked: Implementation) -> Miter:
@@ -94,164 +71,97 @@ def pipelined(asked: Implementation) -> Miter:
     From any registers, after as many cycles as the latency is, the result is that of the unit without register stages:
     of one with an accumulator, that of its step from the accumulator as it was.
     """
-    unit, plain = asked.component(), asked.with_build(pipeline=0).component()
-    step, *inner = steps_of(unit, *([plain] if plain.clocked else []))
-    controls = {"valid": 1} if unit.has_valid else {}
+    built = asked.component()
+    unit, plain = clocked(built), _Plain(asked)
+    cycles = range(built.latency + 1)
 
     def wrong(m: Module, i: Miter) -> Value:
-        cycles = run(m, i, unit, step, unit.latency)
-        return differ(cycles[-1].outputs, plain_result(m, i, plain, inner, cycles, ""))
+        found = unit.run(m, i, unit.held(i), cycles)
+        first = {name: i[f"{name}@0"] for name in unit.inputs if name not in unit.fixed}
+        return differ(found[-1].outputs, plain.results(m, i, first, found[-2].held, ""))
 
-    free = free_registers(step) | widths(unit) | controls
-    for number in range(1, unit.latency + 1):
-        free |= {f"{name}@{number}": width for name, width in (widths(unit) | controls).items()}
-    return Miter(free, wrong, (step, *inner))
+    return Miter(unit.free(cycles), wrong, (unit.step, *plain.steps))
 
 
-def run(m: Module, i: Miter, unit: Any, step: Step, count: int) -> list[After]:
-    """So many cycles and one more, which shows the outputs after them."""
-    registers = {name: i[f"held@{name}"] for name in step.registers}
-    cycles: list[After] = []
-    for number in range(count + 1):
-        suffix = f"@{number}" if number else ""
-        controls = {"valid": i[f"valid{suffix}"]} if unit.has_valid else {}
-        cycles.append(cycle(m, i, unit, step, cycles[-1].next if cycles else registers, suffix, **controls))
-    return cycles
+class _Plain:
+    """A unit without register stages, beside one that has some."""
 
+    def __init__(self, asked: Implementation) -> None:
+        self.unit = asked.with_build(pipeline=0).component()
+        self.clocked = clocked(self.unit) if self.unit.clocked else None
+        self.steps = (self.clocked.step,) if self.clocked else ()
 
-def plain_result(
-    m: Module, i: Miter, plain: Any, inner: Sequence[Step], cycles: Sequence[After], prefix: str
-) -> dict[str, Value]:
-    """Result of the unit without register stages for the first operands, from the state before their turn came."""
-    if not inner:
-        return i.apply(m, plain, {name: i[name] for name in plain.inputs})
-    before = {name: cycles[-2].held[prefix + name] for name in inner[0].registers}
-    controls = {"valid": i["valid"]} if plain.has_valid else {}
-    first = cycle(m, i, plain, inner[0], before, "", **controls)
-    # Once more, for what is registered shows a cycle later.
-    return dict(cycle(m, i, plain, inner[0], first.next, "").outputs)
+    def results(self, m: Module, i: Miter, given: dict[str, Value], held: Codes, prefix: str) -> Codes:
+        """Results for some operands, from the registers ``prefix + NAME`` of the other unit."""
+        if self.clocked is None:
+            return i.apply(m, self.unit, given)
+        before = {name: held[prefix + name] for name in self.clocked.step.registers}
+        # Two cycles, because a registered result shows one cycle later.
+        first = self.clocked.advance(m, i, before, **given)
+        return self.clocked.advance(m, i, first.next, **given).outputs
 
 
 def after_reset(asked: Implementation) -> Miter:
     """After a reset the results are +0 until those of the first operands are due, whatever comes in."""
     unit = asked.component()
-    (step,) = steps_of(unit)
-    controls = {"valid": 1} if unit.has_valid else {}
+    return _silent_after_reset(clocked(unit), unit.latency, unit.outputs)
+
+
+def _silent_after_reset(component: Clocked, latency: int, outputs: Iterable[str]) -> Miter:
+    """After a reset some outputs are 0 in as many cycles as the latency is."""
 
     def wrong(m: Module, i: Miter) -> Value:
-        registers = {name: i[f"held@{name}"] for name in step.registers}
-        last = cycle(m, i, unit, step, registers, "", rst=Const(1, 1))
-        seen = []
-        for number in range(1, unit.latency + 1):
-            given = {name: i[f"{name}@{number}"] for name in controls}
-            last = cycle(m, i, unit, step, last.next, f"@{number}", **given)
-            seen += [value.any() for value in last.outputs.values()]
-        return Cat(*seen).any()
+        reset = component.advance(m, i, component.held(i), rst=Const(1, 1))
+        cycles = component.run(m, i, reset.next, range(1, latency + 1))
+        return Cat(*(cycle.outputs[name] for cycle in cycles for name in outputs)).any()
 
-    free = free_registers(step) | widths(unit)
-    for number in range(1, unit.latency + 1):
-        free |= {f"{name}@{number}": width for name, width in (widths(unit) | controls).items()}
-    return Miter(free, wrong, (step,))
+    return Miter(component.free(range(latency + 1)), wrong, (component.step,))
 
 
-class _Stream:
-    """The stream wrapper of a unit in a miter, cycle by cycle."""
-
-    def __init__(self, asked: Implementation) -> None:
-        self.plain = asked.with_build(pipeline=0).component()
-        self.unit = asked.component()
-        self.latency: int = self.unit.latency
-        self.operands, self.results = (sum(of.values()) for of in (widths(self.unit), outputs_of(self.unit)))
-        self.step, *self.inner = steps_of(
-            Streamed(asked.component()), *([asked.with_build(pipeline=0).component()] if self.plain.clocked else [])
-        )
-
-    def free(self, cycles: int) -> dict[str, int]:
-        """Registers, and what may come in so many cycles."""
-        found = free_registers(self.step)
-        for number in range(cycles):
-            found |= {f"ready@{number}": 1, f"offered@{number}": 1, f"payload@{number}": self.operands}
-        return found
-
-    def held(self, i: Miter) -> dict[str, Value]:
-        return {name: i[f"held@{name}"] for name in self.step.registers}
-
-    def cycle(
-        self, m: Module, i: Miter, held: Any, number: int, *, reset: int = 0, ready: Value | None = None
-    ) -> After:
-        given = {
-            "i__valid": i[f"offered@{number}"],
-            "i__payload": i[f"payload@{number}"],
-            "o__ready": i[f"ready@{number}"] if ready is None else ready,
-            "rst": Const(reset, 1),
-        }
-        return i.advance(m, self.step, held, given, {"i__ready": 1, "o__valid": 1, "o__payload": self.results})
+def _stream(asked: Implementation) -> Clocked:
+    """The stream wrapper of a unit."""
+    return Clocked(step_of(Streamed(asked.component())), *stream_ports_of(asked.component()), {"rst": 0})
 
 
 def stream_waits(asked: Implementation) -> Miter:
-    """A result that waits stays as it is, and nothing is taken meanwhile; else operands are taken, and it is all one
-    whether somebody is ready for a result that is not there."""
-    stream = _Stream(asked)
+    """A result that waits stays as it is, and nothing is taken meanwhile; otherwise operands are taken, and ``ready``
+    without a result has no effect."""
+    stream = _stream(asked)
 
     def wrong(m: Module, i: Miter) -> Value:
-        first = stream.cycle(m, i, stream.held(i), 0)
-        other = stream.cycle(m, i, stream.held(i), 0, ready=Const(1, 1))
-        second = stream.cycle(m, i, first.next, 1)
-        waits = first.outputs["o__valid"] & ~i["ready@0"]
+        first, second = stream.run(m, i, stream.held(i), range(2))
+        other = stream.advance(m, i, stream.held(i), o__ready=Const(1, 1))
+        waits = first.outputs["o__valid"] & ~i["o__ready@0"]
         same = second.outputs["o__valid"] & (second.outputs["o__payload"] == first.outputs["o__payload"])
         matters = ~first.outputs["o__valid"] & differ(first.next, other.next)
         return (waits & (~same | first.moved())) | (first.outputs["i__ready"] != ~waits) | matters
 
-    return Miter(stream.free(2), wrong, (stream.step,))
+    return Miter(stream.free(range(2)), wrong, (stream.step,))
 
 
 def stream_is_in_order(asked: Implementation) -> Miter:
     """Each accepted vector has one result, right and in order, and there is no other result.
 
     From any registers: as many cycles later as the latency is, there is a result where operands were taken and none
-    where none were, and it is that of those operands. Cycles in which a result waits are left out, for they change
-    nothing, and in all others somebody may as well be ready, as `stream_waits` has it.
+    where none were, and it is that of those operands. Cycles in which a result waits are left out, because they change
+    nothing; in all others ``ready`` may as well be high, by `stream_waits`.
     """
-    stream = _Stream(asked)
+    unit = asked.component()
+    stream, plain = _stream(asked), _Plain(asked)
+    cycles = range(unit.latency + 1)
 
     def wrong(m: Module, i: Miter) -> Value:
-        cycles: list[After] = []
-        for number in range(stream.latency + 1):
-            held = cycles[-1].next if cycles else stream.held(i)
-            cycles.append(stream.cycle(m, i, held, number, ready=Const(1, 1)))
-        low, given = 0, {}
-        for name, width in widths(stream.unit).items():
-            given[name] = i["payload@0"][low : low + width]
-            low += width
-        due = _due(m, i, stream, cycles, given)
-        last, taken = cycles[-1].outputs, i["offered@0"]
+        found = stream.run(m, i, stream.held(i), cycles, o__ready=Const(1, 1))
+        given: dict[str, Value] = {"valid": Const(1, 1)}
+        for port, low in Ports.of(unit.inputs).slices():
+            given[port.name] = i["i__payload@0"][low : low + port.width]
+        due = Cat(*plain.results(m, i, given, found[-2].held, "unit.").values())
+        last, taken = found[-1].outputs, i["i__valid@0"]
         return (last["o__valid"] != taken) | (taken & (last["o__payload"] != due))
 
-    return Miter(stream.free(stream.latency + 1), wrong, (stream.step, *stream.inner))
-
-
-def _due(m: Module, i: Miter, stream: _Stream, cycles: Sequence[After], given: dict[str, Value]) -> Value:
-    """The payload that the first operands have as their result."""
-    plain = stream.plain
-    if not stream.inner:
-        return Cat(*i.apply(m, plain, given).values())
-    (inner,) = stream.inner
-    given = given | {"en": Const(1, 1), "valid": Const(1, 1)}
-    before = {name: cycles[-2].held[f"unit.{name}"] for name in inner.registers}
-    first = i.advance(m, inner, before, given, outputs_of(plain))
-    return Cat(*i.advance(m, inner, first.next, given, outputs_of(plain)).outputs.values())
+    return Miter(stream.free(cycles), wrong, (stream.step, *plain.steps))
 
 
 def stream_starts_empty(asked: Implementation) -> Miter:
     """After a reset there is no result before one is due."""
-    stream = _Stream(asked)
-
-    def wrong(m: Module, i: Miter) -> Value:
-        last = stream.cycle(m, i, stream.held(i), 0, reset=1)
-        seen = []
-        for number in range(1, stream.latency + 1):
-            last = stream.cycle(m, i, last.next, number)
-            seen.append(last.outputs["o__valid"])
-        return Cat(*seen).any()
-
-    return Miter(stream.free(stream.latency + 1), wrong, (stream.step,))
+    return _silent_after_reset(_stream(asked), asked.component().latency, ["o__valid"])

@@ -1,1 +1,4 @@
-"""Units with mistakes and faults made in them on purpose: all of them in one netlist, of which an input selects one."""
+"""Mutants and faults of units: all changes in one netlist, with an input that selects one of them."""
+
+SELECT, WIDTH = "mutant", 16
+"""The input that selects a change, by a number from 1 on, and its bits."""

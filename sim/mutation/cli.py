@@ -18,7 +18,7 @@ from halfulp.tools.report import Report
 @click.option("-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="200 by default")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of mutants and vectors; 0 by default")
 @click.option("--stream", is_flag=True, help="mutate the stream wrapper of the unit, and run that")
-@click.option("--keep", is_flag=True, help="keep vectors that show survivors, to be run before all others")
+@click.option("--save", is_flag=True, help="save vectors that show survivors as regressions")
 @scheduled
 @also_written
 def mutate(
@@ -27,7 +27,7 @@ def mutate(
     mutants: int,
     seed: int,
     stream: bool,
-    keep: bool,
+    save: bool,
     pool: JobPool,
     output: Path | None,
     **options: Any,
@@ -53,9 +53,9 @@ def mutate(
     publish(Report(tables, hidden=["mutants"]), output)
     for line in mutation.survivors(campaign):
         click.echo(line)
-    if keep:
-        for path in mutation.keep(campaign):
-            click.echo(f"halfulp: {path} has one more", err=True)
+    if save:
+        for path in mutation.save(campaign):
+            click.echo(f"halfulp: saved in {path}", err=True)
     sys.exit(1 if campaign.survivors() else 0)
 
 

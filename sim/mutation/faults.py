@@ -1,6 +1,5 @@
 """Errors of results under faults of the hardware: upsets of registers and stuck nets, net by net, in ulp."""
 
-import contextlib
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +15,13 @@ from halfulp.hdl.formats import Format
 from halfulp.sim.fields import Grid
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Ports, is_random
-from halfulp.tools.jobs import Job, JobPool, shared
+from halfulp.tools.jobs import JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
-from .model import Change, Made, make, unit_ports, versions
+from .model import Change, Made, make, run_changes, unit_ports
 
 STEPS = 16
 """Steps of a sum, or operations of a unit without an accumulator, between two resets."""
@@ -92,10 +91,10 @@ def campaign(
     progress: Progress = silent,
     pool: JobPool | None = None,
 ) -> Faults:
-    """Put faults into a unit and see what becomes of its results.
+    """Inject faults into a unit and measure the errors of its results.
 
     Operands are numbers of middling size. Of a unit with an accumulator the result is a sum of 16 steps, and an upset
-    comes in any of them; of another it is the worst result of an upset's own cycle and those that follow.
+    comes in any of them; of another it is the worst result of the upset's cycle and those that follow.
 
     Parameters
     ----------
@@ -126,24 +125,17 @@ def campaign(
     others = [number for number, change in enumerate(made.changes, 1) if change.mode != "inv"]
     todo = [(number, size) for number, size in zip(upsets, _spread(flips or 0, len(upsets)), strict=True) if size]
     todo += [(number, stuck) for number in others if stuck]
-    progress.total("faults", len(todo))
-    jobs = (Job(unit.name, run_faults, (key, unit, seed, todo[at : at + BATCH])) for at in range(0, len(todo), BATCH))
-    effects: dict[int, Effect] = {}
-    with one_thread(), contextlib.ExitStack() as own:
-        for _, found in (pool or own.enter_context(JobPool())).run(jobs, versions=versions):
-            effects |= found
-            progress.advance(len(found))
-    return Faults(unit, [effects[number] for number, _ in todo])
+    return Faults(unit, run_changes(unit.name, run_faults, (key, unit, seed), todo, BATCH, progress, pool))
 
 
-def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> dict[int, Effect]:
-    """Effects of some faults, by their numbers; for each so many results."""
+def run_faults(key: str, unit: Any, seed: int, todo: Sequence[tuple[int, int]]) -> list[Effect]:
+    """Effects of some faults; of each its number, and how many results it has."""
     made = shared(key, partial(_made, unit))
     with one_thread(), CompiledModel(made.design) as model:
-        return {
-            number: _effect(unit, model, number, made.changes[number - 1], size, np.random.default_rng([seed, number]))
+        return [
+            _effect(unit, model, number, made.changes[number - 1], size, np.random.default_rng([seed, number]))
             for number, size in todo
-        }
+        ]
 
 
 def _made(unit: Any) -> Made:

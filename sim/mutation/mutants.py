@@ -1,6 +1,5 @@
-"""How many mistakes the bench sees: mutants of a unit's netlist, each run through the vectors of the bench."""
+"""Mutants of a unit's netlist, each run through the vectors of the bench."""
 
-import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,25 +12,26 @@ import pandas as pd
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import plan
+from halfulp.sim.formal.miters import ports_of, stream_ports_of
 from halfulp.sim.model import CompiledModel, pack
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Job, JobPool, shared
+from halfulp.tools.jobs import JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
-from .equivalence import EquivalenceChecker, EquivalenceResult, ports_of, stream_ports_of
-from .model import Change, Made, make, stream_ports, unit_ports, versions
+from .equivalence import CALM, EquivalenceChecker
+from .model import Change, Made, make, run_changes, stream_ports, unit_ports
 from .recording import Recording, record
 
 FIRST = 1 << 14
-"""Cycles that see most mutants; those that live on are judged before they run through all others."""
+"""Cycles that show most mutants; the others are compared with the unit before they run through all cycles."""
 
 STREAMED, FEW = 1 << 17, 1 << 13
-"""Transfers through a stream wrapper, and those that see most mutants."""
+"""Transfers through a stream wrapper, and fewer that show most mutants."""
 
 BATCH = 4
 """Mutants of a job."""
@@ -44,15 +44,15 @@ LIMIT = 60.0
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mutant, and what became of it.
+    """A mutant with its fate.
 
     Attributes
     ----------
     number : int
     change : Change
     fate : str
-        ``killed``: a vector showed it; ``equivalent``: none could; ``survived``: one could, but none of the bench did;
-        ``undecided``: none did, and nothing is known.
+        ``killed``: a vector of the bench shows it; ``equivalent``: no vector can; ``survived``: one can, but none of
+        the bench does; ``undecided``: none of the bench does, and neither is proved.
     witness : list of dict
         Of a survivor the inputs, cycle by cycle, that show it.
     """
@@ -80,17 +80,17 @@ class Campaign:
     mutants: list[Mutant]
 
     def count(self, fate: str) -> int:
-        """How many have a fate."""
+        """Mutants of a fate."""
         return sum(mutant.fate == fate for mutant in self.mutants)
 
     @property
     def rate(self) -> float:
-        """Share of the mutants that are no equivalent ones that were killed."""
+        """Share of killed mutants among those that are not equivalent."""
         others = len(self.mutants) - self.count(EQUIVALENT)
         return self.count(KILLED) / others if others else 1.0
 
     def survivors(self) -> list[Mutant]:
-        """Those that were not killed and are not equivalent."""
+        """Mutants that were not killed and are not equivalent."""
         return [mutant for mutant in self.mutants if mutant.fate in (SURVIVED, UNDECIDED)]
 
 
@@ -114,7 +114,7 @@ def mutate(
     seed : int
         Chooses them, and the vectors.
     stream : bool
-        Whether the stream wrapper is what is mutated and run.
+        Mutate and run the stream wrapper.
     limit : float
         Seconds that a question about one mutant may take.
     progress : Progress
@@ -134,14 +134,7 @@ def mutate(
     key, asked = uuid.uuid4().hex, (unit, count, seed, stream, limit)
     bench = shared(key, partial(_bench, *asked))
     numbers = range(1, len(bench.made.changes) + 1)
-    progress.total("running mutants", len(numbers))
-    jobs = (Job(unit.name, run_mutants, (key, asked, numbers[at : at + BATCH])) for at in range(0, len(numbers), BATCH))
-    mutants: list[Mutant] = []
-    with one_thread(), contextlib.ExitStack() as own:
-        for _, found in (pool or own.enter_context(JobPool())).run(jobs, versions=versions):
-            mutants += found
-            progress.advance(len(found))
-    mutants.sort(key=lambda mutant: mutant.number)
+    mutants = run_changes(unit.name, run_mutants, (key, asked), numbers, BATCH, progress, pool)
     return Campaign(unit, bench.title, mutants)
 
 
@@ -203,7 +196,7 @@ def _bench(unit: Any, count: int, seed: int, stream: bool, limit: float) -> _Ben
     component = Streamed(unit) if stream else unit
     made = make(component, stream_ports(component) if stream else unit_ports(unit), mutants=count, seed=seed)
     ports = stream_ports_of(unit) if stream else ports_of(unit)
-    bench = _Bench(unit, component.name, made, EquivalenceChecker(made, *ports, unit.latency, limit))
+    bench = _Bench(unit, component.name, made, EquivalenceChecker(made.step, *ports, unit.latency, limit))
     if stream:
         bench = replace(bench, traffic=tuple(_stream_traffic(unit, seed, size) for size in (FEW, STREAMED)))
     else:
@@ -218,7 +211,7 @@ def _fate(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
     change = bench.made.changes[number - 1]
     if bench.kills(model, number, True):
         return Mutant(number, change, KILLED, [])
-    equivalence: EquivalenceResult = bench.judge.judge(number)
+    equivalence = bench.judge.judge(number)
     if equivalence.equivalent:
         return Mutant(number, change, EQUIVALENT, [])
     if bench.kills(model, number, False):
@@ -240,9 +233,9 @@ def _record(unit: Any, seed: int) -> Recording:
 
 
 def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
-    """Payloads of a stream wrapper, the results, and when either side is willing, as `CompiledModel.stream` takes them.
+    """Arguments of `CompiledModel.stream`: payloads of a stream wrapper, the results, and the cycles of either side.
 
-    Of a unit with an accumulator half of them build on each other, and half bring their start values along.
+    Of a unit with an accumulator half of the payloads are chained steps, and half have start values.
     """
     rng = np.random.default_rng(seed)
     chosen = plan(unit, seed=seed)
@@ -268,20 +261,15 @@ def _stream_traffic(unit: Any, seed: int, count: int) -> dict[str, Any]:
 
 
 def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
-    """What a survivor shows in, as a vector or steps from reset; None where that takes stalls, or a stream."""
+    """Vector or steps from reset that show a survivor; None where that takes stalls, or a stream."""
     rows = mutant.witness
-    if not rows or any(row.get(name, level) != level for row in rows for name, level in _CALM.items()):
+    if not rows or any(row.get(name, level) != level for row in rows for name, level in CALM.items()):
         return None
     if not set(unit.inputs) <= set(rows[0]) or unit.sources:
         return None
     steps = tuple({name: row[name] for name in unit.inputs} for row in rows)
-    why = f"showed the mutant {mutant.change} of {mutant.change.place}, which nothing else did"
-    if not unit.stateful:
-        return regressions.judged(unit, steps[:1], why)
-    return regressions.judged(unit, steps, why)
-
-
-_CALM = {"rst": 0, "en": 1, "valid": 1}
+    why = f"the only vector that shows the mutant {mutant.change} of {mutant.change.place}"
+    return regressions.judged(unit, steps if unit.stateful else steps[:1], why)
 
 
 def table(campaigns: list[Campaign]) -> Table:
@@ -310,23 +298,23 @@ def table(campaigns: list[Campaign]) -> Table:
 
 
 def survivors(campaign: Campaign) -> list[str]:
-    """Lines about the mutants that were not killed and are not equivalent."""
+    """Lines about the survivors."""
     lines = []
     for mutant in campaign.survivors():
         lines.append(f"{mutant.fate} {mutant.number}: {mutant.change}, {mutant.change.place}")
         for row in mutant.witness:
             lines.append("  " + ", ".join(f"{name} {code:#x}" for name, code in row.items()))
-        if mutant.fate == SURVIVED and (kept := witness_of(campaign.unit, mutant)) is not None:
-            lines.append(f"  {kept.text(campaign.unit)}")
+        if mutant.fate == SURVIVED and (found := witness_of(campaign.unit, mutant)) is not None:
+            lines.append(f"  {found.text(campaign.unit)}")
     return lines
 
 
-def keep(campaign: Campaign) -> list[Path]:
-    """Keep the vectors that show survivors; returns the files that are new or longer."""
+def save(campaign: Campaign) -> list[Path]:
+    """Save the vectors that show survivors as regressions; returns the files that changed."""
     found = []
     for mutant in campaign.survivors():
-        if (kept := witness_of(campaign.unit, mutant)) is not None:
-            path, new = regressions.keep(campaign.unit, kept)
+        if (row := witness_of(campaign.unit, mutant)) is not None:
+            path, new = regressions.save(campaign.unit, row)
             found += [path] if new else []
     return found
 

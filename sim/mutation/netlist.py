@@ -1,8 +1,8 @@
 """Changes of a netlist, by Yosys in a process of its own: ``python -m halfulp.sim.mutation.netlist``.
 
 In the working folder it reads ``design.il`` and ``job.json``: how many ``mutants`` of which ``seed``, or None for the
-``faults`` of every net and register. It leaves ``mutated.v`` with all of them, of which the input ``mutant`` selects
-one (0 for none), ``changes.json``, what and where each is, and ``step.json`` and ``registers.json`` as
+``faults`` of every net and register. It writes ``mutated.v`` with all of them, of which the input ``mutant`` selects
+one (0 for none), ``changes.json``, the kind and the place of each, and ``step.json`` and ``registers.json`` as
 `halfulp.sim.formal.netlist` does.
 """
 
@@ -13,20 +13,17 @@ from typing import Any
 
 from pyosys import libyosys
 
-from halfulp.sim.formal.netlist import evert
+from halfulp.sim.formal.netlist import run, write_step
 
-SELECT = "mutant"
-"""The input that selects a change."""
-
-WIDTH = 16
+from . import SELECT, WIDTH
 
 MORE = 64
-"""So many mutants more are asked for, in place of those of clocks, which no simulation by cycles can tell."""
+"""Additional mutants, in place of those of clocks, which no simulation by cycles can show."""
 
 
 def mutants(design: Any, count: int, seed: int) -> list[dict[str, Any]]:
     """Mutants as Yosys chooses them, evenly over sources and wires, except of clocks."""
-    _run(design, f"mutate -list {count + MORE} -seed {seed} -o list.txt")
+    run(design, f"mutate -list {count + MORE} -seed {seed} -o list.txt")
     lines = [line for line in Path("list.txt").read_text().splitlines() if line.startswith("mutate ")]
     found = [_change(line) for line in lines]
     return [change for change in found if change["port"] != "CLK"][:count]
@@ -43,8 +40,8 @@ def _change(line: str) -> dict[str, Any]:
 
 def faults(design: Any) -> list[dict[str, Any]]:
     """Every register bit inverted, which lasts if the clock enable is low, and every net stuck at either level."""
-    # Enables and resets become cells, so that what is wrong stays until something else is stored.
-    _run(design, "dffunmap", "opt_clean", "write_json plain.json")
+    # Enables and resets become cells, so that a wrong bit stays until another is stored.
+    run(design, "dffunmap", "opt_clean", "write_json plain.json")
     (module,) = json.loads(Path("plain.json").read_text())["modules"].values()
     wires = {
         bit: f"{name}[{place}]"
@@ -71,30 +68,22 @@ def _fault(mode: str, cell: str, port: str, place: int, wire: str, src: list[str
     return {"mode": mode, **where, "command": command, "wire": wire, "src": src}
 
 
-def _run(design: Any, *commands: str) -> None:
-    for command in commands:
-        libyosys.run_pass(command, design)
-
-
 def main() -> None:
-    """Do the job of the working folder; on an error Yosys says so and ends the process."""
+    """Do the job of the working folder; an error of Yosys ends the process."""
     job = json.loads(Path("job.json").read_text())
     design = libyosys.Design()
-    _run(design, "read_rtlil design.il", "hierarchy -top top", "proc -noopt", "flatten")
-    # Tables become multiplexers, of whose constants a mutant may be one.
-    _run(design, "memory_map", "opt_clean")
+    run(design, "read_rtlil design.il", "hierarchy -top top", "proc -noopt", "flatten")
+    # Tables become multiplexers, of whose constants a mutant may be one. Undefined bits become zeros before any change,
+    # so that simulation and proof see one netlist.
+    run(design, "memory_map", "opt_clean", "setundef -undriven -zero")
     count = job["mutants"]
     changes = faults(design) if count is None else mutants(design, count, job["seed"])
     for number, change in enumerate(changes, 1):
-        _run(design, f"{change.pop('command')} -ctrl {SELECT} {WIDTH} {number}")
+        run(design, f"{change.pop('command')} -ctrl {SELECT} {WIDTH} {number}")
     Path("changes.json").write_text(json.dumps(changes))
-    _run(design, "opt_clean", "write_verilog -noattr mutated.v")
-    _run(design, "dffunmap", "opt_clean", "write_json whole.json")
-    (module,) = json.loads(Path("whole.json").read_text())["modules"].values()
-    registers = evert(module)
-    module["attributes"].pop("top", None)
-    Path("step.json").write_text(json.dumps({"modules": {job["name"]: module}}))
-    Path("registers.json").write_text(json.dumps(registers))
+    run(design, "opt_clean", "write_verilog -noattr mutated.v")
+    run(design, "dffunmap", "opt_clean")
+    write_step(design, job["name"])
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ from pyuvm import uvm_analysis_port, uvm_component, uvm_scoreboard, uvm_subscrib
 
 from halfulp.sim.compare import judge
 from halfulp.sim.ports import Codes, Ports
-from halfulp.sim.protocol import SHOWN
 from halfulp.sim.report import Check, Failure
-from halfulp.sim.rules import Broken
+from halfulp.sim.rules import SHOWN, Broken
 
 from .items import Operation
 from .reference import Prediction, columns

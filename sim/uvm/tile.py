@@ -44,8 +44,8 @@ PRODUCTS = 16
 LARGEST = 12
 """Rows, columns and terms of a product, at most."""
 
-KEPT_STEPS = 16
-"""Steps of a sum of which a failure tells how to keep them, at most."""
+SAVED_STEPS = 16
+"""Largest number of steps in the command that saves a wrong sum."""
 
 
 @dataclass(frozen=True)
@@ -352,10 +352,10 @@ class TileScoreboard(Scoreboard):
         return Failure("mismatch", "\n".join(lines), None, {port.name: want}, {port.name: found})
 
     def _again(self, a: list[int], b: list[int]) -> list[str]:
-        """How to keep the sum for the multiply-accumulate, where it has no source and is not too long to be written."""
+        """Command that saves the sum for the multiply-accumulate; empty for a long sum, or one with random words."""
         from halfulp.units import Mac
 
-        if self.unit.mac.random or len(a) > KEPT_STEPS:
+        if self.unit.mac.random or len(a) > SAVED_STEPS:
             return []
         unit = Mac.of(self.unit.mac)
         inputs = Ports.of(unit.inputs)
@@ -363,7 +363,7 @@ class TileScoreboard(Scoreboard):
             write_codes({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)}, inputs)
             for number, (x, y) in enumerate(zip(a, b, strict=True))
         ]
-        return [f"keep:  {Implementation.of(unit).command('keep', '--vector', ';'.join(steps))}"]
+        return [f"save:  {Implementation.of(unit).command('save', '--vector', ';'.join(steps))}"]
 
 
 class TileEnv(uvm_env):
