@@ -23,7 +23,7 @@ from .ports import Codes, Ports
 from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
 from .rules import SHOWN
-from .simulate import Interface, Outcome, Simulation
+from .simulate import Outcome, UnitSimulation
 from .vectors import DEFAULT, Vectors, chains, make
 from .wave import decode_wave
 
@@ -154,17 +154,12 @@ def run(
     progress : Progress
         Told how far the run is.
 
-    Returns
-    -------
-    Result
-
     Raises
     ------
     ToolError
         If a tool or the machine fails.
     """
     began = time.monotonic()
-    inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
     progress.phase("building")
     kind = "wave" if wave else "cocotb"
     kinds = "loop", kind
@@ -186,15 +181,14 @@ def run(
     progress.total("checking", total)
     with saved_on_failure(unit.name) as folder:
         trace = folder / "trace.vcd" if wave else None
-        interface = Interface(inputs, outputs, unit.latency, unit.clocked, unit.has_valid, unit.stateful)
-        with Simulation(built[kind], interface, tests, folder, seed=seed, wave=trace) as simulation:
-            # The simulator works meanwhile: it has one processor, and the loop another.
+        with UnitSimulation(built[kind], unit, tests, folder, seed=seed, wave=trace) as simulation:
+            # The simulator has one processor, and the loop another.
             with one_thread(), CompiledModel(made) as loop:
                 bulk = [regressions.replay(unit, loop, saved)] if saved else []
                 bulk.append(_bulk(unit, loop, chosen.vectors, progress, watch))
                 if chosen.chain is not None:
                     bulk.append(_loop_chain(unit, loop, chosen.chain, watch))
-            outcomes = simulation.finish(progress.advance)
+            outcomes = simulation.outcomes(progress.advance)
         if watch is not None:
             _show_cycles(watch, outcomes)
         result.checks = [*(_check(unit, outcome, *tests[outcome.test]) for outcome in outcomes), *bulk]

@@ -36,10 +36,6 @@ _UNSIGNED = ("NaN",)
 class Classes:
     """Classes of the codes of a format.
 
-    Parameters
-    ----------
-    fmt : Format
-
     Attributes
     ----------
     kinds : tuple of str

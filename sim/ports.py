@@ -27,8 +27,6 @@ class Port:
 
     Parameters
     ----------
-    name : str
-    width : int
     fmt : Format, optional
         What its codes stand for; None for plain bits.
     """

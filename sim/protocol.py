@@ -1,7 +1,7 @@
 """The cocotb tests, the same for every unit: reset, feeding with stalls, latency, streams with back-pressure, drain.
 
-This module runs inside the simulator. It knows ports, a latency and lists of words; what the words mean, and which
-results are right, the parent process worked out beforehand and left in the job's folder.
+This module runs inside the simulator, on packed words. The process that starts the simulator writes the words and the
+expected results to the job's folder.
 """
 
 import json
@@ -17,6 +17,9 @@ from cocotb.triggers import FallingEdge, Timer
 
 from .rules import BUBBLE, BUBBLES, MOVED, SHOWN, STALLED, Broken, Entry, Pace, Registered, Waiting, wrong_latency
 
+REPORTED = 512
+"""Results between two reports of progress."""
+
 PERIOD = 10
 """Clock period in nanoseconds."""
 
@@ -25,7 +28,7 @@ _QUIET = 2000
 
 
 class Job:
-    """What the parent process left: the unit's interface, and for each test its words in and out."""
+    """Files of `UnitSimulation`: the unit's interface, and for each test its words in and out."""
 
     def __init__(self) -> None:
         self.folder = Path(os.environ["HALFULP_JOB"])
@@ -36,7 +39,6 @@ class Job:
         self.holds: bool = known["holds"]
         self.seed: int = known["seed"]
         self.widths: dict[str, list[int]] = {"inputs": known["inputs"], "outputs": known["outputs"]}
-        self._progress = int(known["progress"])
 
     def words(self, test: str, side: str) -> list[int]:
         """Packed words of a test."""
@@ -49,53 +51,42 @@ class Job:
             return packed.tolist()
         return [sum(code << int(low) for code, low in zip(row, lows, strict=True)) for row in table.tolist()]
 
-    def progress(self, count: int) -> None:
-        """Tell the parent that ``count`` more vectors are through."""
-        os.write(self._progress, b"%d\n" % count)
+
+def tell(count: int) -> None:
+    """Tell the process that runs the simulator that ``count`` more vectors are done."""
+    os.write(int(os.environ["HALFULP_PROGRESS"]), b"%d\n" % count)
 
 
 class Outcome:
-    """Counts and failures of one test, written for the parent process to report."""
+    """Counts and failures of one test, for the process that runs the simulator."""
 
     def __init__(self, job: Job, test: str) -> None:
         self.job, self.test = job, test
         self.checked = self.failed = 0
         self.shown: list[dict[str, Any]] = []
         self.cycles: dict[str, list[tuple[int, int]]] = {}
-        self._told = 0
-
-    def passed(self) -> None:
-        """One more result was right."""
-        self.checked += 1
-        if self.checked - self._told >= 512:
-            self.tell()
-
-    def tell(self) -> None:
-        """Report progress."""
-        self.job.progress(self.checked - self._told)
-        self._told = self.checked
 
     def fail(self, kind: str, text: str, index: int | None = None, got: int | None = None) -> None:
-        """One more failure; ``index`` and ``got`` name the vector and the packed result."""
+        """Add a failure, with the number of the vector and the packed result."""
         self.failed += 1
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "text": text, "index": index, "got": hex(got or 0)})
 
     def cycle(self, side: str, first: int, second: int) -> None:
-        """What the two signals of a handshake are at a clock edge."""
+        """Add the two signals of a handshake at a clock edge."""
         self.cycles.setdefault(side, []).append((first, second))
 
     def result(self, index: int, got: int, expected: int) -> None:
         """Compare one result."""
-        if got == expected:
-            self.passed()
-        else:
-            self.checked += 1
+        self.checked += 1
+        if self.checked % REPORTED == 0:
+            tell(REPORTED)
+        if got != expected:
             self.fail("mismatch", "", index, got)
 
     def finish(self) -> None:
-        """Leave the outcome where the parent process finds it, and fail the cocotb test if anything did."""
-        self.tell()
+        """Write the outcome, and fail the cocotb test if anything did."""
+        tell(self.checked % REPORTED)
         known = {"test": self.test, "checked": self.checked, "failed": self.failed, "failures": self.shown}
         for side, cycles in self.cycles.items():
             np.save(self.job.folder / f"{self.test}-{side}-cycles.npy", np.array(cycles, dtype=np.uint8))
@@ -113,7 +104,7 @@ async def start(dut: Any) -> None:
 
 
 async def reset(dut: Any) -> None:
-    """Hold reset for two clock edges, and leave the plain unit stalled, so that nothing enters it unseen."""
+    """Hold reset for two clock edges, after which the plain unit is stalled."""
     await FallingEdge(dut.clk)
     dut.rst.value = 1
     await FallingEdge(dut.clk)
@@ -192,8 +183,8 @@ async def beside(dut: Any, job: Job) -> None:
 async def feed(dut: Any, job: Job, test: str) -> None:
     """Registered: every result appears exactly ``latency`` enabled edges after its operands, and none moves in a stall.
 
-    The first quarter runs without stalls, so that a failure that only stalls provoke is told apart. While the unit is
-    stalled, or its operands are marked invalid, its inputs carry noise.
+    The first quarter runs without stalls, to recognise failures that need a stall. While the unit is stalled, or its
+    operands are invalid, its inputs carry noise.
     """
     outcome, watch = Outcome(job, test), Registered(job.latency, job.holds)
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
@@ -230,7 +221,7 @@ async def feed(dut: Any, job: Job, test: str) -> None:
 
 
 def check(outcome: Outcome, shown: Entry | Broken | None, word: int, expected: list[int], last: int) -> None:
-    """Compare what the output shows with what is due; ``last`` is the vector that entered last."""
+    """Compare the output with the expected result; ``last`` is the vector that entered last."""
     match shown:
         case Entry(vector=int(index), fresh=True):
             outcome.result(index, word, expected[index])

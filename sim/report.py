@@ -70,8 +70,6 @@ class Result:
         Its formats and rounding, in words.
     vectors : str
         How the vectors were chosen.
-    checks : list of Check
-    seconds : float
     wave : Path, optional
         The waveform, if one was asked for.
     notes : list of str

@@ -1,14 +1,14 @@
-"""Running the cocotb tests on a built model."""
+"""Runs of cocotb tests on a built model."""
 
 import contextlib
 import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from xml.etree import ElementTree
 
 import numpy as np
@@ -23,14 +23,100 @@ from .harness import TOP
 from .ports import Codes, Ports
 
 LOG = "simulator.log"
-"""What the simulator and the tests in it say, in the folder of their files."""
+"""Output of the simulator and of the tests in it, in the folder of their files."""
 
 Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
+"""For each test its vectors and the expected results, by port."""
+
+
+class Simulation:
+    """A simulator at work on the cocotb tests of a module, beside this process.
+
+    Parameters
+    ----------
+    model : Path
+        Executable of `build.models`.
+    top : str
+        Module of the Verilog.
+    module : str
+        Python module with the tests, which finds ``folder`` in the environment as HALFULP_JOB.
+    tests : iterable of str
+    folder : Path
+        Working folder of the simulator.
+    wave : Path, optional
+        File of the waveform; the model must be one with a trace.
+
+    Raises
+    ------
+    ToolError
+        If the simulator does not start.
+    """
+
+    def __init__(
+        self, model: Path, top: str, module: str, tests: Iterable[str], folder: Path, *, wave: Path | None = None
+    ) -> None:
+        self._tests, self._folder, self._process = list(tests), folder, None
+        self._reader, writer = os.pipe()
+        try:
+            argv = [str(model), *(["--trace", "--trace-file", str(wave)] if wave else [])]
+            environment = _environment(folder, self._tests, top, module) | {"HALFULP_PROGRESS": str(writer)}
+            self._command = Command("the simulator", argv, folder / LOG, folder, environment)
+            with uninterrupted():
+                self._process = start(self._command, pass_fds=(writer,))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(writer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the simulator if it still runs."""
+        if self._process is not None:
+            stop(self._process)
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
+
+    def finish(self, progress: Callable[[int], None] = lambda count: None) -> dict[str, str]:
+        """Wait for the end; returns for each test the reason of its failure, or nothing.
+
+        A simulator exits 0 when tests fail and when none is found, so its exit code is not enough.
+
+        Parameters
+        ----------
+        progress : callable
+            Called with the numbers that a test passes to `protocol.tell`.
+
+        Raises
+        ------
+        ToolError
+            If it did not run every test.
+        """
+        assert self._process is not None
+        _follow(self._reader, progress)
+        code = self._process.wait()
+        found: dict[str, str] = {}
+        with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
+            for case in ElementTree.parse(self._folder / "cocotb.xml").iter("testcase"):
+                wrong = case.find("failure") if case.find("failure") is not None else case.find("error")
+                found[str(case.get("name")).rpartition(".")[2]] = "" if wrong is None else _reason(wrong)
+        if sorted(found) != sorted(self._tests):
+            raise ToolError(
+                f"cocotb ran {', '.join(found) or 'no test'} instead of {', '.join(self._tests)}; "
+                f"{failure(self._command, code)} (whole log: {self._command.log})"
+            )
+        return found
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one cocotb test found.
+    """Outcome of a test of `protocol`.
 
     Attributes
     ----------
@@ -52,46 +138,17 @@ class Outcome:
     cycles: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Interface:
-    """What the tests have to know of a unit.
-
-    Attributes
-    ----------
-    inputs, outputs : Ports
-    latency : int
-    clocked : bool
-        Whether there are registers.
-    bubbles : bool
-        Whether there may be cycles without operands.
-    holds : bool
-        Whether the result stays what it was in such a cycle.
-    """
-
-    inputs: Ports
-    outputs: Ports
-    latency: int
-    clocked: bool
-    bubbles: bool
-    holds: bool
-
-
-class Simulation:
-    """A simulator at work on cocotb tests, beside whatever this process does meanwhile.
+class UnitSimulation(Simulation):
+    """A simulator at work on the tests of `protocol` for a unit.
 
     Parameters
     ----------
-    model : Path
-        Executable of `build.models`.
-    interface : Interface
+    model, folder, wave
+        As of `Simulation`.
+    unit : Unit
     tests : mapping
-        For each test its vectors and the expected results, by port.
-    folder : Path
-        Where the tests' files go.
     seed : int
-        Of stalls, gaps and noise.
-    wave : Path, optional
-        Where the waveform goes; the model must be one with a trace.
+        Seed of stalls, gaps and noise.
 
     Raises
     ------
@@ -100,162 +157,46 @@ class Simulation:
     """
 
     def __init__(
-        self, model: Path, interface: Interface, tests: Tests, folder: Path, *, seed: int, wave: Path | None = None
+        self, model: Path, unit: Any, tests: Tests, folder: Path, *, seed: int, wave: Path | None = None
     ) -> None:
-        self._tests, self._folder = list(tests), folder
-        self._reader, writer = os.pipe()
-        self._process = None
-        try:
-            with machine_errors("the vectors of the simulation"):
-                _write_job(folder, interface, tests, seed, writer)
-            trace = ["--trace", "--trace-file", str(wave)] if wave else []
-            argv = [str(model), *trace]
-            self._command = Command("the simulator", argv, folder / LOG, folder, _environment(folder, tests))
-            with uninterrupted():
-                self._process = start(self._command, pass_fds=(writer,))
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            os.close(writer)
+        inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
+        known = {
+            "latency": unit.latency,
+            "clocked": unit.clocked,
+            "bubbles": unit.has_valid,
+            "holds": unit.stateful,
+            "seed": seed,
+            "inputs": [port.width for port in inputs],
+            "outputs": [port.width for port in outputs],
+        }
+        with machine_errors("the vectors of the simulation"):
+            for test, sides in tests.items():
+                for side, ports, codes in zip(("inputs", "outputs"), (inputs, outputs), sides, strict=True):
+                    table = np.stack([codes[port.name].astype(np.uint64) for port in ports], axis=1)
+                    np.save(folder / f"{test}-{side}.npy", table)
+            (folder / "job.json").write_text(json.dumps(known))
+        super().__init__(model, TOP, "halfulp.sim.protocol", tests, folder, wave=wave)
 
-    def __enter__(self) -> "Simulation":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the simulator if it still runs."""
-        if self._process is not None:
-            stop(self._process)
-        if self._reader >= 0:
-            os.close(self._reader)
-            self._reader = -1
-
-    def finish(self, progress: Callable[[int], None] = lambda count: None) -> list[Outcome]:
-        """Wait for the end and read what the tests found.
-
-        Parameters
-        ----------
-        progress
-            Called with the number of results checked since the last call.
-
-        Raises
-        ------
-        ToolError
-            If the simulator failed, or did not run every test.
-        """
-        assert self._process is not None
-        _follow(self._reader, progress)
-        return _outcomes(self._folder, self._tests, self._command, self._process.wait())
-
-
-def run_module(
-    model: Path,
-    top: str,
-    module: str,
-    tests: Sequence[str],
-    folder: Path,
-    *,
-    wave: Path | None = None,
-    progress: Callable[[int], None] = lambda count: None,
-) -> dict[str, str]:
-    """Run the cocotb tests of a module.
-
-    Parameters
-    ----------
-    model : Path
-        Executable of `build.models`.
-    top : str
-        Module of the Verilog.
-    module : str
-        Python module with the tests, which finds ``folder`` in the environment as HALFULP_JOB.
-    tests : sequence of str
-    folder : Path
-        Working folder of the simulator.
-    wave : Path, optional
-        Where the waveform goes; the model must be one with a trace.
-    progress : callable
-        Called with the numbers that a test passes to `tell`.
-
-    Returns
-    -------
-    dict of str to str
-        For each test why it failed, or nothing.
-
-    Raises
-    ------
-    ToolError
-        If the simulator does not start, or did not run every test.
-    """
-    reader, writer = os.pipe()
-    command = Command(
-        "the simulator",
-        [str(model), *(["--trace", "--trace-file", str(wave)] if wave else [])],
-        folder / LOG,
-        folder,
-        _environment(folder, tests, top=top, module=module) | {"HALFULP_PROGRESS": str(writer)},
-    )
-    process = None
-    try:
-        try:
-            with uninterrupted():
-                process = start(command, pass_fds=(writer,))
-        finally:
-            os.close(writer)
-        _follow(reader, progress)
-        code = process.wait()
-    finally:
-        os.close(reader)
-        if process is not None:
-            stop(process)
-    found: dict[str, str] = {}
-    with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
-        for case in ElementTree.parse(folder / "cocotb.xml").iter("testcase"):
-            wrong = case.find("failure") if case.find("failure") is not None else case.find("error")
-            found[str(case.get("name")).rpartition(".")[2]] = "" if wrong is None else _reason(wrong)
-    if sorted(found) != sorted(tests):
-        raise ToolError(
-            f"cocotb ran {', '.join(found) or 'no test'} where {', '.join(tests)} were asked for; "
-            f"{failure(command, code)} (whole log: {command.log})"
-        )
-    return found
-
-
-def tell(count: int) -> None:
-    """Tell the process that runs the test, from within it, that ``count`` more are through."""
-    os.write(int(os.environ["HALFULP_PROGRESS"]), b"%d\n" % count)
+    def outcomes(self, progress: Callable[[int], None] = lambda count: None) -> list[Outcome]:
+        """Wait for the end and read the outcomes; parameters and errors are those of `finish`."""
+        found = []
+        for test, reason in self.finish(progress).items():
+            try:
+                known = json.loads((self._folder / f"{test}-outcome.json").read_text())
+            except (FileNotFoundError, json.JSONDecodeError) as error:
+                log = self._command.log
+                raise ToolError(f"the cocotb test {test} has no outcome: {reason} (whole log: {log})") from error
+            files = {side: self._folder / f"{test}-{side}-cycles.npy" for side in ("plain", "input", "output")}
+            cycles = {side: np.load(file) for side, file in files.items() if file.is_file()}
+            found.append(Outcome(**known, cycles=cycles))
+        return found
 
 
 def _reason(wrong: ElementTree.Element) -> str:
     return str(wrong.get("error_msg") or wrong.get("message") or wrong.text or "it failed")
 
 
-def _write_job(folder: Path, interface: Interface, tests: Tests, seed: int, writer: int) -> None:
-    for test, (vectors, expected) in tests.items():
-        np.save(folder / f"{test}-inputs.npy", _table(vectors, interface.inputs))
-        np.save(folder / f"{test}-outputs.npy", _table(expected, interface.outputs))
-    known = {
-        "latency": interface.latency,
-        "clocked": interface.clocked,
-        "bubbles": interface.bubbles,
-        "holds": interface.holds,
-        "seed": seed,
-        "inputs": [port.width for port in interface.inputs],
-        "outputs": [port.width for port in interface.outputs],
-        "progress": writer,
-    }
-    (folder / "job.json").write_text(json.dumps(known))
-
-
-def _table(codes: Mapping[str, Codes], ports: Ports) -> Codes:
-    return np.stack([codes[port.name].astype(np.uint64) for port in ports], axis=1)
-
-
-def _environment(
-    folder: Path, tests: Iterable[str], *, top: str = TOP, module: str = "halfulp.sim.protocol"
-) -> dict[str, str]:
+def _environment(folder: Path, tests: Iterable[str], top: str, module: str) -> dict[str, str]:
     import find_libpython
 
     users = [os.environ.get("LIBPYTHON_LOC") or find_libpython.find_libpython(), config.pygpi_entry_point()]
@@ -272,7 +213,7 @@ def _environment(
         "COCOTB_RESULTS_FILE": str(folder / "cocotb.xml"),
         "COCOTB_TRUST_INERTIAL_WRITES": "1",
         "COCOTB_ANSI_OUTPUT": "0",
-        # cocotb would have pytest compile every module anew, for asserts that tell more: ten seconds of torch alone.
+        # Without this pytest compiles every module anew for messages of asserts: ten seconds for torch alone.
         "COCOTB_REWRITE_ASSERTION_FILES": "",
         "HALFULP_JOB": str(folder),
     }
@@ -289,26 +230,3 @@ def _follow(reader: int, progress: Callable[[int], None]) -> None:
         *lines, rest = (rest + block).split(b"\n")
         if lines:
             progress(sum(map(int, lines)))
-
-
-def _outcomes(folder: Path, tests: list[str], command: Command, code: int) -> list[Outcome]:
-    """Read the results. A simulator exits 0 when tests fail and when none is found, so its word is not enough."""
-    ran = []
-    with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
-        ran = [case.get("name") for case in ElementTree.parse(folder / "cocotb.xml").iter("testcase")]
-    outcomes = []
-    for test in tests:
-        try:
-            known = json.loads((folder / f"{test}-outcome.json").read_text())
-            files = {side: folder / f"{test}-{side}-cycles.npy" for side in ("plain", "input", "output")}
-            cycles = {side: np.load(file) for side, file in files.items() if file.is_file()}
-            outcomes.append(Outcome(**known, cycles=cycles))
-        except (FileNotFoundError, json.JSONDecodeError) as error:
-            raise ToolError(
-                f"the cocotb test {test} came to no result; {failure(command, code)} (whole log: {command.log})"
-            ) from error
-    if sorted(str(name).rpartition(".")[2] for name in ran) != sorted(tests):
-        raise ToolError(
-            f"cocotb ran {ran or 'no test'} where {', '.join(tests)} were asked for; {failure(command, code)}"
-        )
-    return outcomes

@@ -14,7 +14,7 @@ from .implementation import short
 from .model import CompiledModel
 from .ports import STATE, Codes, Ports
 from .reference import CHUNK, reference, row_of
-from .simulate import Interface, Simulation
+from .simulate import UnitSimulation
 from .vectors import make
 
 ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
@@ -129,15 +129,12 @@ def _simulators(unit: Any) -> tuple[float, float]:
 
 def _cocotb(unit: Any, model: Path, codes: dict[str, Codes]) -> float:
     """Vectors in a second once the simulator runs: its start is left out."""
-    told: list[tuple[float, int]] = []
-    interface = Interface(
-        Ports.of(unit.inputs), Ports.of(unit.outputs), unit.latency, unit.clocked, unit.has_valid, unit.stateful
-    )
+    reports: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder:
         tests = {"plain": (codes, reference(unit, codes))}
-        with Simulation(model, interface, tests, Path(folder), seed=0) as simulation:
-            simulation.finish(lambda count: told.append((time.perf_counter(), count)))
-    return sum(count for _, count in told[1:]) / (told[-1][0] - told[0][0])
+        with UnitSimulation(model, unit, tests, Path(folder), seed=0) as simulation:
+            simulation.finish(lambda count: reports.append((time.perf_counter(), count)))
+    return sum(count for _, count in reports[1:]) / (reports[-1][0] - reports[0][0])
 
 
 def _best(function: Callable[[], Any]) -> float:

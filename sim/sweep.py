@@ -172,10 +172,6 @@ def sweep(
     pool : JobPool, optional
         Runs the chunks; default: this machine.
 
-    Returns
-    -------
-    Result
-
     Raises
     ------
     Interrupted

@@ -19,7 +19,7 @@ from halfulp.golden.nn import functional
 from halfulp.golden.train import data, networks
 from halfulp.hdl.specs import Build
 from halfulp.sim.build import component_design, models
-from halfulp.sim.simulate import run_module
+from halfulp.sim.simulate import Simulation
 from halfulp.units.systolic import Chain, Grid
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
@@ -174,7 +174,8 @@ def simulate(kernel, jobs, folder, tests=TESTS):
     design = component_design(kernel)
     sys.path.insert(0, str(Path(__file__).parent))
     try:
-        return run_module(models(design, ["cocotb"])["cocotb"], design.top, "kernel_bench", tests, folder)
+        with Simulation(models(design, ["cocotb"])["cocotb"], design.top, "kernel_bench", tests, folder) as simulation:
+            return simulation.finish()
     finally:
         sys.path.pop(0)
 

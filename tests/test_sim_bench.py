@@ -20,7 +20,7 @@ from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports, verilog_ports
 from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
-from halfulp.sim.simulate import Interface, Simulation
+from halfulp.sim.simulate import UnitSimulation
 from halfulp.sim.vector_text import read_vector, write_vector
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
@@ -265,17 +265,16 @@ def test_missing_model_is_a_tool_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_simulator_without_tests_is_a_failure(tmp_path: Path) -> None:
     unit = build("mul", "e2m1fn")
-    interface = Interface(Ports.of(unit.inputs), Ports.of(unit.outputs), 0, clocked=False, bubbles=False, holds=False)
     codes = {name: np.zeros(4, dtype=np.uint64) for name in "ab"}
     tests = {"plain": (codes, {"o": np.zeros(4, dtype=np.uint64)})}
-    for program, said in (("/bin/true", "the cocotb test plain came to no result"), ("/bin/false", "exit code 1")):
+    for program, said in (("/bin/true", "cocotb ran no test instead of plain"), ("/bin/false", "exit code 1")):
         with (
-            Simulation(Path(program), interface, tests, tmp_path, seed=0) as simulation,
+            UnitSimulation(Path(program), unit, tests, tmp_path, seed=0) as simulation,
             pytest.raises(ToolError, match=said),
         ):
             simulation.finish()
     with pytest.raises(ToolError, match="could not be started"):
-        Simulation(tmp_path / "nothing", interface, tests, tmp_path, seed=0)
+        UnitSimulation(tmp_path / "nothing", unit, tests, tmp_path, seed=0)
 
 
 def test_random_words_lie_at_decision_boundary() -> None:

@@ -91,7 +91,7 @@ MORE = [
 
 @pytest.mark.parametrize(("words", "title"), [TILE, *UNITS, *MORE] if EXHAUSTIVE else [TILE])
 def test_uvm_passes_correct_units(words: str, title: str) -> None:
-    """Also a multiplier whose mistake the sequence that runs unless told otherwise does not find."""
+    """Also a multiplier whose mistake the default sequence does not find."""
     code, text = command(*words.split())
     assert code == 0, text
     assert text.startswith(title)
@@ -124,7 +124,7 @@ PLANTED = [
     ("mac e4m3fn", "WrongInsideTest", {"totals": "mismatch", "steps": "mismatch"}),
     ("mac e4m3fn", "WrongOutsideTest", {"totals": "mismatch"}),
 ]
-"""What is asked for, the test that puts something else in its place, and the kinds of failure that come of it."""
+"""A request, the test with an override, and the kind of failure of each check."""
 
 
 @pytest.mark.parametrize(("words", "test", "found"), PLANTED if EXHAUSTIVE else PLANTED[:1])
@@ -135,8 +135,8 @@ def test_uvm_finds_planted_fault(words: str, test: str, found: dict[str, str], m
     code, text = command(*words.split(), "--test", f"{OVERRIDES}:{test}")
     assert code == 1, text
     assert "\nFAIL\n" in text
-    told = {line.split(": ")[0].removeprefix("pyuvm, ") for line in text.splitlines() if line.startswith("pyuvm, ")}
-    assert told == set(found), text
+    found_ = {line.split(": ")[0].removeprefix("pyuvm, ") for line in text.splitlines() if line.startswith("pyuvm, ")}
+    assert found_ == set(found), text
     for channel, kind in found.items():
         assert f"pyuvm, {channel}: {kind}\n" in text
     if test == "RareAimed":
@@ -241,38 +241,35 @@ def test_storm_pace_varies() -> None:
 
 def test_exhaustive_sequence_rejects_large_units() -> None:
     ExhaustiveSequence.check(build("mul", "e5m2"), None)
-    with pytest.raises(ValueError, match=r"2\^32 combinations of operands, and a sequence of all takes at most 2\^16"):
+    with pytest.raises(ValueError, match=r"2\^32 combinations"):
         ExhaustiveSequence.check(build("mul", "fp16"), None)
-    with pytest.raises(ValueError, match=r"5 vectors are not all that mul_e2m1_e2m1_e2m1_rn has; there are 2\^8"):
+    with pytest.raises(ValueError, match=r"2\^8 vectors"):
         ExhaustiveSequence.check(build("mul", "e2m1"), 5)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("mac e1m2", "e1m2 has 1 exponent bit; a float needs 2 to 11"),
-        ("frobnicate", "unknown unit 'frobnicate'"),
-        ("mul e5m2 --sequence best", "unknown sequence 'best'; there are campaign, exhaustive, directed, random"),
-        (
-            "mul e5m2 --sequence chain",
-            "mul_e5m2_e5m2_e5m2_rn has no state, so none of its operations builds on another",
-        ),
-        ("mul e5m2 --n 3", "--n goes with the unit tile, not with mul"),
+        ("mac e1m2", "1 exponent bit"),
+        ("frobnicate", "frobnicate"),
+        ("mul e5m2 --sequence best", "unknown sequence 'best'"),
+        ("mul e5m2 --sequence chain", "has no state"),
+        ("mul e5m2 --n 3", "--n goes with"),
         ("mul e5m2 --vectors 0", "Invalid value for '--vectors'"),
-        ("mul e5m2 --vector 1", "a vector of this unit has 2 codes (a, b), not 1"),
-        ("all e5m2 --vector 1,2", "--vector goes with one unit, not with all of them"),
-        ("tile e5m2 --vector 1,2", "--vector goes with one unit, not with a tile"),
-        ("tile e5m2 --wave", "--wave goes with one unit, not with a tile"),
-        ("tile e5m2 --n 0", "a tiling has n of 1 or more, not 0"),
-        ("tile e5m2 --round sr4", "the multiply-accumulates of an array have sources of their own, but"),
-        ("mul e2m0 --sequence regressions", "there is no regression of"),
-        ("tile e5m2 --sequence chain", "an array has no sequence chain; it has campaign, random, storm"),
-        ("mul e5m2 --test nothing", "'nothing' names no test; one is written like my_tests.py:MyTest"),
+        ("mul e5m2 --vector 1", "2 codes (a, b)"),
+        ("all e5m2 --vector 1,2", "--vector goes with"),
+        ("tile e5m2 --vector 1,2", "--vector goes with"),
+        ("tile e5m2 --wave", "--wave goes with"),
+        ("tile e5m2 --n 0", "n of 1 or more"),
+        ("tile e5m2 --round sr4", "sources of their own"),
+        ("mul e2m0 --sequence regressions", "no regression of"),
+        ("tile e5m2 --sequence chain", "unknown sequence 'chain'"),
+        ("mul e5m2 --test nothing", "invalid test 'nothing'"),
         ("mul e5m2 --test nothing.py:Test", "nothing.py with tests"),
-        ("mul e5m2 --test no.such:Test", "there is no module no.such with tests"),
+        ("mul e5m2 --test no.such:Test", "no module no.such"),
         (f"mul e5m2 --test {OVERRIDES}:Missing", "has no test Missing"),
         (f"mul e5m2 --test {OVERRIDES}:Restless", "has no test Restless"),
-        (f"mac e5m2 --wave --test {EXAMPLE}:DotProductTest", "dot_product is watched inside, of which there is no"),
+        (f"mac e5m2 --wave --test {EXAMPLE}:DotProductTest", "no waveform"),
     ],
 )
 def test_uvm_rejects_bad_requests(words: str, sentence: str) -> None:
@@ -292,7 +289,7 @@ def test_uvm_test_is_found_by_text() -> None:
     class Local(UnitTest):
         pass
 
-    with pytest.raises(ValueError, match="is defined in a function, where the simulation does not find it"):
+    with pytest.raises(ValueError, match="top of a file"):
         name_of(Local)
 
 
@@ -343,7 +340,7 @@ def prediction(unit: Any, *, epoch: int = 0, cycle: int = 1) -> Prediction:
     [
         ([0], {0: [0x3C, 0x40, 0x44]}, 1, 3, []),
         ([0], {0: [0x3C, 0x41, 0x44]}, 1, 3, ["mismatch"]),
-        ([0], {0: [0x3C, 0x40]}, 1, 2, ["count: 3 operations were taken and 2 results given, then nothing more"]),
+        ([0], {0: [0x3C, 0x40]}, 1, 2, ["count: 3 operations were taken and 2 results"]),
         ([0], {0: [0x3C, 0x40, 0x44, 0]}, 1, 3, ["count: there are more results than operations were taken"]),
         ([0], {0: [0x3C, 0x40, 0x44], 1: [0]}, 1, 3, ["count: there are more results than operations were taken"]),
         ([0], {0: [0x3C, 0x40, 0x44]}, 0, 3, ["count: a result was given before its operands were taken"]),
@@ -371,8 +368,8 @@ def test_scoreboard_counts_and_compares(
     board.check_phase()
     assert board.check.checked == checked
     assert board.check.failed == len(found)
-    told = [f"{failure.kind}: {failure.text}" for failure in board.check.failures]
-    assert [text[: len(wanted)] for text, wanted in zip(told, found, strict=True)] == found
+    texts = [f"{failure.kind}: {failure.text}" for failure in board.check.failures]
+    assert [text[: len(wanted)] for text, wanted in zip(texts, found, strict=True)] == found
     assert sum(len(batch.got["o"]) for batch in compared.found) == checked
 
 
@@ -462,7 +459,7 @@ def test_random_operations_meet_constraint(made: Callable[..., Any]) -> None:
     impossible = RandomSequence("sequence")
     impossible.sequencer = sequencer
     impossible.constraint = lambda codes: np.zeros(len(codes["a"]), dtype=bool)  # type: ignore[method-assign]
-    with pytest.raises(ValueError, match="only 0 meet the constraint of RandomSequence, and 16 are"):
+    with pytest.raises(ValueError, match="only 0 meet the constraint"):
         impossible.vectors()
 
 

@@ -63,7 +63,7 @@ class AroundOne(RandomSequence):
 
 
 class Rare(UnitTest):
-    """Another DUT; the sequence that runs unless told otherwise does not find its mistake."""
+    """Another DUT; the default sequence does not find its mistake."""
 
     @classmethod
     def overrides(cls) -> None:

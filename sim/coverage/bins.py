@@ -1,4 +1,4 @@
-"""Bins, in groups: the cross of some axes, of each of which a vector has at most one label."""
+"""Bins, in groups: all combinations of the labels of some axes."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,20 +10,14 @@ import numpy.typing as npt
 
 from halfulp.sim.classes import NONE, Places
 
-__all__ = ["NONE", "Axis", "Counts", "Group", "Places", "cross"]
+__all__ = ["NONE", "Axis", "Counts", "Group", "Places"]
 
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Property by which vectors are classified.
-
-    Parameters
-    ----------
-    name : str
-    labels : tuple of str
-    """
+    """Property of vectors: each has one of the labels, or none."""
 
     name: str
     labels: tuple[str, ...]
@@ -31,15 +25,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Group:
-    """Every combination of the labels of some axes.
-
-    Parameters
-    ----------
-    name : str
-        Told from others of a unit by it.
-    axes : tuple of Axis
-        One or more.
-    """
+    """Every combination of the labels of some axes, under a name of its own in the unit."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -76,8 +62,3 @@ class Group:
     def count(self, bins: Places) -> Counts:
         """Number of vectors in each bin."""
         return np.bincount(bins[bins >= 0], minlength=self.size).astype(np.int64)
-
-
-def cross(name: str, *axes: Axis) -> Group:
-    """A group of such a name."""
-    return Group(name, axes)

@@ -15,17 +15,17 @@ from halfulp.tools.report import Report
 
 @click.command()
 @unit_options
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of everything random; 0 by default")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of everything random; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
 @click.option("--code", is_flag=True, help="count lines and toggles of the Verilog, too")
 @written
 def coverage(
     unit: str, fmt: str | None, seed: int, vectors: int | None, code: bool, output: Path | None, **options: Any
 ) -> None:
-    """Say what `halfulp sim` shows of UNIT in FMT (e5m2 by default); UNIT `all` takes the catalogue.
+    """Count the cases of UNIT in FMT (e5m2 by default) that `halfulp sim` reaches; UNIT `all` takes the catalogue.
 
-    The same vectors and stalls are run, and counted in bins. Each bin is hit, or proved to be out of reach, or open;
-    the tables and a picture are left as files.
+    The same vectors and stalls run, and are counted in bins. Each bin is hit, or proved to be out of reach, or open;
+    tables and a plot are written as files.
     """
     from halfulp.sim.bench import run
     from halfulp.sim.report import summary
@@ -41,19 +41,17 @@ def coverage(
     folder = report_folder(output)
     passed = True
     for built in units:
-        watched = Coverage.of(built)
+        watched = Coverage(built)
         with Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, watch=watched, progress=bar)
             if not result.passed:
                 click.echo(summary(result))
             verdicts = Verdicts.of(watched, bar)
             lines = code_coverage(built, seed=seed, limit=vectors) if code else None
-        tables = {"": verdicts.table(), "-bins": verdicts.bins_table()} | (
-            {"-code": lines} if lines is not None else {}
-        )
         stem = f"coverage-{built.name}"
+        tables = {stem: verdicts.table(), f"{stem}-bins": verdicts.bins_table()}
         files = Report(
-            {f"{stem}{end}": table for end, table in tables.items()},
+            tables | ({f"{stem}-code": lines} if lines is not None else {}),
             {stem: partial(plot_coverage, verdicts)},
             title=verdicts.title,
             made_by=f"halfulp coverage of {built.name}",

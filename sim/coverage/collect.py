@@ -33,9 +33,9 @@ class Coverage:
     groups : dict of str to Group
         Groups of bins by name.
     counts : dict of str to array
-        For each group how often its bins were hit.
+        For each group the hits of its bins.
     vectors, cycles : int
-        How many were counted.
+        Numbers of counted vectors and clock cycles.
 
     Raises
     ------
@@ -52,11 +52,6 @@ class Coverage:
         self.counts: dict[str, Counts] = {name: np.zeros(group.size, np.int64) for name, group in self.groups.items()}
         self.vectors = self.cycles = 0
 
-    @classmethod
-    def of(cls, unit: Any) -> "Coverage":
-        """Nothing hit yet."""
-        return cls(unit)
-
     def sample(self, inputs: Batch, outputs: Batch, *, chained: bool = False) -> None:
         """Count a batch of vectors.
 
@@ -65,8 +60,8 @@ class Coverage:
         inputs, outputs : mapping
             For each input, and for each output, of the unit an array of codes, all of one length or of length 1.
         chained : bool
-            Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state
-            along. A source of random words, where the unit has one, runs from reset in both cases.
+            The vectors are steps in time of a unit with state, from reset. Otherwise each has a state of its own. A
+            source of random words of the unit runs from reset in both cases.
 
         Raises
         ------
@@ -87,7 +82,7 @@ class Coverage:
         self.vectors += length
 
     def stalls(self, side: str, cycles: Batch) -> None:
-        """Count what the clock cycles of a handshake show.
+        """Count the clock cycles of a handshake.
 
         Parameters
         ----------
@@ -109,7 +104,7 @@ class Coverage:
         self.cycles += max(len(column) for column in cycles.values())
 
     def merge(self, other: "Coverage") -> None:
-        """Add what another coverage of the same unit has counted.
+        """Add the counts of another coverage of the same unit.
 
         Raises
         ------

@@ -21,7 +21,7 @@ from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import STATE, Ports
 from halfulp.sim.reference import row_of
 
-from .bins import NONE, Axis, Group, Places, cross
+from .bins import NONE, Axis, Group, Places
 from .stages import Stage, Term
 
 Columns = Mapping[str, Codes]
@@ -32,15 +32,14 @@ Event = tuple[Stage, list[Raw], Tensor | None, Codes]
 
 @dataclass(frozen=True)
 class Alone:
-    """A group each axis of which is a port of its own, so that nothing keeps one from what another does.
+    """A group in which each axis has a port of its own, so that the axes are independent.
 
     Parameters
     ----------
-    group : Group
     over : tuple of tuple of str
-        Ports, one for each axis; several sets of them where they are counted together.
+        Sets of ports, one port for each axis.
     places : tuple of callable
-        For each axis the places of codes.
+        For each axis the function from codes to places.
     """
 
     group: Group
@@ -55,15 +54,14 @@ class Alone:
 
 @dataclass(frozen=True)
 class Joint:
-    """A group that several ports decide together.
+    """A group whose bins depend on several ports together.
 
     Parameters
     ----------
-    group : Group
     over : tuple of tuple of str
-        Sets of ports, as `Alone` has them.
+        Sets of ports.
     places : callable
-        Of the columns of such a set, and of the outputs, the places on each axis.
+        Function from the columns of such a set, and the outputs, to the places on each axis.
     """
 
     group: Group
@@ -87,9 +85,9 @@ class Model:
     Attributes
     ----------
     ports : list of Alone or Joint
-        Groups that look at ports.
+        Groups of ports.
     stages : list of Stage
-        What the unit computes.
+        Sums of the unit.
     """
 
     def __init__(self, unit: Any) -> None:
@@ -103,7 +101,7 @@ class Model:
 
     @property
     def groups(self) -> list[Group]:
-        """All of them, in the order that a report has."""
+        """All groups, in the order of a report."""
         return [part.group for part in self.ports] + [group for stage in self.stages for group in stage.groups]
 
     def bins(self, inputs: Columns, outputs: Columns, *, chained: bool) -> Iterator[tuple[str, Places]]:
@@ -114,13 +112,13 @@ class Model:
         inputs, outputs : dict of str to array
             Codes by port, random words that the unit makes itself among them.
         chained : bool
-            Whether they are steps in time, from reset.
+            They are steps in time, from reset.
         """
         whole = inputs
         if chained:
             inputs, outputs = self._unchained(inputs, outputs)
         for part in self.ports:
-            # What a step does with the state is seen where a state is left to it, too.
+            # Controls of the state count in steps without a known state, too.
             controls = any(port in STATE for ports in part.over for port in ports)
             yield from ((part.group.name, found) for found in part.bins(whole if controls else inputs, outputs))
         for stage, raws, word, result in self._events(inputs, outputs):
@@ -128,40 +126,41 @@ class Model:
             yield from ((group.name, found) for group, found in groups)
 
     def _unchained(self, inputs: Columns, outputs: Columns) -> tuple[dict[str, Codes], dict[str, Codes]]:
-        """The same steps as vectors that bring their state along; of a quire, whose state is no code, the first."""
+        """Steps as vectors with a state of their own; of a quire, whose state is no code, the first of each sum."""
         load, begins = inputs["load"] == 1, (inputs["load"] | inputs["clear"]) == 1
         before = np.concatenate([np.zeros(1, dtype=np.uint64), outputs["o"][:-1]])
         begins[0] = True
         before[(inputs["clear"] == 1) & ~load] = 0
         start = np.where(load, inputs["c"], before)
-        known = begins if self._spec.quire is not None else np.ones_like(begins)
+        known = begins if self.unit.spec.quire is not None else np.ones_like(begins)
         given = {**inputs, "c": start}
         return {name: column[known] for name, column in given.items()}, {
             name: column[known] for name, column in outputs.items()
         }
 
-    # What ports show -------------------------------------------------------------------------------------------
+    # Groups of ports -------------------------------------------------------------------------------------------
 
     def _operands(self) -> Iterator[Alone | Joint]:
         for port, fmt in self.formats.items():
             classes = Classes(fmt)
-            yield Alone(cross(f"{port}", Axis(port, classes.signed)), ((port,),), (classes.signed_places,))
+            yield Alone(Group(port, (Axis(port, classes.signed),)), ((port,),), (classes.signed_places,))
             if fmt.floor_exponent is not None and fmt.precision > 1:
                 zeros = Axis(port, tuple(f"subnormal, {count} down" for count in range(1, fmt.precision)))
-                yield Alone(cross(f"normalisation of {port}", zeros), ((port,),), (partial(_subnormal, Grid.of(fmt)),))
+                yield Alone(
+                    Group(f"normalisation of {port}", (zeros,)), ((port,),), (partial(_subnormal, Grid.of(fmt)),)
+                )
             if fmt.regimes:
                 regimes = Regimes(fmt)
-                yield Alone(cross(f"regime of {port}", Axis(port, regimes.signed)), ((port,),), (regimes.places,))
+                yield Alone(Group(f"regime of {port}", (Axis(port, regimes.signed),)), ((port,),), (regimes.places,))
         for name, over in self._pairs().items():
             kinds = [Classes(self.formats[port]) for port in over[0]]
-            axes = [Axis(port, kind.signed) for kind, port in zip(kinds, over[0], strict=True)]
-            yield Alone(cross(name, *axes), over, tuple(kind.signed_places for kind in kinds))
+            axes = tuple(Axis(port, kind.signed) for kind, port in zip(kinds, over[0], strict=True))
+            yield Alone(Group(name, axes), over, tuple(kind.signed_places for kind in kinds))
         if len(self.formats) == 3:
             kinds = [Classes(fmt) for fmt in self.formats.values()]
-            axes = [Axis(port, kind.kinds) for kind, port in zip(kinds, self.formats, strict=True)]
-            yield Alone(
-                cross(" x ".join(self.formats), *axes), (tuple(self.formats),), tuple(kind.places for kind in kinds)
-            )
+            axes = tuple(Axis(port, kind.kinds) for kind, port in zip(kinds, self.formats, strict=True))
+            group = Group(" x ".join(self.formats), axes)
+            yield Alone(group, (tuple(self.formats),), tuple(kind.places for kind in kinds))
 
     def _pairs(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Operands that are crossed: all of few, and of many those that are multiplied."""
@@ -185,30 +184,26 @@ class Model:
         if any(fmt.spacing == "uniform" for fmt in formats):
             return
         axis = Axis("product of significands", ("below two", "two or more"))
-        yield Joint(cross("carry of a * b", axis), factors, partial(_carry, formats))
+        yield Joint(Group("carry of a * b", (axis,)), factors, partial(_carry, formats))
 
     def _controls(self) -> Iterator[Alone]:
         if "subtract" in self.widths:
             axis = Axis("subtract", ("add", "subtract"))
-            yield Alone(cross("subtract", axis), (("subtract",),), (_flag,))
+            yield Alone(Group("subtract", (axis,)), (("subtract",),), (_flag,))
         if self.unit.stateful:
             axes = Axis("load", ("no load", "load")), Axis("clear", ("no clear", "clear"))
-            yield Alone(cross("load x clear", *axes), (("load", "clear"),), (_flag, _flag))
+            yield Alone(Group("load x clear", axes), (("load", "clear"),), (_flag, _flag))
 
     def _orders(self) -> Iterator[Joint]:
         if self.kind != "compare":
             return
         relations = Axis("order", ("less", "equal", "greater", "unordered"))
-        yield Joint(cross("order", relations), (("a", "b"),), _relation)
+        yield Joint(Group("order", (relations,)), (("a", "b"),), _relation)
         for port in ("minimum", "maximum"):
             classes = Classes(self.unit.parameters["o"])
-            yield Joint(cross(port, Axis(port, classes.signed)), (("a", "b"),), partial(_output, classes, port))
+            yield Joint(Group(port, (Axis(port, classes.signed),)), (("a", "b"),), partial(_output, classes, port))
 
-    # What is computed ------------------------------------------------------------------------------------------
-
-    @property
-    def _spec(self) -> Any:
-        return self.unit.spec
+    # Stages ---------------------------------------------------------------------------------------------------
 
     def _operand(self, port: str) -> Term:
         fmt = self.formats[port]
@@ -225,7 +220,7 @@ class Model:
         return Term({one: a.width, other: b.width}, make, ValueRange.of(a) * ValueRange.of(b), fixed)
 
     def _subtracted(self, term: Term) -> Term:
-        """Minus the term where ``subtract`` says so."""
+        """The term, with the other sign where ``subtract`` is 1."""
 
         def make(codes: Tensors) -> Raw:
             raw = term.make(codes)
@@ -246,7 +241,7 @@ class Model:
         return Term(ports, make, ValueRange.of(stage.o), stage.o.spacing == "uniform")
 
     def _stages(self) -> list[Stage]:
-        given = self.unit.parameters
+        given, spec = self.unit.parameters, self.unit.spec
         how = {"rounding": given["rounding"], "saturate": given["saturate"]}
         match self.kind:
             case "mul":
@@ -262,12 +257,10 @@ class Model:
             case "pwl":
                 return [Stage("", (self._function(),), given["table"].out, **how)]
             case "accumulate":
-                return [
-                    Stage("", (self._operand("a"), self._operand("c")), self._spec.o, quire=self._spec.quire, **how)
-                ]
+                return [Stage("", (self._operand("a"), self._operand("c")), spec.o, quire=spec.quire, **how)]
             case "quire":
                 terms = self._subtracted(self._product("a", "b")), self._operand("c")
-                return [Stage("", terms, self._spec.o, quire=self._spec.quire, **how)]
+                return [Stage("", terms, spec.o, quire=spec.quire, **how)]
             case "mac":
                 return self._mac(how)
             case "dot":
@@ -275,7 +268,7 @@ class Model:
         return []
 
     def _mac(self, how: dict[str, Any]) -> list[Stage]:
-        spec, term = self._spec, self._product("a", "b")
+        spec, term = self.unit.spec, self._product("a", "b")
         if spec.product is None:
             return [Stage("", (term, self._operand("c")), spec.o, quire=spec.quire, **how)]
         first = Stage("product", (term,), spec.product, spec.product_rounding, how["saturate"])
@@ -284,7 +277,7 @@ class Model:
         return [first, Stage("sum", terms, spec.o, quire=spec.quire, **how)]
 
     def _dot(self, how: dict[str, Any]) -> list[Stage]:
-        spec = self._spec
+        spec = self.unit.spec
         products = tuple(self._product(one, other) for one, other in self._factors)
         start = () if spec.c is None else (self._operand("c"),)
         if spec.order == "exact":
@@ -297,7 +290,7 @@ class Model:
 
     def _function(self) -> Term:
         table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
-        # A rounding that looks at no bit by itself leaves those unseen that are counted here.
+        # A rounding without random bits gives no single bits, which are counted here; ``rn`` gives one.
         seen = rounding if rounding.bits else RN
         return Term(
             {"a": table.fmt.width}, lambda codes: value_of(codes["a"], table, seen), ValueRange.of(table.out), False
@@ -311,13 +304,13 @@ class Model:
             for lane in range(self.unit.lanes):
                 own = {"a0": codes[f"a{lane}"]}
                 yield self._event(self.stages[0], own, codes[f"random{lane}"], outputs[f"o{lane}"])
-        elif self.kind == "dot" and self._spec.order == "sequential":
+        elif self.kind == "dot" and self.unit.spec.order == "sequential":
             yield from self._steps(codes)
         else:
             for stage in self.stages:
                 last = stage is self.stages[-1]
                 word = codes.get("random" if last else "random_product")
-                result = outputs["o"] if last else self._result(stage, [stage.terms[0].make(codes)], word)
+                result = outputs["o"] if last else result_of(stage, [stage.terms[0].make(codes)], word)
                 yield self._event(stage, codes, word, result)
 
     def _event(self, stage: Stage, codes: Tensors, word: Tensor | None, result: Codes) -> Event:
@@ -332,17 +325,13 @@ class Model:
             raws = [self._product(one, other).make(codes)]
             raws.append(stage.terms[1].make({**codes, "total": total}))
             word = codes.get(f"random{index}")
-            result = self._result(stage, raws, word)
+            result = result_of(stage, raws, word)
             yield stage, raws, word, result
             total = torch.from_numpy(result.view(np.int64))
 
-    @staticmethod
-    def _result(stage: Stage, raws: list[Raw], word: Tensor | None) -> Codes:
-        return result_of(stage, raws, word)
-
 
 def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
-    """Codes of what a stage gives."""
+    """Codes of the results of a stage."""
     found = round_and_pack(stage.total(raws), stage.o, stage.rounding, stage.saturate, word)
     codes: Codes = found.numpy().view(np.uint64)
     return codes

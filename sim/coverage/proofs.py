@@ -13,7 +13,7 @@ from .reach import Reach, hits, reach
 
 
 def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
-    """Proofs for the bins that were not hit; the stored ones, where they are enough."""
+    """Proofs for the bins that were not hit, stored or new."""
     entry = _entry(coverage)
     stored = _read(entry, coverage)
     waiting = {name: ~hits(coverage.counts, group) for name, group in coverage.groups.items()}
@@ -22,7 +22,7 @@ def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
         return stored
     found = reach(coverage.model, coverage.counts, progress)
     for name, known in stored.items():
-        # What was proved before stands, though it may by now be hit.
+        # Earlier proofs stay, even of a bin that was hit since, which refutes them.
         both = found[name].excluded | known.excluded
         found[name] = Reach(both, found[name].proof or known.proof)
     texts = {name: {"proof": one.proof, "bins": np.flatnonzero(one.excluded).tolist()} for name, one in found.items()}
@@ -32,13 +32,13 @@ def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
 
 def _entry(coverage: Coverage) -> Entry:
     unit = coverage.unit
-    # A proof is of the bins, of the golden model that decides which of them a result is in, and of the methods.
+    # A proof depends on the bins, on the golden model, which decides the bin of a result, and on the methods.
     own = code("halfulp.golden", type(unit).__module__, "halfulp.sim.coverage.model", "halfulp.sim.coverage.reach")
     return Entry.of("coverage", (type(unit).__qualname__, unit.name, unit.parameters, own), unit.name)
 
 
 def _read(entry: Entry, coverage: Coverage) -> dict[str, Reach]:
-    """Proofs in the cache; none if there are none that fit."""
+    """Proofs in the cache; empty if they do not fit."""
     with contextlib.suppress(ValueError, KeyError, IndexError):
         found = {}
         for name, one in (entry.value() or {}).items():

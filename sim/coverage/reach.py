@@ -1,11 +1,11 @@
 """Bins that a vector can reach, found by going through all operands, or through all terms of a sum.
 
-No bin is waived. What was gone through completely without reaching a bin is the proof that nothing does; where there is
-too much to go through, nothing is claimed.
+No bin is waived. An enumeration of all cases that does not reach a bin is the proof that nothing does; where there are
+too many cases, nothing is claimed.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,12 +26,12 @@ from halfulp.tools.threads import one_thread
 
 from .bins import Counts, Group
 from .model import Alone, Joint, Model, result_of
-from .stages import RESTS, Lies, Stage, Term
+from .stages import RESTS, Stage, Term, is_number
 
 Flags = npt.NDArray[np.bool_]
 
 JOINT_BITS = 20
-"""All codes of several ports that have so many bits together are gone through."""
+"""Ports of so many bits together are enumerated."""
 
 PAIRS = 1 << 28
 """Most pairs of different terms that are added up."""
@@ -51,7 +51,7 @@ class Reach:
     excluded : array of bool
         Bins that are proved to be out of reach.
     proof : str
-        What was gone through.
+        Set of cases that was enumerated.
     """
 
     excluded: Flags
@@ -65,7 +65,7 @@ def reach(model: Model, counts: Mapping[str, Counts] | None = None, progress: Pr
     ----------
     model : Model
     counts : mapping of str to array, optional
-        How often bins were hit: no sums are gone through for those that were.
+        Hits of bins; no sums are enumerated for bins that were hit.
     progress : Progress
     """
     found = {
@@ -87,7 +87,7 @@ def hits(counts: Mapping[str, Counts] | None, group: Group) -> Flags:
 
 
 def _alone(model: Model, part: Alone) -> Reach:
-    """Every combination of what the codes of each port reach."""
+    """Every combination of the places that the codes of each port reach."""
     flags, proofs = np.zeros(part.group.shape, dtype=bool), set()
     for ports in part.over:
         axes = []
@@ -102,7 +102,7 @@ def _alone(model: Model, part: Alone) -> Reach:
 
 
 def _complete(reached: Flags, proof: str) -> Reach:
-    """Bins that were not reached, and so are out of reach if everything was gone through."""
+    """Bins that were not reached, and so are out of reach where there is a proof."""
     return Reach(~reached if proof else np.zeros_like(reached), proof)
 
 
@@ -171,11 +171,11 @@ def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[
 
 
 def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
-    """Signs that a sum cannot have where it is zero, for they follow from those of the terms alone."""
+    """Signs that a zero sum cannot have, which follow from the signs of the terms alone."""
     if stage.signs is None:
         return {}
     count = len(stage.terms)
-    # Which of the terms are negative makes no difference, only how many.
+    # Only the number of negative terms matters.
     negative = torch.arange(count) < torch.arange(count + 1).unsqueeze(1)
     (group,) = (group for group in stage.groups if group.name.endswith("range"))
     signs = set(stage.signs(negative).tolist())
@@ -191,7 +191,7 @@ def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 
 def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
-    """Bins of dropped bits, of which there are none where every term is a multiple of fixed point's last place."""
+    """Bins of dropped bits: none is reached where every term is a multiple of fixed point's last place."""
     quantum = min(term.span.quantum for term in stage.terms)
     if stage.o.spacing != "uniform" or quantum < stage.o.quantum:
         return {}
@@ -207,26 +207,20 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
 
 @dataclass(frozen=True)
 class Values:
-    """All different numbers that a term may be.
-
-    Attributes
-    ----------
-    raw : Raw
-    count : int
-    """
+    """All different numbers of a term."""
 
     raw: Raw
     count: int
 
 
 def _values(term: Term) -> Values | None:
-    """All numbers of a term, or nothing where too many codes make it."""
+    """All numbers of a term; None where there are too many codes."""
     operands = {port: width for port, width in term.ports.items() if not is_random(port)}
     if sum(operands.values()) > JOINT_BITS:
         return None
     columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in _product(operands).items()}
     raws = []
-    # A product that is rounded at random is rounded down by the least word, and by the largest up wherever it may be.
+    # Random rounding of a product is down by the least word, and up by the largest wherever it can be.
     words = [port for port in term.ports if is_random(port)]
     for ones in (0, 1) if words else (0,):
         given = {port: torch.full_like(columns["a"], ones * mask(term.ports[port])) for port in words}
@@ -237,17 +231,16 @@ def _values(term: Term) -> Values | None:
     return Values(_taken(raw, torch.from_numpy(first)), len(first))
 
 
-def _joined(raws: Sequence[Raw]) -> Raw:
+def _joined(raws: Sequence[Raw], join: Callable[..., Tensor] = torch.cat) -> Raw:
+    """Numbers one after the other."""
     names = ("sign", "exponent", "nan", "inf", "zero")
-    limbs = tuple(map(torch.cat, zip(*(raw.significand.limbs for raw in raws), strict=True)))
-    fields = {name: torch.cat([getattr(raw, name) for raw in raws]) for name in names}
+    limbs = tuple(map(join, zip(*(raw.significand.limbs for raw in raws), strict=True)))
+    fields = {name: join([getattr(raw, name) for raw in raws]) for name in names}
     return Raw(significand=Wide(limbs, raws[0].significand.width), **fields)
 
 
 def _taken(raw: Raw, index: Tensor) -> Raw:
-    names = ("sign", "exponent", "nan", "inf", "zero")
-    limbs = tuple(limb[index] for limb in raw.significand.limbs)
-    return Raw(significand=Wide(limbs, raw.significand.width), **{name: getattr(raw, name)[index] for name in names})
+    return _joined([raw], lambda tensors: tensors[0][index])
 
 
 def _pairs(
@@ -257,7 +250,7 @@ def _pairs(
     known: dict[str, Flags],
     progress: Progress,
 ) -> str:
-    """Go through all pairs of different terms, or through all of a single one; stop where nothing waits any more."""
+    """Enumerate all pairs of different terms, or all numbers of a single one, until nothing waits any more."""
     if any(values is None for values in terms) or len(terms) > 2:
         return ""
     found = [values for values in terms if values is not None]
@@ -281,26 +274,26 @@ def _pairs(
 
 
 Block = tuple[Tensor, Tensor]
-"""Indices of terms that are to be added up, each one with each other."""
+"""Indices of terms, each of the first to be added to each of the second."""
 
 
 def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags]) -> list[Block]:
-    """Pairs of terms that may reach what waits, by their exponents and signs.
+    """Pairs of terms that may reach a bin that waits, by their exponents and signs.
 
     Sums of terms further apart than the window, all of which are the larger term and a sticky bit of one sign,
-    are represented by one smaller term of each sign. Sums whose exponents are not those of anything that waits are left
-    out: without cancellation they are that of the larger term, one more, or one less, and in any case no less than the
-    last place of a term.
+    are represented by one smaller term of each sign. Sums whose exponents are those of no bin that waits are omitted:
+    without cancellation they are that of the larger term, one more, or one less, and in any case no less than the last
+    place of a term.
     """
-    wanted = _wanted(stage, waiting)
+    wanted = {stage.lies(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
     first, second = _by_exponent(one.raw), _by_exponent(other.raw)
-    specials = [_others(values.raw) for values in (one, other)]
+    specials = [torch.nonzero(~is_number(values.raw)).flatten() for values in (one, other)]
     everything = [torch.arange(values.count) for values in (one, other)]
     blocks = [(specials[0], everything[1]), (everything[0], specials[1])]
     far, last = stage.window + 3, tuple(1 - term.span.precision for term in stage.terms)
     for (e, sign), x in first.items():
         near = [(key, y) for key, y in second.items() if abs(e - key[0]) < far]
-        # One term of each sign stands for all that are far below, and one of ours for us where theirs are far above.
+        # One term of each sign represents all that are far below, and one of these terms all of them below larger ones.
         for s in (False, True):
             below = [key for key in second if key[0] <= e - far and key[1] == s]
             near += [(max(below), second[max(below)][:1])] if below else []
@@ -333,14 +326,9 @@ def _concatenated(held: Sequence[Block]) -> Block:
     return torch.cat([one for one, _ in held]), torch.cat([other for _, other in held])
 
 
-def _wanted(stage: Stage, waiting: dict[str, Flags]) -> set[Lies]:
-    """Bounds on the sums that reach bins that wait."""
-    return {stage.lies(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
-
-
 def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: bool) -> tuple[int, int]:
-    """Least and largest exponent of a sum that is not zero, from those of its terms, and how far below them the last
-    places of these are."""
+    """Least and largest exponent of a nonzero sum, from the exponents of its terms and the distances of their last places
+    below these."""
     top = max(terms)
     if not opposite:
         return top, top + 1
@@ -351,21 +339,12 @@ def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: b
 
 def _by_exponent(raw: Raw) -> dict[tuple[int, bool], Tensor]:
     """Indices of the numbers of each exponent and sign."""
-    index = torch.nonzero(_is_number(raw)).flatten()
+    index = torch.nonzero(is_number(raw)).flatten()
     keys = zip(raw.exponent[index].tolist(), raw.sign[index].tolist(), strict=True)
     found: dict[tuple[int, bool], list[int]] = {}
     for key, number in zip(keys, index.tolist(), strict=True):
         found.setdefault(key, []).append(number)
     return {key: torch.tensor(numbers) for key, numbers in found.items()}
-
-
-def _others(raw: Raw) -> Tensor:
-    """Indices of zeros, infinities and NaN."""
-    return torch.nonzero(~_is_number(raw)).flatten()
-
-
-def _is_number(raw: Raw) -> Tensor:
-    return ~(raw.zero | raw.nan | raw.inf)
 
 
 def _mark_reached(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) -> None:
@@ -375,7 +354,7 @@ def _mark_reached(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) ->
 
 
 def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags]) -> str:
-    """Go through all sums of fixed-point terms, which are sets of integers."""
+    """Enumerate all sums of fixed-point terms, which are sets of integers."""
     spans = [term.span for term in stage.terms]
     quantum = min(span.quantum for span in spans)
     if any(values is None for values in terms) or sum(span.magnitude for span in spans) / 2**quantum > SUMS:
@@ -412,7 +391,7 @@ def _cancel(sets: Sequence["np.ndarray"]) -> bool:
 
 
 def _integers(raw: Raw, quantum: int) -> "np.ndarray":
-    """Numbers in units of 2^quantum, which they are multiples of."""
+    """Numbers, multiples of 2^quantum, in units of that."""
     down = quantum - (raw.exponent - (raw.significand.width - 1))
     low = torch.where(raw.zero, 0, (raw.significand.low << (-down).clamp(min=0)) >> down.clamp(0, 62))
     integers: np.ndarray = torch.where(raw.sign, -low, low).numpy()

@@ -32,7 +32,6 @@ class Point:
         Of the Verilog.
     what : str
         The signal and how it changes, or the kind of block.
-    hits : int
     """
 
     kind: str
@@ -79,7 +78,7 @@ def _read(text: str) -> Iterator[Point]:
 def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Table:
     """Share of lines, branches and toggles that the vectors of the bench reach.
 
-    Toggles of bits that are constant by construction are among those that are not reached, and are named.
+    Toggles of bits that are constant by construction are among those that are not reached.
     """
     found = points(unit, seed=seed, limit=limit)
     counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)

@@ -21,7 +21,7 @@ from halfulp.hdl.specs import Quire, ValueRange
 from halfulp.sim.classes import Classes, Regimes
 from halfulp.sim.fields import Codes, Grid
 
-from .bins import NONE, Axis, Group, Places, cross
+from .bins import NONE, Axis, Group, Places
 
 SIGNS = ("+", "-")
 RESTS = ("exact", "below the tie", "at the tie", "above the tie")
@@ -35,13 +35,13 @@ class Term:
     Parameters
     ----------
     ports : dict of str to int
-        What it is made from, random words and controls among them, and how many bits each has.
+        Ports that it depends on, random words and controls among them, and their widths.
     make : callable
-        Makes the numbers from codes by port.
+        Function from codes by port to numbers.
     span : Span
         Bounds on them.
     fixed : bool
-        Whether it is fixed point, of which no number is normalised.
+        It is fixed point, of which no number is normalised.
     """
 
     ports: Mapping[str, int]
@@ -57,14 +57,11 @@ class Stage:
     Parameters
     ----------
     name : str
-        What its groups are called by; nothing where a unit has only one stage.
+        Prefix of the names of its groups; empty where a unit has only one stage.
     terms : tuple of Term
         Of a running sum the product and any number of the result format.
-    o : Format
-    rounding : Rounding
-    saturate : bool
     quire : Quire, optional
-        Register of an exact sum, which has no -0 unless ``signs`` says so.
+        Register of an exact sum, which has no -0 without ``signs``.
     signs : callable, optional
         Sign of an exact sum that is zero, from the signs of its terms along the last dimension.
     """
@@ -80,7 +77,7 @@ class Stage:
     # Numbers ---------------------------------------------------------------------------------------------------
 
     def total(self, raws: Sequence[Raw]) -> Raw:
-        """The exact sum, as far down as rounding looks at it bit by bit."""
+        """The exact sum, with a sticky bit below the bits that rounding needs."""
         if self.quire is not None:
             return self._in_register(raws, self.quire)
         if len(raws) == 1:
@@ -103,20 +100,21 @@ class Stage:
 
     @property
     def places(self) -> int:
-        """Bits below the last place that are looked at one by one."""
+        """Bits below the last place that rounding needs one by one."""
         return max(self.rounding.bits, 1)
 
     # Groups ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Groups that `bins` gives numbers for."""
+        """Groups, in the order of `bins`."""
         found = [self._named("what is added", self._origins)]
         if self._shifts:
             found += [self._named("alignment", *self._alignments), self._named("normalisation", self._normalisations)]
         found += [self._named("range", self._ranges), self._named(f"rounding {self.rounding}", *self._roundings)]
         if self.rounding.bits:
-            found += [self._named("random words", *self._words), self._named("random edge", self._edge)]
+            edge = Axis("dropped bits and random word", ("just stays", "just goes up"))
+            found += [self._named("random words", *self._words), self._named("random edge", edge)]
         found.append(self._named("result", Axis("result", Classes(self.o).signed)))
         if self.o.regimes:
             found.append(self._named("regime of the result", Axis("result", Regimes(self.o).signed)))
@@ -149,9 +147,9 @@ class Stage:
         return [group.bins(places) for group, places in zip(self.groups, found, strict=True)]
 
     def _named(self, name: str, *axes: Axis) -> Group:
-        return cross(f"{self.name}: {name}" if self.name else name, *axes)
+        return Group(f"{self.name}: {name}" if self.name else name, axes)
 
-    # What is added ---------------------------------------------------------------------------------------------
+    # Terms -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def _origins(self) -> Axis:
@@ -183,12 +181,12 @@ class Stage:
 
     @cached_property
     def window(self) -> int:
-        """Bits that terms overlap in: beyond, the smaller one is a sticky bit."""
+        """Bits in which terms overlap: beyond, the smaller one is a sticky bit."""
         return max(*(term.span.precision for term in self.terms), self.o.precision + self.places)
 
     @cached_property
     def _most(self) -> int:
-        """Largest distance with a bin of its own: two more than the window has."""
+        """Largest distance with a bin of its own: the window and two more."""
         return self.window + 2
 
     @cached_property
@@ -196,18 +194,14 @@ class Stage:
         most = self._most
         if len(self.terms) == 2:
             far = (f"{-most - 1} or less", *map(str, range(-most, most + 1)), f"{most + 1} or more")
-            return Axis("exponents of the terms differ by", far), self._operation
+            return Axis("exponents of the terms differ by", far), Axis("signs", ("equal", "opposite"))
         names = tuple(f"term {number}" for number in range(len(self.terms)))
         near = (*map(str, range(most + 1)), f"{most + 1} or more")
         return Axis("term", names), Axis("below the largest by", near)
 
-    @property
-    def _operation(self) -> Axis:
-        return Axis("signs", ("equal", "opposite"))
-
     def _alignment(self, raws: Sequence[Raw]) -> tuple[Places, ...]:
         most = self._most
-        numbers = [_is_number(raw) for raw in raws]
+        numbers = [is_number(raw) for raw in raws]
         if len(raws) == 2:
             x, y = raws
             distance = (x.exponent - y.exponent).clamp(-most - 1, most + 1) + most + 1
@@ -224,7 +218,7 @@ class Stage:
         moves = (*(f"{n} up" for n in range(up, 0, -1)), "stays", *(f"{n} down" for n in range(1, most + 1)))
         if len(self.terms) > 2:
             return Axis("first bit", (*moves, f"{most + 1} or more down"))
-        # The sum of two of one sign loses no bit, and a difference gains none.
+        # The sum of two terms of one sign loses no bit, and a difference gains none.
         equal = tuple(f"equal signs, {move}" for move in moves[: up + 1])
         return Axis(
             "first bit", (*equal, *(f"opposite signs, {move}" for move in moves[up:]), f"{most + 1} or more down")
@@ -233,13 +227,14 @@ class Stage:
     @cached_property
     def _carries(self) -> int:
         """Places that the first bit of a sum may lie above that of its largest term."""
-        return int(math.log2(sum(_largest_significand(term.span) for term in self.terms)))
+        largest_significands = [2 - 2.0 ** (1 - term.span.precision) for term in self.terms]
+        return int(math.log2(sum(largest_significands)))
 
     def _normalisation(self, raws: Sequence[Raw], x: Raw) -> Places:
         moved = (_exponents(raws).amax(0) - (x.exponent - x.leading_zeros)).clamp(max=self._most + 1) + self._carries
         if len(raws) == 2:
             moved = torch.where(raws[0].sign ^ raws[1].sign, moved + 1, moved)
-        several = torch.stack([_is_number(raw) for raw in raws]).sum(0) > 1
+        several = torch.stack([is_number(raw) for raw in raws]).sum(0) > 1
         return _numpy(torch.where(several & ~(x.nan | x.inf | x.zero), moved, NONE))
 
     # Range -----------------------------------------------------------------------------------------------------
@@ -323,7 +318,7 @@ class Stage:
         return _numpy(torch.where(x.nan | x.inf, NONE, place))
 
     def lies(self, group: str, index: int) -> "Lies":
-        """Between which exponents of the exact result a bin of a group lies, and how far down its first bit moves."""
+        """Bounds on the exact results of a bin of a group."""
         axes = {self._named("range", self._ranges).name: self._lies_in_range}
         if self._shifts:
             axes[self._named("normalisation", self._normalisations).name] = self._lies_down
@@ -334,11 +329,11 @@ class Stage:
 
     def _lies_in_range(self, index: int) -> "Lies":
         negative, edge, rest = next(key for key, place in self._range_places.items() if place == index)
-        # A sum of any terms may be zero, whose exponent is none.
+        # A sum of any terms may be zero, which has no exponent.
         return _lies_at(self.o, negative, edge) if edge or rest else Lies()
 
     def _lies_down(self, index: int) -> "Lies":
-        """Two of one sign have the first places, and all others are differences."""
+        """Bounds of a normalisation; the first places are of two terms of one sign, all others of differences."""
         equal = self._carries + 1 if len(self.terms) == 2 else 0
         down = index - equal - (self._carries if not equal else 0)
         if index < equal:
@@ -373,10 +368,6 @@ class Stage:
         inside = ("between",) if self.rounding.bits > 1 else ()
         return Axis("dropped bits", ("zeros", *inside, "ones")), Axis("random word", ("zeros", *inside, "ones"))
 
-    @property
-    def _edge(self) -> Axis:
-        return Axis("dropped bits and random word", ("just stays", "just goes up"))
-
     def _word(self, x: Raw, where: Truncated, word: Tensor) -> tuple[tuple[Places, ...], tuple[Places, ...]]:
         bits = self.rounding.bits
         ones = (1 << bits) - 1
@@ -392,7 +383,7 @@ class Stage:
         return (extreme(dropped), extreme(word)), (_numpy(torch.where(counted & (edge >> 1 == 0), edge, NONE)),)
 
     def extreme_words(self, raws: Sequence[Raw]) -> list[Tensor | None]:
-        """Random words that among them reach every bin that any word reaches."""
+        """Random words that together reach every bin that any word reaches."""
         if not self.rounding.bits:
             return [None]
         x = self.total(raws)
@@ -425,7 +416,7 @@ class Lies:
     since, until : float
         Least and largest exponent of them.
     least, most : float
-        How far their first bit lies below that of the largest term.
+        Distance of their first bit below that of the largest term.
     """
 
     since: float = -math.inf
@@ -448,19 +439,14 @@ def _lies_at(o: Format, negative: int, edge: int | str) -> Lies:
     return Lies(exponent(edge) if edge else -math.inf, math.inf if edge >= last else exponent(edge + 1))
 
 
-def _largest_significand(span: ValueRange) -> float:
-    """No number of a span has a larger one, which are from 1 to below 2."""
-    return 2 - 2.0 ** (1 - span.precision)
-
-
-def _is_number(raw: Raw) -> Tensor:
+def is_number(raw: Raw) -> Tensor:
     """True where terms are finite, and not zero."""
     return ~(raw.zero | raw.nan | raw.inf)
 
 
 def _exponents(raws: Sequence[Raw]) -> Tensor:
-    """Exponents of terms, those of what is no number or zero below all others."""
-    return torch.stack([torch.where(_is_number(raw), raw.exponent, ZERO_EXPONENT) for raw in raws])
+    """Exponents of terms; those of NaN, infinities and zeros are below all others."""
+    return torch.stack([torch.where(is_number(raw), raw.exponent, ZERO_EXPONENT) for raw in raws])
 
 
 def _signed64(code: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .bins import NONE, Axis, Group, Places, cross
+from .bins import NONE, Axis, Group, Places
 
 LENGTHS = ("1", "2", "3", "4 or more")
 PLAIN, STREAMS = "plain", ("input", "output")
@@ -18,14 +18,13 @@ _TAKEN = _STREAM.index("taken")
 
 
 def groups(unit: Any) -> dict[str, tuple[Group, ...]]:
-    """For each side of a unit what `bins` gives numbers for."""
+    """Groups of each side of a unit, in the order of `bins`."""
     found = {side: _stream_groups(side) for side in STREAMS}
     if unit.clocked:
         states = _states(unit)
         pairs = tuple(f"{before}, then {after}" for before in states for after in states)
-        stalls = [_lengths("plain: clock enable low", "for cycles")]
-        stalls += [_lengths("plain: no operands", "for cycles")] * unit.has_valid
-        found[PLAIN] = (cross("plain: cycle after cycle", Axis("cycles", pairs)), *stalls)
+        stalls = [_lengths("plain: clock enable low")] + [_lengths("plain: no operands")] * unit.has_valid
+        found[PLAIN] = (Group("plain: cycle after cycle", (Axis("cycles", pairs),)), *stalls)
     return found
 
 
@@ -33,14 +32,14 @@ def _states(unit: Any) -> tuple[str, ...]:
     return _PLAIN if unit.has_valid else _PLAIN[::2]
 
 
-def _lengths(name: str, axis: str) -> Group:
-    return cross(name, Axis(axis, LENGTHS))
+def _lengths(name: str) -> Group:
+    return Group(name, (Axis("for cycles", LENGTHS),))
 
 
 def _pairs(side: str) -> dict[tuple[int, int], str]:
     """Pairs of states that may follow each other in a stream, whose offers stay until they are taken.
 
-    Whether an input is ready while nothing is offered is the unit's own choice, and nothing hangs on it.
+    ``ready`` of an input while nothing is offered has no effect.
     """
     states = range(len(_STREAM))
     legal = [(before, after) for before in states for after in states if before != _WAITS or after in (_WAITS, _TAKEN)]
@@ -50,14 +49,14 @@ def _pairs(side: str) -> dict[tuple[int, int], str]:
 
 def _stream_groups(side: str) -> tuple[Group, ...]:
     return (
-        cross(f"{side} stream: cycle after cycle", Axis("cycles", tuple(dict.fromkeys(_pairs(side).values())))),
-        _lengths(f"{side} stream: waits", "for cycles"),
-        cross(f"{side} stream: gaps", Axis("cycles between transfers", ("0", *LENGTHS))),
+        Group(f"{side} stream: cycle after cycle", (Axis("cycles", tuple(dict.fromkeys(_pairs(side).values()))),)),
+        _lengths(f"{side} stream: waits"),
+        Group(f"{side} stream: gaps", (Axis("cycles between transfers", ("0", *LENGTHS)),)),
     )
 
 
 def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
-    """Numbers of the bins that cycles show, for each group of a side.
+    """Numbers of the bins of clock cycles, for each group of a side.
 
     Raises
     ------
@@ -97,7 +96,7 @@ def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Pl
 
 
 def _run_lengths(where: "np.ndarray") -> Places:
-    """Places of the lengths of all runs of such cycles that end."""
+    """Places of the lengths of runs of cycles, without one that does not end."""
     steps = np.diff(np.concatenate([[False], where]).astype(np.int8))
     begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
     lengths = ends - begins[: len(ends)]
@@ -105,10 +104,10 @@ def _run_lengths(where: "np.ndarray") -> Places:
 
 
 def _waits_before(state: "np.ndarray", taken: "np.ndarray") -> Places:
-    """For each transfer how many cycles it waited just before."""
+    """Cycles that each transfer waited just before."""
     waiting = np.concatenate([[0], np.cumsum(state == _WAITS)])
     previous = np.concatenate([[0], taken[:-1]]) if len(taken) else taken
-    # All waits since the transfer before belong to this one, for what is offered stays so.
+    # All waits since the transfer before belong to this one, because an offer stays.
     first = np.flatnonzero(state == _TAKEN)[:1]
     previous[:1] = first
     return (waiting[taken] - waiting[previous]).astype(np.int64)

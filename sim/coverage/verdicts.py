@@ -26,13 +26,12 @@ class Finding:
 
     Attributes
     ----------
-    group : Group
     counts : array
         Hits of each.
     excluded : array of bool
         Bins that are proved to be out of reach.
     proof : str
-        Sets of inputs that were gone through for that.
+        Sets of inputs that were enumerated for that.
     """
 
     group: Group
@@ -41,7 +40,7 @@ class Finding:
     proof: str
 
     def verdicts(self) -> list[str]:
-        """One for each bin."""
+        """Verdict of each bin."""
         hit = self.counts > 0
         return np.select([hit & self.excluded, hit, self.excluded], [REFUTED, HIT, EXCLUDED], OPEN).tolist()
 
@@ -59,7 +58,7 @@ class Verdicts:
     title : str
         Name of the unit.
     vectors, cycles : int
-        How many were counted.
+        Numbers of counted vectors and clock cycles.
     findings : tuple of Finding
         One for each group.
     """
@@ -71,11 +70,11 @@ class Verdicts:
 
     @classmethod
     def of(cls, coverage: Coverage, progress: Progress = silent) -> "Verdicts":
-        """Verdicts of a coverage; proves that bins are out of reach where that is not yet known."""
+        """Verdicts of a coverage, with proofs for the bins that were not hit."""
         known = proofs.of(coverage, progress)
         found = []
         for name, group in coverage.groups.items():
-            # What handshakes may show, the bench or the design around a unit decides: nothing of it is out of reach.
+            # Handshakes depend on the bench or the design around a unit: none of their bins is out of reach.
             nothing = (np.zeros(group.size, dtype=bool), "")
             excluded, proof = (known[name].excluded, known[name].proof) if name in known else nothing
             found.append(Finding(group, coverage.counts[name].copy(), excluded, proof))

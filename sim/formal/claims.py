@@ -75,7 +75,6 @@ class Claim:
     ----------
     kind : str
         Of `KINDS`.
-    asked : Implementation
     """
 
     kind: str
@@ -97,8 +96,6 @@ class Finding:
 
     Attributes
     ----------
-    claim : Claim
-    verdict : Verdict
     lines : tuple of str
         Of a refuted claim the witness, for people.
     """

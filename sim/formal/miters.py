@@ -96,7 +96,6 @@ class Clocked:
 
     Parameters
     ----------
-    step : Step
     inputs, outputs : dict of str to int
         Widths of its ports, but for the clock.
     fixed : dict of str to int

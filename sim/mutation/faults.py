@@ -73,7 +73,6 @@ class Faults:
 
     Attributes
     ----------
-    unit : Unit
     effects : list of Effect
         One for each bit and kind of fault.
     """

@@ -32,8 +32,6 @@ class Change:
     ----------
     mode : str
         ``inv``, ``const0``, ``const1``; ``cnot0`` and ``cnot1`` invert where another bit of the same port is 0 or 1.
-    cell, port : str
-    portbit : str
     wire : str
         Name of the net, where it has one.
     src : list of str

@@ -48,8 +48,6 @@ class Mutant:
 
     Attributes
     ----------
-    number : int
-    change : Change
     fate : str
         ``killed``: a vector of the bench shows it; ``equivalent``: no vector can; ``survived``: one can, but none of
         the bench does; ``undecided``: none of the bench does, and neither is proved.
@@ -69,10 +67,8 @@ class Campaign:
 
     Attributes
     ----------
-    unit : Unit
     title : str
         Name of the component.
-    mutants : list of Mutant
     """
 
     unit: Any
@@ -160,8 +156,6 @@ class _Bench:
     ----------
     title : str
         Name of the component.
-    made : Made
-    judge : EquivalenceChecker
     recording : Recording, optional
         Cycles of the plain unit.
     traffic : tuple of dict
@@ -268,7 +262,7 @@ def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
     if not set(unit.inputs) <= set(rows[0]) or unit.sources:
         return None
     steps = tuple({name: row[name] for name in unit.inputs} for row in rows)
-    why = f"the only vector that shows the mutant {mutant.change} of {mutant.change.place}"
+    why = f"shows the mutant {mutant.change} of {mutant.change.place}"
     return regressions.judged(unit, steps if unit.stateful else steps[:1], why)
 
 

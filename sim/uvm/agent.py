@@ -1,33 +1,31 @@
-"""The agent: drivers and monitors on both sides of a unit. A passive one only watches."""
+"""Agents: drivers and monitors on both sides of a unit. A passive agent has a monitor only."""
 
 import random
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from pyuvm import uvm_agent, uvm_analysis_port, uvm_driver, uvm_monitor, uvm_sequencer
 
-from halfulp.sim.ports import Ports
 from halfulp.sim.rules import Broken
 
-from .interfaces import Interface, Watch
+from .interfaces import Interface, Watch, Word
 from .items import Operation
 
 
 class Driver(uvm_driver):
-    """Offers operations to a unit, each until it is taken; between them the pins carry noise.
+    """Offers each operation to a unit until it is taken; without one the pins carry noise.
 
     ConfigDB: ``interface`` and ``seed``.
     """
 
     def build_phase(self) -> None:
-        """Take the interface."""
         super().build_phase()
         self.interface: Interface = self.cdb_get("interface")
         self.noise = random.Random(self.cdb_get("seed"))
         self.width = self.interface.inputs.ports.width
 
     async def run_phase(self) -> None:
-        """Drive one operation after the other."""
         self._rest()
         while True:
             await self.interface.edge()
@@ -39,7 +37,7 @@ class Driver(uvm_driver):
                 self._rest()
 
     async def drive(self, item: Operation) -> None:
-        """Drive one operation, from an edge on until it is known to be taken: the next may follow without a gap."""
+        """Drive one operation, from an edge on until it is taken: the next may follow without a gap."""
         if item.reset:
             self._rest()
             await self.interface.reset()
@@ -58,33 +56,28 @@ class Driver(uvm_driver):
 
 
 class Throttle(uvm_driver):
-    """Holds results up, as long as it is told to; without a word they go on.
+    """Holds results up by patterns of `Grants`; without one they go on.
 
     ConfigDB: ``interface``.
     """
 
     def build_phase(self) -> None:
-        """Take the interface."""
         super().build_phase()
         self.interface: Interface = self.cdb_get("interface")
 
     async def run_phase(self) -> None:
-        """Follow one pattern after the other."""
         self.interface.grant(True)
         while True:
             known, item = self.seq_item_port.try_next_item()
-            if not known:
-                await self.interface.edge()
-                self.interface.grant(True)
-                continue
-            for granted in item.pattern:
+            for granted in item.pattern if known else [True]:
                 await self.interface.edge()
                 self.interface.grant(granted)
-            self.seq_item_port.item_done()
+            if known:
+                self.seq_item_port.item_done()
 
 
 class Monitor(uvm_monitor):
-    """Sees every cycle from the first reset on, and publishes what it shows.
+    """Watches every cycle from the first reset on, and publishes operations.
 
     ConfigDB: ``interface``.
 
@@ -95,19 +88,12 @@ class Monitor(uvm_monitor):
     """
 
     def build_phase(self) -> None:
-        """Take the interface."""
         super().build_phase()
         self.ap = uvm_analysis_port("ap", self)
         self.interface: Interface = self.cdb_get("interface")
-        self.ports = self.watched()
         self.epoch = self.cycle = self.published = 0
 
-    def watched(self) -> Ports:
-        """The ports whose codes are published."""
-        raise NotImplementedError
-
     async def run_phase(self) -> None:
-        """Look at every cycle; those of a reset part one epoch from the next."""
         before = False
         while True:
             await self.interface.cycle()
@@ -121,15 +107,15 @@ class Monitor(uvm_monitor):
             before = resetting
 
     def after_reset(self) -> None:
-        """Forget what was before the reset."""
+        """Discard the state of the epoch before the reset."""
 
     def look(self) -> None:
         """Look at one cycle."""
         raise NotImplementedError
 
-    def publish(self, word: int) -> None:
+    def publish(self, side: Word, word: int) -> None:
         """Publish the operation of a packed word."""
-        item = Operation.create(self.get_name()).set_word(self.ports, word)
+        item = Operation.create(self.get_name()).set_word(side.ports, word)
         item.epoch, item.cycle = self.epoch, self.cycle
         self.published += 1
         self.ap.write(item)
@@ -138,53 +124,41 @@ class Monitor(uvm_monitor):
 class OperandMonitor(Monitor):
     """Publishes the operands that a unit takes."""
 
-    def watched(self) -> Ports:
-        """The inputs."""
-        return self.interface.inputs.ports
-
     def look(self) -> None:
-        """Look at one cycle."""
         if self.interface.taken:
-            self.publish(self.interface.inputs.read())
+            self.publish(self.interface.inputs, self.interface.inputs.read())
 
 
 class ResultMonitor(Monitor):
-    """Publishes the results that a unit gives, and what it does that it must not.
+    """Publishes the results of a unit, and the rules that it breaks.
 
     Members
     -------
     broken : uvm_analysis_port
         Kind of failure, and a sentence about it.
     handshakes : uvm_analysis_port
-        At its end the handshakes of each epoch: a side's name, and for each signal what it was, cycle by cycle.
+        At the end of each epoch: for each side its name, and the levels of its signals, cycle by cycle.
     """
 
     def build_phase(self) -> None:
-        """Begin to watch."""
         super().build_phase()
         self.broken = uvm_analysis_port("broken", self)
         self.handshakes = uvm_analysis_port("handshakes", self)
         self._cycles: dict[str, dict[str, list[bool]]] = {}
         self.watch: Watch = self.interface.watch()
 
-    def watched(self) -> Ports:
-        """The outputs."""
-        return self.interface.outputs.ports
-
     def explain(self, expected: Sequence[int]) -> Broken | None:
-        """Why results are wrong, where it is not arithmetic; ``expected`` are all since the last reset, as words."""
+        """Cause of wrong results other than arithmetic; ``expected`` are all since the last reset, as words."""
         return self.watch.explain(expected)
 
     def after_reset(self) -> None:
-        """Watch anew."""
-        self._tell_handshakes()
+        self._publish_handshakes()
         self.watch = self.interface.watch()
 
     def look(self) -> None:
-        """Look at one cycle."""
         for seen in self.watch.see():
             if isinstance(seen, int):
-                self.publish(seen)
+                self.publish(self.interface.outputs, seen)
             else:
                 self.broken.write(seen)
         for side, signals in self.interface.handshakes().items():
@@ -193,75 +167,56 @@ class ResultMonitor(Monitor):
                 columns[name].append(level)
 
     def extract_phase(self) -> None:
-        """Publish the handshakes of the last epoch."""
-        super().extract_phase()
-        self._tell_handshakes()
+        self._publish_handshakes()
 
-    def _tell_handshakes(self) -> None:
-        told, self._cycles = self._cycles, {}
-        for side, signals in told.items():
+    def _publish_handshakes(self) -> None:
+        for side, signals in self._cycles.items():
             arrays = {name: np.array(levels, dtype=np.uint8) for name, levels in signals.items()}
             self.handshakes.write((side, arrays))
+        self._cycles = {}
 
 
-class OperandAgent(uvm_agent):
-    """The side of operands.
+class SideAgent(uvm_agent):
+    """One side of a unit.
 
     ConfigDB: ``interface``, ``is_active``, and ``seed`` where it is active.
 
     Members
     -------
-    monitor : OperandMonitor
+    monitor : Monitor
     sequencer, driver
-        Of an active one: where operations come from, and what drives them.
+        Of an active agent.
     """
 
+    MONITOR: ClassVar[type[Any]]
+    DRIVER: ClassVar[type[Any]]
+
     def build_phase(self) -> None:
-        """Build the monitor, and the driver where the agent is active."""
         super().build_phase()
-        self.monitor = OperandMonitor.create("monitor", self)
+        self.monitor = self.MONITOR.create("monitor", self)
         if self.active():
             self.sequencer = uvm_sequencer.create("sequencer", self)
-            self.driver = Driver.create("driver", self)
+            self.driver = self.DRIVER.create("driver", self)
 
     def connect_phase(self) -> None:
-        """Connect the driver."""
-        super().connect_phase()
         if self.active():
             self.driver.seq_item_port.connect(self.sequencer.seq_item_export)
 
 
-class ResultAgent(uvm_agent):
-    """The side of results.
+class OperandAgent(SideAgent):
+    """The side of operands, whose sequencer takes items of `Operation`."""
 
-    ConfigDB: ``interface`` and ``is_active``.
+    MONITOR, DRIVER = OperandMonitor, Driver
 
-    Members
-    -------
-    monitor : ResultMonitor
-    sequencer, throttle
-        Of an active one: where `Grants` come from, and what follows them.
-    """
 
-    def build_phase(self) -> None:
-        """Build the monitor, and the throttle where the agent is active."""
-        super().build_phase()
-        self.monitor = ResultMonitor.create("monitor", self)
-        if self.active():
-            self.sequencer = uvm_sequencer.create("sequencer", self)
-            self.throttle = Throttle.create("throttle", self)
+class ResultAgent(SideAgent):
+    """The side of results, whose sequencer takes items of `Grants`."""
 
-    def connect_phase(self) -> None:
-        """Connect the throttle."""
-        super().connect_phase()
-        if self.active():
-            self.throttle.seq_item_port.connect(self.sequencer.seq_item_export)
+    MONITOR, DRIVER = ResultMonitor, Throttle
 
 
 class UnitAgent(uvm_agent):
-    """Both sides of a unit.
-
-    ConfigDB: what the two sides take.
+    """Both sides of a unit, with the entries of the ConfigDB that these take.
 
     Members
     -------
@@ -270,35 +225,16 @@ class UnitAgent(uvm_agent):
     """
 
     def build_phase(self) -> None:
-        """Build both sides."""
         super().build_phase()
         self.source = OperandAgent.create("source", self)
         self.sink = ResultAgent.create("sink", self)
 
     def connect_phase(self) -> None:
-        """Tell sequences of operations where the pace of results is set."""
-        super().connect_phase()
         if self.active():
+            # Sequences of operations set the pace of results, too.
             self.cdb_set("pacer", self.sink.sequencer)
 
     @property
-    def operands(self) -> OperandMonitor:
-        """What watches the operands."""
-        monitor: OperandMonitor = self.source.monitor
-        return monitor
-
-    @property
-    def results(self) -> ResultMonitor:
-        """What watches the results."""
-        monitor: ResultMonitor = self.sink.monitor
-        return monitor
-
-    @property
-    def sequencer(self) -> uvm_sequencer:
-        """Where operations are sent."""
-        return self.source.sequencer
-
-    @property
     def under_way(self) -> int:
-        """Operations since the last reset that were taken and have given no result yet."""
-        return self.operands.published - self.results.published
+        """Operations since the last reset that were taken and have no result yet."""
+        return int(self.source.monitor.published - self.sink.monitor.published)

@@ -1,4 +1,4 @@
-"""What is tested, made by the factory so that anyone may put something else in its place."""
+"""The design under test, which the factory makes."""
 
 from typing import Any, ClassVar
 
@@ -17,22 +17,22 @@ class Dut(uvm_object):
     Attributes
     ----------
     INSIDE : bool
-        Whether signals of submodules are to be seen by name, as an agent inside of a design needs.
+        Signals of submodules can be read by name, as an agent inside of a design needs.
     """
 
     INSIDE: ClassVar[bool] = False
 
     def request(self) -> Implementation:
-        """What was asked for; override it to test the unit in another format or with other options."""
+        """The requested implementation; override it to test the unit in another format or with other options."""
         request: Implementation = ConfigDB().get(None, "", "request")
         return request
 
     def make(self) -> Any:
-        """The unit; override it to test one that is not in the catalogue but derived from one that is."""
+        """The unit; override it to test one that is derived from a unit of the catalogue."""
         return self.request().component()
 
     def design(self, unit: Any, kind: str) -> Design:
-        """Its Verilog, of which a model of that kind is made."""
+        """Verilog for a model of a kind."""
         return design(unit, (kind,))
 
     def title(self, unit: Any) -> str:
@@ -42,5 +42,5 @@ class Dut(uvm_object):
         return str(Implementation.of(unit)) if isinstance(unit, Unit) else str(unit.name)
 
     def describe(self, unit: Any) -> str:
-        """What it is, in words."""
+        """Formats, rounding and latency."""
         return describe(unit)

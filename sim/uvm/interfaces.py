@@ -1,11 +1,11 @@
-"""Where a unit is driven and watched: handles of the simulator, read and written as packed words.
+"""Interfaces: signals of the simulator through which a unit is driven and watched, as packed words.
 
-A driver changes pins at the falling edge of the clock, and monitors look a quarter of a period later. So what they see
-is what the rising edge takes, whether the pins are driven by us or by the registers of a design around the unit.
+A driver changes pins at the falling edge of the clock, and monitors look a quarter of a period later. So monitors see
+what the rising edge takes, whether the pins are driven by a driver or by the registers of a design around the unit.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from cocotb.triggers import FallingEdge, Timer
 
@@ -14,26 +14,14 @@ from halfulp.sim.protocol import PERIOD
 from halfulp.sim.rules import BUBBLE, MOVED, Broken, Entry, Registered, Waiting, wrong_latency
 
 Seen = list[int | Broken]
-"""What a cycle shows of the results: packed words that were given, and rules that were broken."""
+"""Results of a cycle, as packed words, and rules that it breaks."""
 
 Handshakes = dict[str, dict[str, bool]]
 """Signals of handshakes by name, for each side of a unit: ``plain``, or ``input`` and ``output`` of streams."""
 
 
-class Word(Protocol):
-    """Something that holds a packed word, which is that of some ports."""
-
-    ports: Ports
-
-    def read(self) -> int:
-        """The word."""
-
-    def write(self, word: int) -> None:
-        """Put a word there."""
-
-
 class Packed:
-    """All fields in one signal of the simulator.
+    """A packed word in one signal.
 
     Parameters
     ----------
@@ -50,12 +38,12 @@ class Packed:
         return int(self.handle.value)
 
     def write(self, word: int) -> None:
-        """Put a word there."""
+        """Drive a word."""
         self.handle.value = word
 
 
 class Wires:
-    """A signal of the simulator for each port.
+    """A packed word in a signal for each port.
 
     Parameters
     ----------
@@ -72,19 +60,38 @@ class Wires:
         return self.ports.pack([int(handle.value) for handle in self.handles])
 
     def write(self, word: int) -> None:
-        """Put a word there."""
+        """Drive a word."""
         for handle, code in zip(self.handles, self.ports.unpack(word), strict=True):
             handle.value = code
 
 
+Word = Packed | Wires
+
+
+def _level(handle: Any) -> bool:
+    return bool(int(handle.value))
+
+
+class Watch:
+    """Watches the results of every cycle from reset on."""
+
+    def see(self) -> Seen:
+        """Results and broken rules of this cycle."""
+        raise NotImplementedError
+
+    def explain(self, expected: Sequence[int]) -> Broken | None:
+        """Cause of wrong results other than arithmetic; ``expected`` are those of all operations since reset."""
+        return None
+
+
 class Interface:
-    """One way into a unit, or the way out, or both.
+    """Inputs of a unit, or its outputs, or both.
 
     Parameters
     ----------
     clk, rst
-        Handles; without a reset there is none.
-    inputs, outputs : Word, optional
+        Handles; None: no reset.
+    inputs, outputs : Packed or Wires, optional
     """
 
     def __init__(self, *, clk: Any, rst: Any = None, inputs: Word | None = None, outputs: Word | None = None) -> None:
@@ -93,45 +100,45 @@ class Interface:
 
     @property
     def inputs(self) -> Word:
-        """Where operands are."""
+        """The operands."""
         assert self._inputs is not None, "this interface has results only"
         return self._inputs
 
     @property
     def outputs(self) -> Word:
-        """Where results are."""
+        """The results."""
         assert self._outputs is not None, "this interface has operands only"
         return self._outputs
 
     async def edge(self) -> None:
-        """The moment at which pins are driven."""
+        """Wait until pins are driven."""
         await FallingEdge(self.clk)
 
     async def middle(self) -> None:
-        """The moment after `edge` at which pins are looked at."""
+        """Wait, after `edge`, until pins are read."""
         await Timer(PERIOD // 4, "ns")
 
     async def cycle(self) -> None:
-        """The moment of the next cycle at which pins are looked at."""
+        """Wait until pins of the next cycle are read."""
         await self.edge()
         await self.middle()
 
     @property
     def resetting(self) -> bool:
-        """Whether the coming edge resets the unit, and takes nothing."""
-        return self.rst is not None and bool(int(self.rst.value))
+        """True if the coming edge resets the unit, and takes nothing."""
+        return self.rst is not None and _level(self.rst)
 
     async def reset(self) -> None:
         """Hold reset for two clock edges."""
         if self.rst is None:
-            raise ValueError("a reset was asked for, but the interface has none")
+            raise ValueError("the interface has no reset")
         self.rst.value = 1
         await self.edge()
         await self.edge()
         self.rst.value = 0
 
     def offer(self, word: int | None, noise: int = 0) -> None:
-        """Drive operands, or none; without any the pins carry noise."""
+        """Drive operands; None: no operands, with noise on the pins."""
         raise NotImplementedError
 
     def grant(self, granted: bool) -> None:
@@ -140,26 +147,16 @@ class Interface:
 
     @property
     def taken(self) -> bool:
-        """Whether the coming edge takes operands."""
+        """True if the coming edge takes operands."""
         raise NotImplementedError
 
-    def watch(self) -> "Watch":
+    def watch(self) -> Watch:
         """A watch over the results, from reset."""
         raise NotImplementedError
 
     def handshakes(self) -> Handshakes:
-        """What the signals of the handshakes are in this cycle."""
+        """Signals of the handshakes in this cycle."""
         raise NotImplementedError
-
-
-class Watch(Protocol):
-    """Sees every cycle from reset on."""
-
-    def see(self) -> Seen:
-        """What this cycle shows."""
-
-    def explain(self, expected: Sequence[int]) -> Broken | None:
-        """Why results are wrong, where it is not arithmetic; ``expected`` are those of all operations since reset."""
 
 
 class Pins(Interface):
@@ -169,11 +166,11 @@ class Pins(Interface):
     ----------
     latency : int
     holds : bool
-        Whether the result stays what it was in a cycle without operands.
+        The result does not change in a cycle without operands.
     en, valid
-        Handles; without one it is always set.
+        Handles; None: always 1.
     clk, rst, inputs, outputs
-        As `Interface` takes them. Of a unit without registers the clock says when it is looked at.
+        As of `Interface`. The clock of a unit without registers only sets the time of reading.
     """
 
     def __init__(self, *, latency: int, holds: bool = False, en: Any = None, valid: Any = None, **known: Any) -> None:
@@ -181,41 +178,36 @@ class Pins(Interface):
         self.latency, self.holds, self.en, self.valid = latency, holds, en, valid
 
     def offer(self, word: int | None, noise: int = 0) -> None:
-        """Drive operands, or none."""
         if self.valid is not None:
             self.valid.value = int(word is not None)
         self.inputs.write(noise if word is None else word)
 
     def grant(self, granted: bool) -> None:
-        """Drive the clock enable."""
         if self.en is not None:
             self.en.value = int(granted)
 
     @property
     def offered(self) -> bool:
-        """Whether there are operands."""
-        return self.valid is None or bool(int(self.valid.value))
+        """True if there are operands."""
+        return self.valid is None or _level(self.valid)
 
     @property
     def enabled(self) -> bool:
-        """Whether registers take something at the coming edge."""
-        return self.en is None or bool(int(self.en.value))
+        """True if the coming edge clocks the registers."""
+        return self.en is None or _level(self.en)
 
     @property
     def taken(self) -> bool:
-        """Whether the coming edge takes operands."""
         return self.offered and self.enabled and not self.resetting
 
-    def watch(self) -> "Watch":
-        """A watch over the results, from reset."""
+    def watch(self) -> Watch:
         return _Behind(self) if self.latency else _Beside(self)
 
     def handshakes(self) -> Handshakes:
-        """What the signals of the handshake are in this cycle."""
         return {"plain": {"en": self.enabled, "valid": self.offered}}
 
 
-class _Behind:
+class _Behind(Watch):
     """Results that come some edges after their operands."""
 
     def __init__(self, pins: Pins) -> None:
@@ -241,8 +233,8 @@ class _Behind:
         return None if other is None else wrong_latency(other, self.pins.latency)
 
 
-class _Beside:
-    """Results that are there with their operands, for as long as these wait."""
+class _Beside(Watch):
+    """Results in the same cycle as their operands, for as long as these wait."""
 
     def __init__(self, pins: Pins) -> None:
         self.pins = pins
@@ -259,119 +251,88 @@ class _Beside:
             found.append(MOVED)
         return found
 
-    def explain(self, expected: Sequence[int]) -> Broken | None:
-        return None
 
-
-class Source(Interface):
-    """A stream of operands.
+class _Stream(Interface):
+    """A stream.
 
     Parameters
     ----------
     valid, ready
         Handles.
-    side : str
-        What its handshake is called.
-    clk, rst, inputs
-        As `Interface` takes them.
+    side : str, optional
+        Name of its handshake; default: ``input`` or ``output``.
+    clk, rst, inputs, outputs
+        As of `Interface`.
     """
 
-    def __init__(self, *, valid: Any, ready: Any, side: str = "input", **known: Any) -> None:
+    SIDE: ClassVar[str]
+
+    def __init__(self, *, valid: Any, ready: Any, side: str = "", **known: Any) -> None:
         super().__init__(**known)
-        self.valid, self.ready, self.side = valid, ready, side
+        self.valid, self.ready, self.side = valid, ready, side or self.SIDE
+
+    def handshakes(self) -> Handshakes:
+        return {self.side: {"valid": _level(self.valid), "ready": _level(self.ready)}}
+
+
+class Source(_Stream):
+    """A stream of operands, with the parameters ``valid``, ``ready`` and ``side`` beside those of `Interface`."""
+
+    SIDE = "input"
 
     def offer(self, word: int | None, noise: int = 0) -> None:
-        """Drive operands, or none."""
         self.valid.value = int(word is not None)
         self.inputs.write(noise if word is None else word)
 
     @property
     def taken(self) -> bool:
-        """Whether the coming edge takes operands."""
-        return bool(int(self.valid.value)) and bool(int(self.ready.value)) and not self.resetting
-
-    def handshakes(self) -> Handshakes:
-        """What the signals of the handshake are in this cycle."""
-        return {self.side: {"valid": bool(int(self.valid.value)), "ready": bool(int(self.ready.value))}}
+        return _level(self.valid) and _level(self.ready) and not self.resetting
 
 
-class Sink(Interface):
-    """A stream of results.
+class Sink(_Stream):
+    """A stream of results, with the parameters ``valid``, ``ready`` and ``side`` beside those of `Interface`."""
 
-    Parameters
-    ----------
-    valid, ready
-        Handles.
-    side : str
-        What its handshake is called.
-    clk, rst, outputs
-        As `Interface` takes them.
-    """
-
-    def __init__(self, *, valid: Any, ready: Any, side: str = "output", **known: Any) -> None:
-        super().__init__(**known)
-        self.valid, self.ready, self.side = valid, ready, side
+    SIDE = "output"
 
     def grant(self, granted: bool) -> None:
-        """Be ready for a result, or not."""
         self.ready.value = int(granted)
 
-    def watch(self) -> "Watch":
-        """A watch over the results, from reset."""
-        return _Stream(self)
-
-    def handshakes(self) -> Handshakes:
-        """What the signals of the handshake are in this cycle."""
-        return {self.side: {"valid": bool(int(self.valid.value)), "ready": bool(int(self.ready.value))}}
+    def watch(self) -> Watch:
+        return _Waiting(self)
 
 
 class Streams(Interface):
-    """A stream of operands and one of results.
-
-    Parameters
-    ----------
-    source : Source
-    sink : Sink
-        With the same clock.
-    """
+    """A stream of operands and one of results, with one clock."""
 
     def __init__(self, source: Source, sink: Sink) -> None:
         super().__init__(clk=source.clk, rst=source.rst, inputs=source.inputs, outputs=sink.outputs)
         self.source, self.sink = source, sink
 
     def offer(self, word: int | None, noise: int = 0) -> None:
-        """Drive operands, or none."""
         self.source.offer(word, noise)
 
     def grant(self, granted: bool) -> None:
-        """Be ready for a result, or not."""
         self.sink.grant(granted)
+
+    def watch(self) -> Watch:
+        return self.sink.watch()
 
     @property
     def taken(self) -> bool:
-        """Whether the coming edge takes operands."""
         return self.source.taken
 
-    def watch(self) -> "Watch":
-        """A watch over the results, from reset."""
-        return self.sink.watch()
-
     def handshakes(self) -> Handshakes:
-        """What the signals of the handshakes are in this cycle."""
         return self.source.handshakes() | self.sink.handshakes()
 
 
-class _Stream:
+class _Waiting(Watch):
     """Results that wait to be taken."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink, self.rule = sink, Waiting()
 
     def see(self) -> Seen:
-        valid, ready = bool(int(self.sink.valid.value)), bool(int(self.sink.ready.value))
+        valid, ready = _level(self.sink.valid), _level(self.sink.ready)
         word = self.sink.outputs.read()
         broken = self.rule.see(valid, ready, word)
         return [*([broken] if broken else []), *([word] if valid and ready else [])]
-
-    def explain(self, expected: Sequence[int]) -> Broken | None:
-        return None

@@ -1,4 +1,4 @@
-"""Sequence items: operations whose operands carry their formats, and the pace at which results may go on."""
+"""Sequence items: operations whose operands carry their formats, and patterns of cycles in which results may go on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,7 @@ from halfulp.sim.ports import Port, Ports
 
 @dataclass(frozen=True)
 class Operand:
-    """A code with what it stands for.
-
-    Parameters
-    ----------
-    port : Port
-    code : int
+    """A code of a port.
 
     Raises
     ------
@@ -34,12 +29,12 @@ class Operand:
 
     @property
     def fmt(self) -> Any:
-        """Its format; None of plain bits."""
+        """Format; None of plain bits."""
         return self.port.fmt
 
     @property
     def number(self) -> Fraction | float | int:
-        """The number that it stands for."""
+        """Number of the code."""
         return self.code if self.port.fmt is None else self.port.fmt.decode(self.code)
 
     def __str__(self) -> str:
@@ -49,7 +44,7 @@ class Operand:
 
 
 class Operation(uvm_sequence_item):
-    """Codes of a unit's inputs, or of its outputs, and what the handshake does about them.
+    """Codes of a unit's inputs, or of its outputs, and their handshake.
 
     Members
     -------
@@ -58,9 +53,9 @@ class Operation(uvm_sequence_item):
     gap : int
         Cycles without an offer before it is offered.
     reset : bool
-        Whether the unit is reset first.
+        The unit is reset first.
     epoch, cycle : int
-        Of one that was observed: resets before it, and the clock cycle.
+        Of an observed operation: resets before it, and the clock cycle.
     """
 
     def __init__(self, name: str = "operation") -> None:
@@ -71,12 +66,12 @@ class Operation(uvm_sequence_item):
         self.epoch = self.cycle = 0
 
     def set(self, ports: Ports, codes: Mapping[str, int]) -> "Operation":
-        """Take codes, by names of ports, all of which have one."""
+        """Set the codes of all ports, by their names."""
         self.operands = {port.name: Operand(port, int(codes[port.name])) for port in ports}
         return self
 
     def set_word(self, ports: Ports, word: int) -> "Operation":
-        """Take codes from a packed word."""
+        """Set the codes of a packed word."""
         return self.set(ports, dict(zip(ports.names, ports.unpack(word), strict=True)))
 
     @property
@@ -94,7 +89,6 @@ class Operation(uvm_sequence_item):
         return self.operands[name]
 
     def do_copy(self, rhs: Any) -> None:
-        """Take over all that another one has."""
         super().do_copy(rhs)
         self.operands, self.gap, self.reset = dict(rhs.operands), rhs.gap, rhs.reset
         self.epoch, self.cycle = rhs.epoch, rhs.cycle
@@ -109,12 +103,12 @@ class Operation(uvm_sequence_item):
 
 
 class Grants(uvm_sequence_item):
-    """In which of the next cycles results may go on: the clock enable of a plain unit, ``ready`` of a stream.
+    """Levels of the clock enable of a plain unit, or ``ready`` of a stream, in the next cycles.
 
     Members
     -------
     pattern : tuple of bool
-        A cycle each.
+        A level for each cycle.
     """
 
     def __init__(self, name: str = "grants") -> None:

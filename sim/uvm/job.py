@@ -1,38 +1,39 @@
-"""What the simulation is told by the process that starts it, and tells it back."""
+"""Files between the simulation and the process that starts it, and classes of tests by name."""
 
 import importlib
 import importlib.util
 import inspect
-import json
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyuvm import ConfigDB, uvm_factory, uvm_test
 
-from halfulp.sim.report import Check, Failure
+from halfulp.sim.report import Check
+
+FOUND = "findings.pickle"
+"""File of the checks and notes of a simulation."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A test to be run in the simulator.
+    """A test that runs in the simulator.
 
     Attributes
     ----------
     test : str
         A module or a file of Python and, after a colon, the class.
     request
-        What is tested, for the `Dut`.
-    seed : int
+        Unit, for the `Dut`.
     limit : int, optional
         Most operations of a sequence.
     sequence : str
         One of `SEQUENCES`.
     vector : mapping, optional
-        The one vector to run.
+        One vector to run instead of all others.
     """
 
     test: str
@@ -42,37 +43,30 @@ class Job:
     sequence: str = "campaign"
     vector: Mapping[str, int] | None = None
 
-    def write_files(self, folder: Path) -> None:
-        """Write it where the simulation finds it."""
+    def save(self, folder: Path) -> None:
+        """Write the job to the folder of the simulation."""
         (folder / "job.pickle").write_bytes(pickle.dumps(self))
 
     @classmethod
-    def find(cls, folder: Path) -> "Job":
-        """Read what `leave` wrote."""
+    def load(cls, folder: Path) -> "Job":
+        """Read the job in the folder of the simulation."""
         job: Job = pickle.loads((folder / "job.pickle").read_bytes())
         return job
 
 
-def write_findings(folder: Path, checks: Sequence[Check], notes: Sequence[str]) -> None:
-    """Write what was found, for the process that started the simulation."""
-    found = {"checks": [asdict(check) for check in checks], "notes": list(notes)}
-    (folder / "findings.json").write_text(json.dumps(found))
+def save_findings(folder: Path, checks: list[Check], notes: list[str]) -> None:
+    """Write checks and notes for the process that started the simulation."""
+    (folder / FOUND).write_bytes(pickle.dumps((checks, notes)))
 
 
-def find_findings(folder: Path) -> tuple[list[Check], list[str]] | None:
-    """Read what `leave_findings` wrote, if it did."""
-    path = folder / "findings.json"
-    if not path.is_file():
-        return None
-    found = json.loads(path.read_text())
-    checks = [
-        Check(**{**row, "failures": [Failure(**failure) for failure in row["failures"]]}) for row in found["checks"]
-    ]
-    return checks, found["notes"]
+def load_findings(folder: Path) -> tuple[list[Check], list[str]] | None:
+    """Checks and notes of the simulation, if it wrote them."""
+    path = folder / FOUND
+    return pickle.loads(path.read_bytes()) if path.is_file() else None
 
 
 def name_of(test: type | str) -> str:
-    """Text by which the simulation, which runs in another folder, finds a class, or one that `class_of` takes.
+    """Text of a class, or of one that `class_of` takes, that does not depend on the folder.
 
     Raises
     ------
@@ -83,7 +77,7 @@ def name_of(test: type | str) -> str:
         where, colon, name = test.rpartition(":")
         return f"{Path(where).resolve()}{colon}{name}" if where.endswith(".py") else test
     if "<locals>" in test.__qualname__:
-        raise ValueError(f"{test.__qualname__} is defined in a function, where the simulation does not find it")
+        raise ValueError(f"{test.__qualname__} is defined in a function; a test has to be at the top of a file")
     own = test.__module__.startswith("halfulp.")
     return f"{test.__module__ if own else Path(inspect.getfile(test)).resolve()}:{test.__qualname__}"
 
@@ -98,7 +92,7 @@ def class_of(text: str) -> type:
     """
     where, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
-        raise ValueError(f"{text!r} names no test; one is written like my_tests.py:MyTest or package.module:MyTest")
+        raise ValueError(f"invalid test {text!r}: expected my_tests.py:MyTest or package.module:MyTest")
     module = module_of(where)
     found = getattr(module, name, None)
     if not isinstance(found, type) or not issubclass(found, uvm_test):
@@ -129,7 +123,7 @@ def module_of(where: str) -> Any:
 
 
 def prepare(test: Any, request: Any) -> tuple[Any, Any]:
-    """The `Dut` that the factory makes with the overrides of a test, the only ones from then on, and its unit."""
+    """The `Dut` of the factory with the overrides of a test, and no others, and its unit."""
     uvm_factory().clear_overrides()
     ConfigDB().clear()
     ConfigDB().set(None, "*", "request", request)

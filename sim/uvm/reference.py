@@ -1,4 +1,4 @@
-"""The reference model: what the golden model gives for the operations that were observed."""
+"""The reference model: results of the golden model for observed operations."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from .items import Operation
 
 
 class Prediction(NamedTuple):
-    """Results that are due.
+    """Expected results of some operations.
 
     Attributes
     ----------
@@ -21,9 +21,9 @@ class Prediction(NamedTuple):
     codes, want : dict
         For each input, and for each output, an array of codes.
     cycles : list of int
-        When the operands were taken.
+        Clock cycles in which the operands were taken.
     chained : bool
-        Whether these are steps in time of a unit with state, from reset.
+        These are steps in time of a unit with state, from reset.
     """
 
     epoch: int
@@ -40,10 +40,10 @@ def columns(ports: Ports, items: list[Operation]) -> dict[str, Codes]:
 
 
 class Reference(uvm_subscriber):
-    """Asks the golden model, in the call that the plain bench makes, for the results of observed operands.
+    """Computes the results of observed operands as the plain bench does.
 
     Operations of a unit with a state, or with a source of random words, are one sequence from reset to reset; others
-    are asked for in pieces.
+    are computed in chunks.
 
     ConfigDB: ``unit``.
 
@@ -56,8 +56,6 @@ class Reference(uvm_subscriber):
     """
 
     def build_phase(self) -> None:
-        """Take the unit."""
-        super().build_phase()
         self.ap = uvm_analysis_port("ap", self)
         self.unit: Any = self.cdb_get("unit")
         self.inputs = Ports.of(self.unit.inputs)
@@ -66,7 +64,6 @@ class Reference(uvm_subscriber):
         self._epoch = self._first = 0
 
     def write(self, item: Operation) -> None:
-        """One more operation was observed."""
         if item.epoch != self._epoch:
             self.predict()
             self._epoch, self._first = item.epoch, 0
@@ -75,12 +72,10 @@ class Reference(uvm_subscriber):
             self.predict()
 
     def extract_phase(self) -> None:
-        """Predict what is left."""
-        super().extract_phase()
         self.predict()
 
     def predict(self) -> None:
-        """Publish what is due for the operations since the last call."""
+        """Publish the prediction for the operations since the last call."""
         if not self._items:
             return
         items, self._items = self._items, []
@@ -92,5 +87,5 @@ class Reference(uvm_subscriber):
         self._first += len(items)
 
     def results(self, codes: dict[str, Codes]) -> dict[str, Codes]:
-        """What the golden model gives; override it for another model."""
+        """Results of the golden model; override it for another model."""
         return reference(self.unit, codes, chained=self.unit.stateful)

@@ -1,4 +1,4 @@
-"""Building what a test is of, and running the test on it."""
+"""Runs of tests: the model is built, and the simulation started and read."""
 
 import time
 from collections.abc import Mapping
@@ -6,13 +6,13 @@ from typing import Any
 
 from halfulp.sim.build import models
 from halfulp.sim.report import Result, write_junit
-from halfulp.sim.simulate import LOG, run_module
+from halfulp.sim.simulate import LOG, Simulation
 from halfulp.sim.wave import decode_wave
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import machine_errors, saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 
-from .job import Job, class_of, find_findings, name_of, prepare
+from .job import Job, class_of, load_findings, name_of, prepare
 from .tests import UnitTest
 
 
@@ -32,24 +32,20 @@ def run(
     Parameters
     ----------
     request : Implementation
-        What the factory's `Dut` makes.
+        Unit that the factory's `Dut` makes.
     test : type or str
-        A `UnitTest`, or the text that names it.
+        A `UnitTest`, or its text.
     seed : int
-        Of everything random.
+        Seed of everything random.
     limit : int, optional
         Most operations of a sequence.
     vector : mapping, optional
-        Codes of the one vector to run.
+        Codes of one vector to run instead of all others.
     sequence : str
         One of `SEQUENCES`.
     wave : bool
-        Whether to leave a waveform.
+        Write a waveform.
     progress : Progress
-
-    Returns
-    -------
-    Result
 
     Raises
     ------
@@ -66,27 +62,26 @@ def run(
     kind.check(job, unit)
     progress.phase("building")
     if wave and dut.INSIDE:
-        raise ValueError(f"{unit.name} is watched inside, of which there is no waveform")
+        raise ValueError(f"{unit.name} is watched inside; there is no waveform of that")
     model = "wave" if wave else "inside" if dut.INSIDE else "cocotb"
     made = dut.design(unit, model)
     built = models(made, (model,))[model]
-    what = f"sequence {sequence}" + ("" if vector is None else " of the one asked for")
+    what = f"sequence {sequence}" + ("" if vector is None else " of one vector")
     result = Result(dut.title(unit), dut.describe(unit), what)
     results = work_root() / "results" / unit.name
     progress.total("running", kind.total(job))
     with saved_on_failure(f"uvm-{unit.name}") as folder:
         trace = folder / "trace.vcd" if wave else None
         with machine_errors("the job of the simulation"):
-            job.write_files(folder)
-        found = run_module(
-            built, made.top, "halfulp.sim.uvm.entry", ["uvm"], folder, wave=trace, progress=progress.advance
-        )
-        findings = find_findings(folder)
+            job.save(folder)
+        with Simulation(built, made.top, "halfulp.sim.uvm.tests", ["uvm"], folder, wave=trace) as simulation:
+            found = simulation.finish(progress.advance)
+        findings = load_findings(folder)
         if findings is None:
-            raise ToolError(f"{_whose(unit)} came to no result: {found['uvm']} (whole log: {folder / LOG})")
+            raise ToolError(f"the environment of {unit.name} has no result: {found['uvm']} (whole log: {folder / LOG})")
         result.checks, result.notes = findings
         if found["uvm"] and result.passed:
-            raise ToolError(f"{_whose(unit)} failed after all was right: {found['uvm']} (whole log: {folder / LOG})")
+            raise ToolError(f"the environment of {unit.name} failed: {found['uvm']} (whole log: {folder / LOG})")
         if trace is not None:
             result.wave = results / "uvm.vcd"
             with machine_errors("the waveform"):
@@ -94,7 +89,3 @@ def run(
     result.seconds = time.monotonic() - began
     write_junit(result, results / "uvm.xml")
     return result
-
-
-def _whose(unit: Any) -> str:
-    return f"the environment of {unit.name}"

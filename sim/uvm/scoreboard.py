@@ -13,19 +13,9 @@ from halfulp.sim.rules import SHOWN, Broken
 from .items import Operation
 from .reference import Prediction, columns
 
-TOOL = "pyuvm"
-"""What a `Check` of a scoreboard is by."""
-
 
 class Compared(NamedTuple):
-    """Operations whose results were compared: for each input, and for each output, an array of codes.
-
-    Attributes
-    ----------
-    codes, got : dict
-    chained : bool
-        Whether these are steps in time of a unit with state, from reset.
-    """
+    """Compared operations, with codes of inputs and outputs; ``chained`` ones are steps in time, from reset."""
 
     codes: dict[str, Codes]
     got: dict[str, Codes]
@@ -40,33 +30,31 @@ def export(name: str, parent: uvm_component, write: Callable[[Any], None]) -> An
 class Scoreboard(uvm_scoreboard):
     """Compares results with predictions, one for one and in order, epoch by epoch.
 
-    What was under way when a reset came is lost; what is under way at the end is a failure.
+    Operations under way at a reset are lost; at the end they are a failure.
 
-    ConfigDB: ``unit``, and ``channel``, the name of what is checked.
+    ConfigDB: ``unit``, and ``channel``, the name of the check.
 
     Members
     -------
     predictions, results, broken
-        Analysis exports: what is due, what was seen, and what must not be.
+        Analysis exports for `Prediction`, `Operation` and `Broken` rules.
     compared : uvm_analysis_port
         `Compared`.
 
     Attributes
     ----------
     explain : callable
-        Asked why results are wrong, with all that were expected since the last reset, as packed words.
+        Cause of wrong results, from all that were expected since the last reset, as packed words.
     check : Check
         After the check phase.
     """
 
     def build_phase(self) -> None:
-        """Take the unit."""
-        super().build_phase()
         self.unit: Any = self.cdb_get("unit")
         self.outputs = self.outputs_of(self.unit)
         self.predictions = export("predictions", self, self._expect)
         self.results = export("results", self, self._see)
-        self.broken = export("broken", self, self._complain)
+        self.broken = export("broken", self, self._fail)
         self.compared = uvm_analysis_port("compared", self)
         self.explain: Callable[[Sequence[int]], Broken | None] = lambda expected: None
         self._due: list[Prediction] = []
@@ -75,7 +63,7 @@ class Scoreboard(uvm_scoreboard):
         self._broken = 0
 
     def outputs_of(self, unit: Any) -> Ports:
-        """What a result consists of."""
+        """Ports of a result."""
         return Ports.of(unit.outputs)
 
     def judged(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
@@ -92,14 +80,12 @@ class Scoreboard(uvm_scoreboard):
     def _see(self, item: Operation) -> None:
         self._seen.setdefault(item.epoch, []).append(item)
 
-    def _complain(self, broken: Broken) -> None:
+    def _fail(self, broken: Broken) -> None:
         self._broken += 1
         if self._broken <= SHOWN:
             self._failures.append(Failure(*broken))
 
     def check_phase(self) -> None:
-        """Compare."""
-        super().check_phase()
         checked = failed = 0
         last = max((part.epoch for part in self._due), default=0)
         taken: dict[int, int] = {}
@@ -107,7 +93,7 @@ class Scoreboard(uvm_scoreboard):
             found = self._seen.get(part.epoch, [])[part.first : part.first + len(part.cycles)]
             taken[part.epoch] = part.first + len(part.cycles)
             if any(item.cycle < cycle for item, cycle in zip(found, part.cycles, strict=False)):
-                self._complain(("count", "a result was given before its operands were taken"))
+                self._fail(("count", "a result was given before its operands were taken"))
             if found:
                 checked += len(found)
                 wrong, failures = self.judged(part, columns(self.outputs, found), SHOWN - len(self._failures))
@@ -116,16 +102,16 @@ class Scoreboard(uvm_scoreboard):
             if len(found) < len(part.cycles) and part.epoch == last:
                 given = part.first + len(found)
                 text = f"{taken[last]} operations were taken and {given} results given, then nothing more"
-                self._complain(("count", text))
+                self._fail(("count", text))
         for epoch, items in self._seen.items():
             if len(items) > taken.get(epoch, 0):
-                self._complain(("count", "there are more results than operations were taken"))
+                self._fail(("count", "there are more results than operations were taken"))
         if failed:
-            self._ask_why(last)
-        self.check = Check(TOOL, self.cdb_get("channel"), checked, failed + self._broken, self._failures)
+            self._add_cause(last)
+        self.check = Check("pyuvm", self.cdb_get("channel"), checked, failed + self._broken, self._failures)
 
-    def _ask_why(self, epoch: int) -> None:
-        """Put the cause of wrong results before them, where it is another than arithmetic."""
+    def _add_cause(self, epoch: int) -> None:
+        """Put a cause of wrong results other than arithmetic before them."""
         words = [
             self.outputs.pack(row)
             for part in self._due

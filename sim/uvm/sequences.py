@@ -1,4 +1,4 @@
-"""Sequences: which operations, in which order, at which pace. Their vectors are those of the plain bench's makers."""
+"""Sequences: operations, their order and their pace, with vectors from the makers of the plain bench."""
 
 import random
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pyuvm import uvm_sequence
 
 from halfulp.sim import regressions
-from halfulp.sim.bench import Plan, plan, result_formats
+from halfulp.sim.bench import plan, result_formats
 from halfulp.sim.corner_words import with_corner_words
 from halfulp.sim.directed import Directed
 from halfulp.sim.ports import Codes, Ports
@@ -21,20 +21,20 @@ from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, s
 from .items import Grants, Operation
 
 ITEMS = 1 << 11
-"""Operations of a sequence unless told otherwise: seconds, not minutes."""
+"""Operations of a sequence by default: seconds, not minutes."""
 
-TOLD = 128
-"""Operations after which progress is told."""
+REPORTED = 128
+"""Operations between two reports of progress."""
 
 TRIES = 64
-"""Batches of vectors that are drawn before a constraint counts as one that nothing meets."""
+"""Most batches of vectors that are drawn for a constraint."""
 
 
 class Sequence(uvm_sequence):
-    """Something that runs on the sequencer of a `UnitAgent`.
+    """Sequence for the sequencer of an `OperandAgent`.
 
-    ConfigDB: ``unit``, ``seed``, ``limit`` (most operations, or None), ``vector`` (the one vector to run, or None) and
-    ``told``, which is called with numbers of operations.
+    ConfigDB: ``unit``, ``seed``, ``limit`` (most operations, or None), ``vector`` (one vector to run, or None) and
+    ``progress``, which is called with numbers of operations.
     """
 
     @classmethod
@@ -47,7 +47,7 @@ class Sequence(uvm_sequence):
         """
 
     def config(self, label: str) -> Any:
-        """What the ConfigDB has for the sequencer."""
+        """Entry of the ConfigDB for the sequencer."""
         return self.sequencer.cdb_get(label)
 
     @property
@@ -62,18 +62,17 @@ class Sequence(uvm_sequence):
 
     @property
     def results(self) -> list[Any]:
-        """What it rounds to."""
+        """Formats that it rounds to."""
         return result_formats(self.unit)
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
-        seed: int = self.config("seed")
-        return seed
+        """Seed of everything random."""
+        return int(self.config("seed"))
 
     @property
     def count(self) -> int:
-        """Operations that are wanted."""
+        """Number of operations."""
         return self.config("limit") or ITEMS
 
     async def run(self, part: type["Sequence"]) -> None:
@@ -87,24 +86,20 @@ class VectorSequence(Sequence):
     Attributes
     ----------
     storms : bool
-        Whether operations come with gaps and results are held up, after a first quarter that runs freely.
-    from_reset : bool
-        Whether the unit is reset first.
+        Operations have gaps and results are held up, after a first quarter without.
     """
 
     storms: ClassVar[bool] = True
-    from_reset: ClassVar[bool] = False
 
     def vectors(self) -> Mapping[str, Codes]:
-        """For each input its codes."""
+        """Codes of each input."""
         raise NotImplementedError
 
     async def body(self) -> None:
-        """Send the vectors."""
-        await self.send(self.vectors(), reset=self.from_reset)
+        await self.send(self.vectors())
 
     async def send(self, columns: Mapping[str, Codes], *, reset: bool = False) -> None:
-        """Send vectors, from reset or not."""
+        """Send vectors, after a reset if there is to be one."""
         ports = self.inputs
         rows = list(zip(*(columns[port.name].tolist() for port in ports), strict=True))
         noise = random.Random(self.seed)
@@ -118,9 +113,9 @@ class VectorSequence(Sequence):
                 item.gap = gap_of(pace)
             await self.start_item(item)
             await self.finish_item(item)
-            if number % TOLD == TOLD - 1:
-                self.config("told")(TOLD)
-        self.config("told")(len(rows) % TOLD)
+            if number % REPORTED == REPORTED - 1:
+                self.config("progress")(REPORTED)
+        self.config("progress")(len(rows) % REPORTED)
         if storm is not None:
             storm.going = False
 
@@ -131,7 +126,7 @@ class VectorSequence(Sequence):
 
 
 def gap_of(pace: Pace) -> int:
-    """Cycles until something is offered again."""
+    """Cycles without an offer."""
     gap = 0
     pace.step()
     while pace.noise.random() >= pace.offers:
@@ -141,19 +136,13 @@ def gap_of(pace: Pace) -> int:
 
 
 class PaceSequence(uvm_sequence):
-    """Storms on the other side: results are held up, at paces of the plain bench, until it is told to end.
-
-    Attributes
-    ----------
-    going : bool
-    """
+    """Holds results up, at paces of the plain bench, until ``going`` is False."""
 
     def __init__(self, name: str = "pace") -> None:
         super().__init__(name)
         self.going = True
 
     async def body(self) -> None:
-        """Send patterns for the throttle."""
         pace = Pace(random.Random(self.sequencer.cdb_get("seed") + 1))
         while self.going:
             item = Grants.create("grants")
@@ -172,18 +161,16 @@ class ExhaustiveSequence(VectorSequence):
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
-        """Refuse units of too many operands, and a limit that leaves some out."""
         space = Space.of(Ports.of(unit.inputs))
         if space.operand_bits > EXHAUSTIVE_BITS:
             raise ValueError(
-                f"{unit.name} has 2^{space.operand_bits} combinations of operands, and a sequence of all takes at most "
+                f"{unit.name} has 2^{space.operand_bits} combinations of operands; an exhaustive sequence has at most "
                 f"2^{EXHAUSTIVE_BITS}"
             )
         if limit is not None and limit < 1 << space.bits:
-            raise ValueError(f"{limit} vectors are not all that {unit.name} has; there are 2^{space.bits}")
+            raise ValueError(f"an exhaustive sequence of {unit.name} takes 2^{space.bits} vectors or more, not {limit}")
 
     def vectors(self) -> Mapping[str, Codes]:
-        """All there are."""
         self.check(self.unit, self.config("limit"))
         # Each has a random word, where there are too many of these for every one.
         limit = self.config("limit") or 1 << max(Space.of(self.inputs).bits, ITEMS.bit_length() - 1)
@@ -194,13 +181,12 @@ class DirectedSequence(VectorSequence):
     """Operands that interact: aligned, cancelling, around ties and the ends of ranges, with words that decide."""
 
     def vectors(self) -> Mapping[str, Codes]:
-        """Of every strategy."""
         rng = np.random.default_rng(self.seed)
         return with_corner_words(self.unit, sampled(self.inputs, self.results, self.count, rng))
 
 
 class RandomSequence(VectorSequence):
-    """Any codes, as far as a constraint lets them, and among them pairs of operands that are biased to interact.
+    """Random codes that meet a constraint, and among them pairs of operands that are biased to interact.
 
     Attributes
     ----------
@@ -211,11 +197,10 @@ class RandomSequence(VectorSequence):
     bias: ClassVar[float] = 0.5
 
     def constraint(self, codes: Mapping[str, Codes]) -> npt.NDArray[np.bool_]:
-        """Which of some vectors are taken; override it to have fewer than all."""
+        """Mask of the vectors that are taken; override it to take fewer than all."""
         return np.ones(len(next(iter(codes.values()))), dtype=bool)
 
     def vectors(self) -> Mapping[str, Codes]:
-        """So many that meet the constraint."""
         rng = np.random.default_rng(self.seed)
         taken: list[dict[str, Codes]] = []
         missing = self.count
@@ -228,7 +213,7 @@ class RandomSequence(VectorSequence):
                 return {name: np.concatenate([part[name] for part in taken]) for name in drawn}
         raise ValueError(
             f"of {TRIES * self.count} vectors only {self.count - missing} meet the constraint of "
-            f"{type(self).__name__}, and {self.count} are wanted"
+            f"{type(self).__name__}, not {self.count}"
         )
 
     def _drawn(self, rng: np.random.Generator, count: int) -> dict[str, Codes]:
@@ -241,39 +226,29 @@ class RandomSequence(VectorSequence):
 
 
 class ChainSequence(VectorSequence):
-    """Steps that build on each other, from reset, after reset has wiped other ones: for a unit with a state."""
+    """Chained steps of a unit with a state, from a reset that wipes some other steps."""
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
-        """Refuse units without a state."""
         if not unit.stateful:
-            raise ValueError(f"{unit.name} has no state, so none of its operations builds on another")
+            raise ValueError(f"{unit.name} has no state; a chain needs a unit with one")
 
     def vectors(self) -> Mapping[str, Codes]:
-        """Sums of some length."""
         self.check(self.unit, self.config("limit"))
         return chains(self.inputs, self.results, max(self.count, 256), self.seed + 1)
 
     async def body(self) -> None:
-        """Some steps, which are forgotten, and then those that count."""
         steps = self.vectors()
         await self.send({name: column[-8:] for name, column in steps.items()})
         await self.send(steps, reset=True)
 
 
 class StormSequence(DirectedSequence):
-    """A protocol storm: gaps and back-pressure from the first operation on, and resets in the midst of it.
-
-    Attributes
-    ----------
-    resets : int
-        Resets, after each of which as many operations follow.
-    """
+    """A protocol storm: gaps and back-pressure from the first operation on, and some resets at equal distances."""
 
     resets: ClassVar[int] = 4
 
     async def body(self) -> None:
-        """Send the vectors in parts."""
         columns = self.vectors()
         for part in np.array_split(np.arange(len(next(iter(columns.values())))), self.resets):
             storm = self._storm()
@@ -282,39 +257,31 @@ class StormSequence(DirectedSequence):
 
 
 class RegressionSequence(VectorSequence):
-    """Saved regression vectors, and saved sequences of steps, each from reset."""
+    """Regressions: vectors, and sequences of steps, each from reset."""
 
     storms = False
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
-        """Refuse units for which there are none."""
         if not regressions.of(unit):
             raise ValueError(f"there is no regression of {unit.name}")
 
     async def body(self) -> None:
-        """Send each by itself."""
         for row in regressions.of(self.unit):
             await self.send(row.columns(), reset=row.chained)
 
 
 class PlannedSequence(VectorSequence):
-    """The vectors that the plain bench would choose: all there are if they are few, else directed and random ones."""
-
-    def planned(self) -> Plan:
-        """What the bench would drive."""
-        return plan(self.unit, seed=self.seed, limit=self.count, vector=self.config("vector"))
+    """The independent vectors of the plain bench: all there are if they are few, else directed and random ones."""
 
     def vectors(self) -> Mapping[str, Codes]:
-        """Those that do not depend on each other."""
-        return self.planned().vectors.codes
+        return plan(self.unit, seed=self.seed, limit=self.count, vector=self.config("vector")).vectors.codes
 
 
 class Campaign(Sequence):
     """Default: regressions, then chosen vectors, then chained ones of a unit with a state."""
 
     async def body(self) -> None:
-        """Run one sequence after the other."""
         if self.config("vector") is None:
             await self.run(RegressionSequence)
         await self.run(PlannedSequence)
@@ -331,4 +298,4 @@ SEQUENCES: dict[str, type[Sequence]] = {
     "storm": StormSequence,
     "regressions": RegressionSequence,
 }
-"""By the names of the command line."""
+"""Sequences by their names on the command line."""

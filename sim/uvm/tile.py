@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Systolic arrays: an agent for each stream, matrix products as stimulus, tiles that are predicted and compared."""
+"""Systolic arrays: an agent for each stream, matrix products as stimulus, and prediction and comparison of tiles."""
 
 import random
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ STREAMS = ("tile", "a", "b")
 """Streams into an array."""
 
 PRODUCTS = 16
-"""Matrix products of a sequence unless told otherwise."""
+"""Matrix products of a sequence by default."""
 
 LARGEST = 12
 """Rows, columns and terms of a product, at most."""
@@ -50,16 +50,16 @@ SAVED_STEPS = 16
 
 @dataclass(frozen=True)
 class TileRequest:
-    """An array by name, formats and sizes.
+    """Description of an array.
 
     Parameters
     ----------
     mac : Implementation
-        For a ``mac``, whose options are those of the array's multiply-accumulates.
+        The array's multiply-accumulate.
     n, m : int
         Rows and columns.
     depth : int, optional
-        Vectors of a tile's row: of a chain. Without it a grid is meant.
+        Vectors of a tile's row, of a chain; None: a grid.
     """
 
     mac: Implementation
@@ -75,30 +75,16 @@ class TileDut(Dut):
     """
 
     def make(self) -> Any:
-        """The array."""
         from halfulp.units.systolic import Chain, Grid
 
         asked: Any = self.request()
-        mac = asked.mac
-        known = {
-            "mac": mac.spec,
-            "n": asked.n,
-            "m": asked.m,
-            "build": mac.build,
-        }
+        known = {"mac": asked.mac.spec, "n": asked.n, "m": asked.m, "build": asked.mac.build}
         return Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
 
     def design(self, unit: Any, kind: str) -> Design:
-        """Its Verilog, of which a model of that kind is made."""
         return component_design(unit)
 
-    def title(self, unit: Any) -> str:
-        """Name of the array."""
-        name: str = unit.name
-        return name
-
     def describe(self, unit: Any) -> str:
-        """What it is, in words."""
         depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
         return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.build.pipeline} register stages"
 
@@ -120,14 +106,14 @@ class TileSequence(uvm_sequence):
 
     A virtual sequence: it sends to the sequencers of all streams.
 
-    ConfigDB, for the component it is given: ``unit``, ``seed``, ``limit``, ``told``.
+    ConfigDB, of the environment: ``unit``, ``seed``, ``limit``, ``progress``.
 
     Attributes
     ----------
     calm : tuple of float
-        Shares of numbers of middling size, of which each product has one; others are at the ends of ranges.
+        Shares of numbers of middling size, of which each product has one; the others are corner cases.
     begins_calm : bool
-        Whether a first quarter has no gaps.
+        A first quarter has no gaps.
     """
 
     calm: ClassVar[tuple[float, ...]] = (1.0, 0.98, 0.9)
@@ -138,12 +124,11 @@ class TileSequence(uvm_sequence):
         self.env: TileEnv
 
     async def body(self) -> None:
-        """Make the products and send what goes through each stream."""
         count = self.env.cdb_get("limit") or PRODUCTS
         await self.send(np.random.default_rng(self.env.cdb_get("seed")), count)
 
     async def send(self, rng: np.random.Generator, count: int) -> None:
-        """Send so many products."""
+        """Send a number of products."""
         array, sent = self.env.cdb_get("unit"), {name: list[int]() for name in STREAMS}
         for number in range(count):
             product = Product(array, *self.operands(rng, array), filling=number % 2)
@@ -160,10 +145,10 @@ class TileSequence(uvm_sequence):
         for task in running:
             await task
         paces.going = False
-        self.env.cdb_get("told")(count)
+        self.env.cdb_get("progress")(count)
 
     def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two matrices of codes; override it for other ones."""
+        """Two matrices of codes; override it for others."""
         n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
         calm = rng.choice(np.array(self.calm))
         made = []
@@ -180,7 +165,6 @@ class AnythingSequence(TileSequence):
     """Matrices of any codes."""
 
     def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two matrices of codes."""
         n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
         made = [
             rng.integers(0, (1 << fmt.width) - 1, size, dtype=np.uint64, endpoint=True).astype(np.int64)
@@ -190,19 +174,12 @@ class AnythingSequence(TileSequence):
 
 
 class TileStormSequence(TileSequence):
-    """A protocol storm: gaps and back-pressure from the first payload on, and resets between products.
-
-    Attributes
-    ----------
-    resets : int
-        Resets, after each of which as many products follow.
-    """
+    """A protocol storm: gaps and back-pressure from the first payload on, and some resets between products."""
 
     begins_calm: ClassVar[bool] = False
     resets: ClassVar[int] = 4
 
     async def body(self) -> None:
-        """Send the products in parts."""
         rng = np.random.default_rng(self.env.cdb_get("seed"))
         count = self.env.cdb_get("limit") or PRODUCTS
         for part in np.array_split(np.arange(count), min(self.resets, count)):
@@ -212,15 +189,7 @@ class TileStormSequence(TileSequence):
 
 
 class StreamSequence(uvm_sequence):
-    """Payloads of one stream, with gaps but for the first.
-
-    Attributes
-    ----------
-    words : list of int
-    seed : int
-    calm : int
-        Payloads before the first gap.
-    """
+    """Payloads of one stream, of which the first ``calm`` ones have no gaps."""
 
     def __init__(self, name: str = "stream") -> None:
         super().__init__(name)
@@ -228,7 +197,6 @@ class StreamSequence(uvm_sequence):
         self.seed = self.calm = 0
 
     async def body(self) -> None:
-        """Send the payloads."""
         ports, pace = self.sequencer.cdb_get("interface").inputs.ports, Pace(random.Random(self.seed))
         for number, word in enumerate(self.words):
             item = Operation.create("payload").set_word(ports, word)
@@ -238,7 +206,7 @@ class StreamSequence(uvm_sequence):
 
 
 class TileReference(uvm_component):
-    """Asks `golden.gemm` for the tiles whose operands were observed.
+    """Computes the tiles of observed operands by `golden.gemm`.
 
     ConfigDB: ``unit``.
 
@@ -251,8 +219,6 @@ class TileReference(uvm_component):
     """
 
     def build_phase(self) -> None:
-        """Take the array."""
-        super().build_phase()
         self.array: Any = self.cdb_get("unit")
         self.ap = uvm_analysis_port("ap", self)
         self._seen: dict[int, dict[str, list[Operation]]] = {}
@@ -265,13 +231,10 @@ class TileReference(uvm_component):
         return see
 
     def due(self, epoch: int) -> int:
-        """Vectors of all tiles that were asked for since a reset."""
-        asked = self._seen[epoch]["tile"] if epoch in self._seen else []
-        return sum(self.array.n * _vectors(job) for job in asked)
+        """Vectors of all tiles since a reset."""
+        return sum(self.array.n * _vectors(job) for job in self._seen.get(epoch, {}).get("tile", []))
 
     def extract_phase(self) -> None:
-        """Predict every tile that was asked for."""
-        super().extract_phase()
         for epoch, seen in self._seen.items():
             self._predict(epoch, seen)
 
@@ -285,19 +248,11 @@ class TileReference(uvm_component):
             if len(left) < k * array.n or len(right) < k * vectors * array.m:
                 return
             matrices = left.reshape(k, array.n).T.copy(), right.reshape(k, vectors * array.m)
-            want = self.results(*matrices, step).reshape(-1, array.m)
-            step += k * vectors
-            self.ap.write(
-                Prediction(
-                    epoch,
-                    first,
-                    {"a": matrices[0], "b": matrices[1]},
-                    {f"c{lane}": want[:, lane] for lane in range(array.m)},
-                    [job.cycle] * len(want),
-                    chained=False,
-                )
-            )
-            first += len(want)
+            codes = dict(zip("ab", matrices, strict=True))
+            results = self.results(*matrices, step).reshape(-1, array.m)
+            want = {f"c{lane}": results[:, lane] for lane in range(array.m)}
+            self.ap.write(Prediction(epoch, first, codes, want, [job.cycle] * len(results), chained=False))
+            step, first = step + k * vectors, first + len(results)
 
     def _matrix(self, name: str, items: list[Operation]) -> Codes:
         """All codes of a stream, one after the other."""
@@ -305,7 +260,7 @@ class TileReference(uvm_component):
         return np.stack(list(found.values()), axis=1).reshape(-1)
 
     def results(self, a: Codes, b: Codes, step: int) -> Codes:
-        """What the golden model gives for one tile, before which sources have given ``step`` words."""
+        """Results of one tile by the golden model, after ``step`` words of each source."""
         array = self.array
         dealing: dict[str, Any] = {}
         if array.mac.random:
@@ -322,19 +277,17 @@ def _vectors(job: Operation) -> int:
 
 
 class TileScoreboard(Scoreboard):
-    """Compares vectors of tiles, and tells a wrong element with its row and its column of operands."""
+    """Compares vectors of tiles, and reports a wrong element with its row and its column of operands."""
 
     def outputs_of(self, unit: Any) -> Ports:
-        """The lanes of a vector."""
         return ports_of(unit, "c")
 
     def judged(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
-        """Number of wrong elements, and the first of them in full."""
         wrong = np.stack([got[name] != part.want[name][: len(got[name])] for name in got], axis=1)
         at = np.argwhere(wrong)[: max(most, 0)].tolist()
-        return int(wrong.sum()), [self._told(part, got, *place) for place in at]
+        return int(wrong.sum()), [self._failure(part, got, *place) for place in at]
 
-    def _told(self, part: Prediction, got: dict[str, Codes], transfer: int, lane: int) -> Failure:
+    def _failure(self, part: Prediction, got: dict[str, Codes], transfer: int, lane: int) -> Failure:
         array, a, b = self.unit, part.codes["a"], part.codes["b"]
         row, vector = divmod(transfer, b.shape[1] // array.m)
         column = vector * array.m + lane
@@ -347,11 +300,11 @@ class TileScoreboard(Scoreboard):
             f"b      {' '.join(map(hex, b[:, column].tolist()))}",
             line(port, want, "expected"),
             line(port, found, "got"),
-            *self._again(a[row].tolist(), b[:, column].tolist()),
+            *self._save_command(a[row].tolist(), b[:, column].tolist()),
         ]
         return Failure("mismatch", "\n".join(lines), None, {port.name: want}, {port.name: found})
 
-    def _again(self, a: list[int], b: list[int]) -> list[str]:
+    def _save_command(self, a: list[int], b: list[int]) -> list[str]:
         """Command that saves the sum for the multiply-accumulate; empty for a long sum, or one with random words."""
         from halfulp.units import Mac
 
@@ -373,8 +326,6 @@ class TileEnv(uvm_env):
     """
 
     def build_phase(self) -> None:
-        """Build the parts."""
-        super().build_phase()
         self.agents: dict[str, Any] = {}
         for name, interface in self.cdb_get("interfaces").items():
             self.cdb_set("interface", interface, f"{name}.*")
@@ -383,8 +334,6 @@ class TileEnv(uvm_env):
         self.scoreboard = TileScoreboard.create("scoreboard", self)
 
     def connect_phase(self) -> None:
-        """Connect monitors with what listens to them."""
-        super().connect_phase()
         for name in STREAMS:
             self.agents[name].monitor.ap.connect(self.reference.exports[name])
         self.agents["c"].monitor.ap.connect(self.scoreboard.results)
@@ -416,12 +365,10 @@ class TileTest(UnitTest):
 
     @classmethod
     def check(cls, job: Job, unit: Any) -> None:
-        """Refuse sequences of units."""
         if job.sequence not in cls.SEQUENCES:
-            raise ValueError(f"an array has no sequence {job.sequence}; it has {', '.join(cls.SEQUENCES)}")
+            raise ValueError(f"unknown sequence {job.sequence!r} of an array; there are {', '.join(cls.SEQUENCES)}")
 
     def interfaces(self, top: Any) -> dict[str, Interface]:
-        """The streams."""
         clock = {"clk": top.clk, "rst": top.rst}
         found: dict[str, Interface] = {}
         for name in (*STREAMS, "c"):
@@ -435,16 +382,13 @@ class TileTest(UnitTest):
 
     @classmethod
     def total(cls, job: Job) -> int:
-        """Matrix products."""
         return job.limit or PRODUCTS
 
     async def begin(self, top: Any) -> None:
-        """Start the clock and reset."""
         Clock(top.clk, PERIOD, "ns").start()
         await self.env.reset()
 
     async def stimulate(self) -> None:
-        """Run the sequence, and wait until nothing is under way."""
         sequence = self.stimulus()
         sequence.env = self.env
         await sequence.start()
@@ -452,10 +396,9 @@ class TileTest(UnitTest):
 
     @property
     def scoreboards(self) -> list[Scoreboard]:
-        """What checks."""
         return [self.env.scoreboard]
 
     @property
     def notes(self) -> list[str]:
-        """Bins are of units, and an array is none."""
+        # Bins are of units, and an array is none.
         return []
