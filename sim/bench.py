@@ -1,4 +1,4 @@
-"""The bench: one unit built, driven, watched and compared."""
+"""The bench: a unit is built, driven, watched and compared with the golden model."""
 
 import time
 from collections.abc import Mapping
@@ -37,25 +37,25 @@ ALL = 1 << 17
 """An exhaustive set of so many vectors goes through cocotb whole."""
 
 TRACED = 1 << 11
-"""Vectors of each test while a waveform is recorded: more than anyone reads."""
+"""Vectors of each test while a waveform is recorded."""
 
 LOOP_CHAIN = 1 << 16
 """Chained steps of the compiled loop."""
 
 
 class Watch(Protocol):
-    """Someone who is shown what a run drives, and what hardware answers."""
+    """Observer of the vectors, results and clock cycles of a run."""
 
     def sample(self, inputs: Mapping[str, Codes], outputs: Mapping[str, Codes], *, chained: bool = False) -> None:
-        """A batch of vectors; ``chained``, from reset."""
+        """Take a batch of vectors; ``chained`` ones are steps from reset."""
 
     def stalls(self, side: str, cycles: Mapping[str, Any]) -> None:
-        """Signals of the handshake of a side, in every clock cycle of a test."""
+        """Take the signals of the handshake of a side, in every clock cycle of a test."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run drives.
+    """Vectors of a run.
 
     Attributes
     ----------
@@ -87,12 +87,12 @@ def plan(
     vector : mapping, optional
         One vector to run instead of all others.
     traced : bool
-        Whether a waveform is recorded.
+        A waveform is recorded.
     """
     inputs, stateful = Ports.of(unit.inputs), unit.stateful
     if vector is not None:
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
-        return Plan(Vectors(codes, 1, "the one asked for", False), codes, codes, None)
+        return Plan(Vectors(codes, 1, "one vector", False), codes, codes, None)
     vectors = make(inputs, result_formats(unit), seed=seed, limit=limit, corners=corner_cases(unit))
     if unit.sources and vectors.exhaustive:
         vectors = _repeated(vectors, limit or DEFAULT, seed)
@@ -119,7 +119,7 @@ def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
 
 
 def result_formats(unit: Any) -> list[Format]:
-    """What a unit rounds to: its result, and its product if that is rounded too."""
+    """Formats that a unit rounds to: of its result, and of its product if that is rounded too."""
     formats = [shape for shape in unit.outputs.values() if isinstance(shape, Format)][:1]
     product = unit.parameters.get("product")
     return [*formats, product] if product is not None else formats
@@ -142,17 +142,16 @@ def run(
     unit : Unit
         One whose class, or a base of it, is in the catalogue.
     seed : int
-        Of vectors, stalls and gaps.
+        Seed of vectors, stalls and gaps.
     limit : int, optional
         Most independent vectors; by default all there are, or half a million.
     vector : mapping, optional
-        Codes of the one vector to run.
+        Codes of one vector to run instead of all others.
     wave : bool
-        Whether to leave a waveform.
+        Write a waveform.
     watch : Watch, optional
         Sees all vectors and clock cycles but those of regressions, which are no part of the choice.
     progress : Progress
-        Told how far the run is.
 
     Raises
     ------
@@ -171,8 +170,8 @@ def run(
     tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}
     stream = chosen.stream
     if chosen.chain is not None:
-        # In a stream, too, steps build on each other.
-        steps = stream = _head(chosen.chain, TRACED if wave else CHAIN)
+        # Steps are chained in a stream, too.
+        steps = stream = {name: column[: TRACED if wave else CHAIN] for name, column in chosen.chain.items()}
         tests["chain"] = (steps, reference(unit, steps, chained=True))
     tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
     result = Result(str(Implementation.of(unit)), describe(unit), chosen.vectors.what)
@@ -199,10 +198,6 @@ def run(
     result.seconds = time.monotonic() - began
     write_junit(result, results / "results.xml")
     return result
-
-
-def _head(codes: Mapping[str, Codes], count: int) -> dict[str, Codes]:
-    return {name: column[:count] for name, column in codes.items()}
 
 
 def _show_cycles(watch: Watch, outcomes: list[Outcome]) -> None:
@@ -240,8 +235,7 @@ def compare(
 
 
 def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
-    """Chained steps, from reset, through the compiled loop. One wrong step spoils those after it, so the first says
-    most."""
+    """Chained steps, from reset, through the compiled loop; the first failure may cause the others."""
     count, want = len(steps["a"]), reference(unit, steps, chained=True)
     loop.reset()
     got = loop.run(steps, count)

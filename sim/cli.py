@@ -15,16 +15,16 @@ from .options import unit_options
 
 @click.command()
 @unit_options
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of everything random; 0 by default")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of everything random; 0 by default")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
-@click.option("--wave", is_flag=True, help="leave a waveform with decoded numbers")
+@click.option("--wave", is_flag=True, help="write a waveform with decoded numbers")
 def sim(
     unit: str, fmt: str | None, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any
 ) -> None:
     """Check UNIT in FMT (e5m2 by default) against the golden model; UNIT `all` checks the catalogue.
 
-    The results are also left as JUnit XML, in results/ of the build folder (build, or HALFULP_BUILD).
+    The results are also written as JUnit XML, in results/ of the build folder (build, or HALFULP_BUILD).
     """
     from halfulp.tools.progress import Bar
 
@@ -43,7 +43,7 @@ def sim(
         with Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, vector=chosen, wave=wave, progress=bar)
         if chosen is not None:
-            result.notes += _told(built, chosen)
+            result.notes += _vector_lines(built, chosen)
         click.echo(summary(result))
         passed = passed and result.passed
     sys.exit(0 if passed else 1)
@@ -113,8 +113,8 @@ def bench() -> None:
     click.echo("\n".join([*table(), "", *products()]))
 
 
-def _told(unit: Any, codes: dict[str, int]) -> list[str]:
-    """The one vector that was asked for, with the result that is expected."""
+def _vector_lines(unit: Any, codes: dict[str, int]) -> list[str]:
+    """Lines about one vector, with its expected result."""
     import numpy as np
 
     from .exact_text import line, shown

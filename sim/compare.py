@@ -1,7 +1,4 @@
-"""Results against what is expected: which are wrong, and each of them in full.
-
-Every bench judges by this, be it fed by the compiled loop, by cocotb or by a pyuvm environment.
-"""
+"""Comparison of results with expected ones, for the compiled loop, cocotb and pyuvm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +26,7 @@ def judge(
     ----------
     unit : Unit
     codes : mapping
-        For each input its codes, as many as there are results, or one that all share.
+        For each input its codes, one for each result or one for all.
     want, got : mapping
         For each output its codes.
     most : int
@@ -54,25 +51,21 @@ def spelled(
     *,
     chained: bool = False,
 ) -> list[Failure]:
-    """Wrong results in full: those of vectors number ``at``, which gave ``got``."""
+    """Wrong results ``got`` of the vectors number ``at``, in full."""
     if not at:
         return []
     shown = {**codes, **own_words(unit, max(at) + 1)}
-    tell = _step if chained else _alone
-    return [tell(unit, index, shown, want, dict(result)) for index, result in zip(at, got, strict=True)]
-
-
-def _alone(
-    unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]
-) -> Failure:
-    return mismatch(unit, _row(index, codes), _row(index, want), got)
+    rows = zip(at, map(dict, got), strict=True)
+    if chained:
+        return [_step(unit, index, shown, want, result) for index, result in rows]
+    return [mismatch(unit, _row(index, shown), _row(index, want), result) for index, result in rows]
 
 
 def _step(unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]) -> Failure:
     """A chained step as the independent vector that it amounts to: its start value is the state before it."""
     row, result = _row(index, codes), got["o"]
     if unit.spec.quire is not None and not row["load"]:
-        # No start value is what a quire holds, so such a step stands for itself only with those before it.
+        # The state of a quire is no start value, so such a step needs those before it.
         return unexplained(unit, row, int(want["o"][index]), result, f"step {index} of the chain")
     if not row["load"]:
         before = int(want["o"][index - 1]) if index else 0

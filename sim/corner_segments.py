@@ -1,5 +1,4 @@
-"""Operands at which a function of line segments turns: where a line begins, where its value changes its sign, and where
-it leaves the range of the result."""
+"""Corner cases of functions of line segments: breakpoints, zeros, and the ends of the result's range."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -17,7 +16,7 @@ from halfulp.hdl.specs.segments import Segments
 from .fields import Codes, Grid
 
 POWERS = 48
-"""Of two, that arguments are reduced by: so many of all, spread evenly, and those at the ends of the result's range."""
+"""Powers of two by which arguments are reduced: so many, spread evenly, and those at the ends of the result's range."""
 
 REACH = 2
 """Codes on either side of a corner that are corners, too."""
@@ -59,7 +58,7 @@ def _numbers(table: Segments) -> Iterator[Fraction]:
 
 
 def _turns(table: Segments, side: tuple[Piece, ...], sign: int) -> Iterator[Fraction]:
-    """Of one side: where its lines begin, are zero, and reach the ends of the result's range."""
+    """Breakpoints of one side, its zeros, and the arguments of the ends of the result's range."""
     yield from (piece.start for piece in side)
     for value in (Fraction(0), table.out.largest, table.out.lowest):
         yield from _roots(side, sign, value)

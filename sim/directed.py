@@ -245,7 +245,7 @@ class Directed:
         rows = self._power(large, exponent) | self._power(small, half)
         # All of the large term's mantissa is in its first operand, the other one being a power of two.
         grid = self.grids[large[0]]
-        own = grid.exponents(rows[large[0]])
+        own = grid.parts(rows[large[0]]).exponent
         mantissa = grid.patterns(self.rng, own, place - (exponent - own))
         short = self.rng.random(n) < 0.5
         dropped = np.clip(place - exponent + grid.man, 0, grid.man).astype(np.uint64)

@@ -24,7 +24,7 @@ HOST = (
 
 @dataclass(frozen=True)
 class DriverPorts:
-    """Ports of a design, by the names of their signals. Those that the design does not have are left out.
+    """Ports of a design, by the names of their signals. Signals that the design does not have are omitted.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class DriverPorts:
 
 
 NO_PORTS = DriverPorts()
-"""Of a design that only cocotb drives."""
+"""Ports of a design that only cocotb drives."""
 
 
 def _member(signal: str) -> str:

@@ -1,4 +1,4 @@
-"""One vector in full, for people: codes, bits, numbers, and the exact result that had to be rounded."""
+"""One vector as text: codes, bits, numbers, and the exact result before rounding."""
 
 from fractions import Fraction
 from typing import Any
@@ -47,11 +47,11 @@ def number(value: Number) -> str:
 
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
-    """The real number that a unit had to round, and how it comes about."""
+    """The exact result of a unit before rounding, with its expression."""
     formats: dict[str, Format] = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
     values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
     if "less" in unit.outputs or "o0" in unit.outputs:
-        # What is compared, or cropped lane by lane, is told by the lines of the operands.
+        # Operands that are compared, or rounded lane by lane, are their own exact results.
         return ""
     if "table" in unit.parameters:
         table: Segments = unit.parameters["table"]
@@ -69,7 +69,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
     if "b" not in values:
         return f"a + c = {number(_add(values['a'], values['c']))}"
     if "subtract" in codes and "c" not in values:
-        sign, second = (" - ", _minus(values["b"])) if minus else (" + ", values["b"])
+        sign, second = (" - ", -values["b"]) if minus else (" + ", values["b"])
         return f"a{sign}b = {number(_add(values['a'], second))}"
     product = _times(values["a"], values["b"])
     if "c" not in values:
@@ -86,26 +86,22 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
             code = via.encode(product)
         text, product = f"(a * b = {number(product)}, rounded to {via.text(code)})", via.decode(code)
     if minus:
-        return f"c - {text} = {number(_add(values['c'], _minus(product)))}"
+        return f"c - {text} = {number(_add(values['c'], -product))}"
     return f"{text} + c = {number(_add(product, values['c']))}"
 
 
 def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
-    """Lines about the inputs of one vector and its exact result; the controls of a loaded step go without saying."""
+    """Lines about the inputs of one vector, without controls of the state, and about its exact result."""
     lines = [line(port, codes[port.name]) for port in inputs if port.name not in STATE]
     if exact := exact_result(unit, codes):
         lines.append(f"{'':9}exact          {exact}")
     return lines
 
 
-def _minus(value: Number) -> Number:
-    return -value
-
-
 def _times(x: Number, y: Number) -> Number:
     if isinstance(x, Fraction) and isinstance(y, Fraction):
         return x * y
-    # A finite factor counts by its sign alone, so a very large one must not become an infinite float.
+    # Of a finite factor only the sign matters; a very large one must not become an infinite float.
     return _float(x) * _float(y)
 
 

@@ -1,6 +1,5 @@
 """Numbers of a format in arrays: codes made from sign, exponent and mantissa, their order, and landmarks among them."""
 
-from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -53,7 +52,7 @@ class Grid:
     Attributes
     ----------
     width, precision, quantum : int
-        As the format has them.
+        As of the format.
     negatives : bool
         There are numbers below zero.
     man : int
@@ -67,7 +66,7 @@ class Grid:
     top : int
         Largest magnitude code, specials included.
     calm : tuple of int
-        First and last exponent of middling numbers, which lie around one or as near to it as the format comes.
+        First and last exponent of middling numbers, which are as near to one as the format allows.
     """
 
     def __init__(self, fmt: Format) -> None:
@@ -82,7 +81,7 @@ class Grid:
         above = max(self.man // 4, 1) if uniform else 4
         self.calm = max(one - 4, fmt.quantum if uniform else self.emin), min(one + above, self.emax)
         tabulated = fmt.width <= TABULATED_BITS or fmt.code_order == "table"
-        self.order: Order = Tabulated(fmt) if tabulated else Staged(fmt)
+        self.order = Tabulated(fmt) if tabulated else Staged(fmt)
         self.top = self.order.top
         self.max_code = self.code_of(fmt.largest)
 
@@ -233,10 +232,6 @@ class Grid:
 
     # Arrays ----------------------------------------------------------------------------------------------------
 
-    def exponents(self, codes: Codes) -> Ints:
-        """Exponents of the numbers."""
-        return self.parts(codes).exponent
-
     def negated(self, codes: Codes) -> Codes:
         """Codes of the numbers with the other sign, where there is one; of NaN the same codes."""
         sign, magnitude = self.unsigned(codes)
@@ -286,32 +281,10 @@ def _grid(fmt: Format) -> Grid:
     return Grid(fmt)
 
 
-class Order:
-    """Order and parts of the codes of a format; signs of numbers that have none are 0."""
+class Tabulated:
+    """Order and parts of the codes of a format from its table of values, without a stage of any model.
 
-    top: int
-
-    @abstractmethod
-    def signed(self, sign: Ints, magnitude: Codes) -> Codes:
-        """See `Grid.signed`."""
-
-    @abstractmethod
-    def unsigned(self, codes: Codes) -> tuple[Ints, Codes]:
-        """See `Grid.unsigned`."""
-
-    @abstractmethod
-    def compose(self, sign: Ints, exponent: Ints, mantissa: Codes) -> Codes:
-        """See `Grid.compose`."""
-
-    @abstractmethod
-    def parts(self, codes: Codes) -> Parts:
-        """See `Grid.parts`."""
-
-
-class Tabulated(Order):
-    """Order and parts from the table of values: it needs the format's description and no stage of any model.
-
-    Each sign has its codes in a row: zeros, the numbers as they grow, infinities and NaN.
+    Each sign has its codes in a row: zeros, the numbers as they grow, infinities and NaN. Methods are those of `Grid`.
     """
 
     def __init__(self, fmt: Format) -> None:
@@ -373,8 +346,8 @@ class Tabulated(Order):
         return Parts._make(column[codes] for column in self._parts)
 
 
-class Staged(Order):
-    """Order of codes that are integers in order, and parts by the stages of the golden model.
+class Staged:
+    """Order of codes that are integers in order, and parts by the stages of the golden model, with methods of `Grid`.
 
     Raises
     ------

@@ -9,28 +9,12 @@ from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.specs import UNITS, AccumulatorSpec, Build, UnitSpec
 
 FIELDS = {
-    "acc": "acc",
-    "product": "product",
-    "rounding": "rounding",
-    "random": "random",
-    "random_seed": "seed",
-    "saturate": "saturate",
-    "b": "b",
-    "c": "c",
-    "to": "o",
-    "k": "k",
-    "order": "order",
-    "carry": "carry",
-    "lanes": "lanes",
-    "sharing": "sharing",
-    "increment": "increment",
-    "fn": "function",
-    "pieces": "pieces",
-    "error": "error",
-    "breakpoints": "breakpoints",
-    "slopes": "slopes",
-    "terms": "terms",
-}
+    name: name
+    for name in (
+        *("acc", "product", "rounding", "random", "saturate", "b", "c", "k", "order", "carry", "lanes", "sharing"),
+        *("increment", "pieces", "error", "breakpoints", "slopes", "terms"),
+    )
+} | {"random_seed": "seed", "to": "o", "fn": "function"}
 """Options of the short form, and the fields of a description that they give."""
 
 BUILD = tuple(item.name for item in fields(Build))
@@ -83,11 +67,11 @@ class Implementation:
         return "_".join(filter(None, (self.spec.name, str(self.build))))
 
     def with_spec(self, **changes: Any) -> Self:
-        """The same unit with other fields of the description."""
+        """This implementation with other fields of the description."""
         return replace(self, spec=replace(self.spec, **changes))
 
     def with_build(self, **changes: Any) -> Self:
-        """The same unit with other fields of the build."""
+        """This implementation with other fields of the build."""
         return replace(self, build=replace(self.build, **changes))
 
     def __str__(self) -> str:
@@ -139,7 +123,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
 
 
 def _saved(given: dict[str, Any], fmt: str) -> dict[str, Any]:
-    """Fields of a table of segments in a file, which is put where its name and digest find it."""
+    """Fields of a table of segments in a file, which is copied to the store of tables."""
     from halfulp.hdl.fit.store import read, segments_of, write
 
     table = segments_of(read(Path(given["function"])), fmt=fmt, out=given.get("o"))
@@ -161,16 +145,18 @@ def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[I
     if unit.isalnum() and unit.isascii():
         return [short(unit, fmt or DEFAULT_FORMAT, **options)]
     if fmt is not None:
-        raise ValueError(f"the text {unit!r} has its formats; leave {fmt} out")
+        raise ValueError(f"the text {unit!r} includes its formats; {fmt} cannot stand beside it")
     for option in FIELDS:
         if options.get(option) is not None:
-            raise ValueError(f"the text {unit!r} says all that decides its results; leave --{_spelled(option)} out")
+            raise ValueError(
+                f"the text {unit!r} includes all options of results; --{_spelled(option)} cannot stand beside it"
+            )
     given = {name: value for name, value in options.items() if name in BUILD and value is not None}
     return [Implementation.parse(unit, **given)]
 
 
 def implementation(unit: str, fmt: str | None = None, **options: Any) -> Implementation:
-    """The one implementation of a text or of the short form; see `designs`."""
+    """The one implementation of a text or of the short form; see `implementations`."""
     if unit == "all":
         raise ValueError("this command takes one unit, and not all")
     return implementations(unit, fmt, **options)[0]

@@ -73,7 +73,7 @@ class Passed:
     accepted : dict of str to int
         Transfers of each input.
     given : dict of str to int
-        Transfers of each output, of which those that were not asked for are not stored.
+        Transfers of each output; more than were requested are counted, but not stored.
     faults : dict of str to int
         How often a payload of each output changed, or was withdrawn, while it waited, or was not the expected one.
     words : dict of str to array
@@ -88,7 +88,7 @@ class Passed:
 
 
 class CompiledModel:
-    """A Verilated design and the driver that feeds it.
+    """A Verilated design and its driver, after a reset.
 
     Several may run at once, each in a thread of its own: a call drops the interpreter lock.
 
@@ -118,25 +118,22 @@ class CompiledModel:
         self.widths = made.widths
         self._model = self._library.halfulp_new()
         self._memory: Bytes | None = None
+        self.reset()
 
     @classmethod
     def of_unit(cls, unit: Any, kind: str = "loop") -> "CompiledModel":
-        """The model of a unit, which is fed one vector a cycle."""
+        """The model of a unit, which takes one vector a cycle."""
         return cls(design(unit), kind)
 
     @classmethod
     def of_streams(cls, component: Any) -> "CompiledModel":
-        """The model of a component, all of whose ports are streams, after a reset."""
-        return cls(component_design(component, DriverPorts.of_streams(component.signature)), "streams")._ready()
+        """The model of a component, all of whose ports are streams."""
+        return cls(component_design(component, DriverPorts.of_streams(component.signature)), "streams")
 
     @classmethod
     def of_core(cls, component: Any, ports: DriverPorts) -> "CompiledModel":
-        """The model of a core with ports to memory, after a reset."""
-        return cls(component_design(component, ports), "axi")._ready()
-
-    def _ready(self) -> "CompiledModel":
-        self.reset()
-        return self
+        """The model of a core with ports to memory."""
+        return cls(component_design(component, ports), "axi")
 
     def close(self) -> None:
         """Free the model."""
@@ -366,7 +363,7 @@ def _pointers(arrays: Any) -> Any:
 
 
 def pack(codes: Codes, widths: Sequence[int]) -> Words:
-    """Payloads of codes: the first column in the lowest bits, each as wide as is said."""
+    """Payloads of codes, a column for each of the widths; the first is in the lowest bits."""
     bits = [
         (codes[:, column, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
         for column, width in enumerate(widths)

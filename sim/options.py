@@ -17,7 +17,7 @@ _UNIT_OPTIONS = (
     click.option("--sharing", metavar="HOW", help="lanes have sources of their own, or share one rotated (sru)"),
     click.option("--increment/--no-increment", default=None, help="add carries to floors, or give them apart (sru)"),
     click.option("--stochastic", metavar="HOW", help="stochastic rounding of sums, lazy or eager; lazy by default"),
-    click.option("--dsp/--no-dsp", default=None, help="leave products to DSP blocks, where they are long enough"),
+    click.option("--dsp/--no-dsp", default=None, help="products for DSP blocks, where they are long enough"),
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
     click.option("--saturate", is_flag=True, default=None, help="overflow gives the largest finite number"),

@@ -13,11 +13,11 @@ from halfulp.hdl.formats import Format
 Codes = npt.NDArray[np.uint64]
 
 STATE = ("load", "clear")
-"""Ports that decide what becomes of a unit's state."""
+"""Ports that control a unit's state."""
 
 
 def is_random(name: str) -> bool:
-    """Whether a port of that name takes random words: ``random``, ``random_product``, or one of several."""
+    """True for ports of random words: ``random``, ``random_product``, or one of several."""
     return re.fullmatch("random(_product|[0-9]*)", name) is not None
 
 
@@ -28,7 +28,7 @@ class Port:
     Parameters
     ----------
     fmt : Format, optional
-        What its codes stand for; None for plain bits.
+        Format of its codes; None for plain bits.
     """
 
     name: str
@@ -45,11 +45,8 @@ class Ports:
     @classmethod
     def of(cls, shapes: Mapping[str, Any]) -> "Ports":
         """From ``unit.inputs`` or ``unit.outputs``."""
-        rows = []
-        for name, shape in shapes.items():
-            fmt = shape if isinstance(shape, Format) else None
-            rows.append(Port(name, int(shape.width), fmt))
-        return cls(tuple(rows))
+        rows = shapes.items()
+        return cls(tuple(Port(name, int(of.width), of if isinstance(of, Format) else None) for name, of in rows))
 
     def __iter__(self) -> Any:
         return iter(self.ports)
@@ -84,10 +81,6 @@ class Ports:
     def unpack(self, word: int) -> list[int]:
         """One code for each port."""
         return [(word >> low) & ((1 << port.width) - 1) for port, low in self.slices()]
-
-    def describe(self) -> list[tuple[str, int]]:
-        """Names and widths, for a process that knows nothing of formats."""
-        return [(port.name, port.width) for port in self.ports]
 
 
 def verilog_ports(verilog: str, top: str) -> dict[str, int]:

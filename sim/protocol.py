@@ -154,9 +154,9 @@ async def settle(dut: Any, job: Job) -> None:
 
 
 async def beside(dut: Any, job: Job) -> None:
-    """No latency, but a state: every result is there beside its operands, however long the clock enable keeps them.
+    """No latency, but a state: every result is in the same cycle as its operands, in each cycle that these wait.
 
-    A cycle without operands, which carries noise, leaves the state alone as a stall does.
+    A cycle without operands, which carries noise, does not change the state.
     """
     outcome = Outcome(job, "plain")
     noise, width = random.Random(job.seed), sum(job.widths["inputs"])
@@ -259,7 +259,7 @@ async def stream(dut: Any) -> None:
     while received < count or quiet < 16:
         pace.step()
         await clock
-        # A source that has offered a payload keeps it until it is taken; without an offer the payload is noise.
+        # A payload is offered until it is taken; without an offer it is noise.
         offered = offered or (sent < count and noise.random() < pace.offers)
         ready = noise.random() < pace.takes
         dut.stream_i_valid.value, dut.stream_o_ready.value = int(offered), int(ready)

@@ -8,7 +8,7 @@ import numpy as np
 from .ports import STATE, Codes, is_random
 
 CHUNK = 1 << 17
-"""Vectors of one call of the golden model; more only leave the processor's caches."""
+"""Vectors of one call of the golden model; more exceed the processor's caches."""
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def row_of(unit: Any) -> Any:
     for row in CATALOGUE.values():
         if isinstance(unit, row.unit):
             return row
-    raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so nothing says what it should compute")
+    raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so it has no golden model")
 
 
 def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> dict[str, Codes]:
@@ -39,8 +39,8 @@ def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> d
     codes : dict
         For each input an array of codes, all of one length or of length 1.
     chained : bool
-        Whether the vectors are steps in time of a unit with state, from reset. Otherwise each brings its state along,
-        and only a source of random words, where the unit has one, runs from reset.
+        The vectors are steps in time of a unit with state, from reset. Otherwise each has a state of its own, and only
+        a source of random words of the unit runs from reset.
 
     Returns
     -------
@@ -94,5 +94,5 @@ def _stacked(torch: Any, tensors: dict[str, Any], names: str | list[str]) -> Any
 
 
 def _tensor(torch: Any, codes: Codes) -> Any:
-    # A copy where numpy says read-only, for torch cannot promise to leave it so.
+    # A copy of a read-only array, because torch does not protect it.
     return torch.from_numpy((codes if codes.flags.writeable else codes.copy()).view(np.int64))

@@ -6,12 +6,12 @@ unit is run for every build of it. A line has the codes of the inputs, those of 
     unit fma e3m1*e3m1+e3m4=e3m1.rn
     0x05,0x11,0x33 -> 0x0b  # lost bits of the addend decided the rounding
 
-Codes are in the order of the unit's ports, those of ``load`` and ``clear`` left out. With these two a line is a
+Codes are in the order of the unit's ports, without ``load`` and ``clear``. With these two a line is a
 sequence of steps from reset, separated by semicolons.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Regression:
 
     @property
     def chained(self) -> bool:
-        """Whether the steps build on each other, from reset."""
+        """True for steps that build on each other, from reset."""
         return len(self.steps) > 1 or any(step.get("load", 1) != 1 or step.get("clear") for step in self.steps)
 
     def columns(self) -> dict[str, Codes]:
@@ -65,7 +65,7 @@ class Regression:
 
 
 def folder() -> Path:
-    """Where the files are: ``$HALFULP_REGRESSIONS``, else ``tests/regressions`` of the checkout, or of this folder."""
+    """Folder of the files: ``$HALFULP_REGRESSIONS``, else ``tests/regressions`` of the checkout, or of this folder."""
     if given := os.environ.get("HALFULP_REGRESSIONS"):
         return Path(given).absolute()
     checkout = Path(__file__).resolve().parents[1]
@@ -90,12 +90,12 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
     if stateful and (len(parts) > 1 or parts[0].count(",") + 1 == len(inputs)):
         return tuple(read_codes(part.strip(), inputs) for part in parts)
     if len(parts) > 1:
-        raise ValueError("only a unit with a state has sequences of vectors; this one takes one at a time")
+        raise ValueError("expected one vector, because the unit has no state")
     return (read_vector(parts[0].strip(), inputs),)
 
 
 def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
-    """A vector with its right results: what the golden model and, of a vector by itself, exact arithmetic say.
+    """A vector with its right results, by the golden model and, for a vector by itself, exact arithmetic.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def read(path: Path) -> tuple[Any, list[Regression]]:
         except ValueError as error:
             raise ValueError(f"{path.name}, line {number}: {error}") from None
     if unit is None:
-        raise ValueError(f"{path.name} does not say of which unit its vectors are")
+        raise ValueError(f"{path.name} has no line that names its unit")
     return unit, rows
 
 
@@ -180,11 +180,6 @@ def of(unit: Any) -> list[Regression]:
         return []
     path = place(unit)
     return read(path)[1] if path.is_file() else []
-
-
-def files() -> Iterator[Path]:
-    """All files there are."""
-    yield from sorted(folder().glob("*.txt"))
 
 
 def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:

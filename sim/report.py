@@ -1,4 +1,4 @@
-"""What a run found, as text for people and as JUnit XML for machines."""
+"""Results of a run, as text and as JUnit XML."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from .vector_text import write_vector
 
 @dataclass(frozen=True)
 class Failure:
-    """One thing that went wrong.
+    """One failure.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Failure:
         ``mismatch`` for a wrong result, ``golden`` for one of the golden model; ``latency``, ``stall``, ``bubble``,
         ``withdrawn``, ``payload`` or ``count`` for a wrong behaviour.
     text : str
-        What happened, in full.
+        Full description.
     codes, expected, got : dict, optional
         Of a mismatch: codes of the inputs, and of the outputs as they should be and as they were.
     """
@@ -60,20 +60,20 @@ class Check:
 
 @dataclass
 class Result:
-    """What a run of the bench found.
+    """Result of a run.
 
     Attributes
     ----------
     title : str
-        Name of the unit.
+        Text of the unit.
     what : str
         Its formats and rounding, in words.
     vectors : str
-        How the vectors were chosen.
+        Choice of the vectors, in words.
     wave : Path, optional
-        The waveform, if one was asked for.
+        The waveform, if there is one.
     notes : list of str
-        Further lines for the reader.
+        Further lines.
     """
 
     title: str
@@ -96,12 +96,12 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether every part compared something and nothing failed."""
+        """True if every part compared something and nothing failed."""
         return bool(self.checks) and all(check.checked > 0 and check.failed == 0 for check in self.checks)
 
     @property
     def kinds(self) -> set[str]:
-        """Kinds of failure that occurred among those shown."""
+        """Kinds of the failures that are shown."""
         return {failure.kind for check in self.checks for failure in check.failures}
 
 
@@ -120,7 +120,7 @@ _DOING = {
 
 
 def summary(result: Result, most: int = 3) -> str:
-    """A short text about a run: what was checked by what, and the first failures in full."""
+    """A short text about a run, with the first failures in full."""
     lines = [result.title, f"  {result.what}", f"  vectors     {result.vectors}"]
     for check in result.checks:
         doing = _DOING.get((check.tool, check.name), check.name)
@@ -134,18 +134,18 @@ def summary(result: Result, most: int = 3) -> str:
     if result.wave is not None:
         lines.append(f"  waveform    {result.wave}")
     lines.append("PASS" if result.passed else "FAIL")
-    told = 0
+    failures = 0
     for check in result.checks:
         # Protocol failures say more than the mismatches that they cause, and come first.
         for failure in sorted(check.failures, key=lambda failure: failure.kind == "mismatch")[:most]:
-            told += 1
+            failures += 1
             lines += [
                 "",
                 f"{check.tool}, {check.name}: {failure.kind}",
                 *(f"  {row}" for row in failure.text.split("\n")),
             ]
-    if result.failed > told > 0:
-        lines += ["", f"and {result.failed - told:,} more"]
+    if result.failed > failures > 0:
+        lines += ["", f"and {result.failed - failures:,} more"]
     return "\n".join(lines)
 
 
@@ -178,7 +178,7 @@ def _format_ports(shapes: Any) -> str:
 def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
     """A wrong result in full, with the command that runs its vector again.
 
-    Of a unit with a source of random words it is the same unit with ports for them, and the words are among the codes.
+    A unit with a source of random words is replaced by the same unit with ports for them; the codes include the words.
     """
     if unit.sources:
         unit = Implementation(unit.spec.without_source, unit.build).component()
@@ -188,27 +188,20 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
         if expected[port.name] != got[port.name]:
             lines.append(line(port, expected[port.name], "expected"))
             lines.append(line(port, got[port.name], "got"))
-    if verdict := second_opinion(unit, codes, expected):
-        lines.append(verdict)
+    if (exact := exact_codes(unit, codes)) != expected:
+        codes_of_exact = ", ".join(map(hex, exact.values()))
+        lines.append(f"the golden model is wrong here: exact arithmetic gives {codes_of_exact}")
     asked, vector = Implementation.of(unit), ("--vector", write_vector(codes, inputs))
     lines += [f"again: {asked.command('sim', *vector)}", f"save:  {asked.command('save', *vector)}"]
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 
 
 def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where: str) -> Failure:
-    """A wrong reading of a sum that its own inputs do not explain: these, and what was read."""
+    """A wrong reading of a sum that does not follow from its own inputs alone."""
     (output,) = Ports.of(unit.outputs)
     lines = [where, *(line(port, codes[port.name]) for port in Ports.of(unit.inputs))]
     lines += [line(output, expected, "expected"), line(output, got, "got")]
     return Failure("mismatch", "\n".join(lines), codes, {"o": expected}, {"o": got})
-
-
-def second_opinion(unit: Any, codes: dict[str, int], expected: dict[str, int]) -> str:
-    """What the exact model says of an expected result, so that a wrong golden model does not pass for a wrong unit."""
-    exact = exact_codes(unit, codes)
-    if exact == expected:
-        return ""
-    return f"the golden model is wrong here: exact arithmetic gives {', '.join(hex(code) for code in exact.values())}"
 
 
 def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
@@ -254,5 +247,5 @@ def junit(result: Result) -> str:
 
 
 def write_junit(result: Result, path: Path) -> None:
-    """Leave the XML where continuous integration finds it."""
+    """Write the XML of a run."""
     write_whole(path, junit(result), "the test results")

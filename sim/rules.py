@@ -1,20 +1,17 @@
-"""What a unit and a stream must not do, whatever their results: rules that every bench watches over.
-
-Nothing here knows of a simulator: each cycle is told what the pins show.
-"""
+"""Rules of the behaviour of units and streams, whatever their results, on the levels of pins in each cycle."""
 
 from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 PACES = ((1.0, 1.0), (1.0, 0.2), (0.2, 1.0), (0.5, 0.5), (0.9, 0.9))
-"""How likely a stream has a payload to offer, and is ready to take one, in a cycle: a storm is one after the other."""
+"""Probabilities of an offer, and of readiness, in a cycle of a stream; a storm is a sequence of them."""
 
 PACED = 64
 """Cycles of one pace."""
 
 STALLED, BUBBLES = 0.25, 0.15
-"""How often a registered unit is stalled, and how often an operation is held back."""
+"""Probabilities of a stall of a registered unit, and of a cycle without an operation."""
 
 SHOWN = 8
 """Failures of one check that are reported in full; the others are counted."""
@@ -27,7 +24,7 @@ BUBBLE: Broken = ("bubble", "the result moved although the operands were not val
 
 
 class Pace:
-    """Who waits for whom in a stream: paces in random order.
+    """Paces of a stream in random order.
 
     Parameters
     ----------
@@ -39,20 +36,20 @@ class Pace:
         self.offers, self.takes = PACES[0]
 
     def step(self) -> None:
-        """The next cycle begins."""
+        """Begin the next cycle."""
         if self._cycle % PACED == 0:
             self.offers, self.takes = self.noise.choice(PACES)
         self._cycle += 1
 
 
 class Waiting:
-    """A result that waits to be taken stays, and stays what it is."""
+    """Rule of streams: a result that waits to be taken does not change."""
 
     def __init__(self) -> None:
         self._held: int | None = None
 
     def see(self, valid: bool, ready: bool, word: int) -> Broken | None:
-        """What is wrong in a cycle that shows this, if anything."""
+        """Broken rule in a cycle with these levels, if any."""
         held, self._held = self._held, word if valid and not ready else None
         if held is None:
             return None
@@ -62,27 +59,27 @@ class Waiting:
 
 
 class Entry(NamedTuple):
-    """What an enabled edge took in: the operation whose result is due for it, and whether it was that operation."""
+    """Operation whose result follows from an enabled edge; ``fresh`` if the edge took it."""
 
     vector: int | None
     fresh: bool
 
 
 class Registered:
-    """The results of a registered unit: each appears exactly ``latency`` enabled edges after its operands.
+    """Rule of registered units: each result appears exactly ``latency`` enabled edges after its operands.
 
     Parameters
     ----------
     latency : int
     holds : bool
-        Whether the result stays what it was in a cycle without operands.
+        The result does not change in a cycle without operands.
 
     Attributes
     ----------
     entered : list of Entry
         One for each enabled edge.
     seen : list of int
-        What the output showed after each of them.
+        The output after each of them.
     """
 
     def __init__(self, latency: int, holds: bool) -> None:
@@ -93,7 +90,7 @@ class Registered:
         self._before: int | None = None
 
     def see(self, word: int) -> Entry | Broken | None:
-        """What the output shows now: the result that is due, or a broken rule, or nothing that is known."""
+        """Operation of the present output, or a broken rule, or None where nothing is known."""
         before, self._before = self._before, word
         if not self._stepped:
             return MOVED if self.seen and word != before else None
@@ -104,22 +101,22 @@ class Registered:
         return None if entry.vector is None else entry
 
     def edge(self, *, enabled: bool, vector: int | None) -> None:
-        """A clock edge follows, with an operation or without one."""
+        """Add a clock edge, with an operation or without one."""
         self._stepped = enabled
         if not enabled:
             return
         if vector is not None:
             self.entered.append(Entry(vector, fresh=True))
         else:
-            # Where nothing enters, the state stays, and so does a result that is the state; nothing is known of noise.
+            # Without an operation the state stays, and so does a result that is the state; noise has no known result.
             held = self.entered[-1].vector if self.holds and self.entered else None
             self.entered.append(Entry(held, fresh=False))
 
     def other_latency(self, expected: Sequence[int]) -> int | None:
-        """A latency with which all results would be right, where the unit's own is wrong."""
+        """A latency with which all results would be right, other than the declared one."""
         fresh = [(edge, entry.vector) for edge, entry in enumerate(self.entered) if entry.fresh]
         for other in range(max(self.latency - 4, 1), self.latency + 5):
-            # The last results may still be inside the unit when its latency is longer than it says.
+            # With a longer latency the last results may still be inside the unit.
             pairs = [
                 (self.seen[edge + other - 1], expected[vector])
                 for edge, vector in fresh
@@ -131,8 +128,5 @@ class Registered:
 
 
 def wrong_latency(other: int, latency: int) -> Broken:
-    """Sentence about a unit whose results come at another time than it says."""
-    return (
-        "latency",
-        f"results appear {other} clock cycles after their operands, but the latency is said to be {latency}",
-    )
+    """Failure of a unit with another latency than the declared one."""
+    return "latency", f"results appear {other} clock cycles after their operands, not {latency} as declared"

@@ -1,4 +1,4 @@
-"""How fast the parts are, each against a baseline of the same run, so that the ratios mean something anywhere."""
+"""Speed of the models and simulators, as ratios to a baseline of the same run."""
 
 import statistics
 import tempfile
@@ -18,7 +18,7 @@ from .simulate import UnitSimulation
 from .vectors import make
 
 ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
-"""What is measured."""
+"""Units and formats that are measured."""
 
 CYCLES = 20_000
 """Vectors that cocotb is timed on."""
@@ -55,10 +55,10 @@ PRODUCTS = (
     "posit8*posit8+posit16.rn",
     "posit8*posit8+exact=posit8.rn",
 )
-"""Descriptions whose matrix products are measured; ``philox`` is no source of theirs, but one of software."""
+"""Descriptions whose matrix products are measured; ``philox`` is a source of the software only."""
 
 SIDE, THREADS, REPEATS = 512, 2, 7
-"""Of the square matrices, and of the measurement."""
+"""Size of the square matrices, and threads and repetitions of a measurement."""
 
 
 def products() -> list[str]:
@@ -113,7 +113,7 @@ def _models(unit: Any) -> tuple[float, float]:
     for row in zip(*operands, strict=True):
         function(*row, **unit.parameters)
     slow = (time.perf_counter() - began) / len(operands[0])
-    return slow, _best(lambda: reference(unit, vectors.codes)) / vectors.count
+    return slow, _in_turns(lambda: reference(unit, vectors.codes))[0] / vectors.count
 
 
 def _simulators(unit: Any) -> tuple[float, float]:
@@ -123,26 +123,15 @@ def _simulators(unit: Any) -> tuple[float, float]:
     made = design(unit, kinds)
     built = models(made, kinds)
     with CompiledModel(made) as loop:
-        fast = vectors.count / _best(lambda: loop.run(vectors.codes, vectors.count))
+        fast = vectors.count / _in_turns(lambda: loop.run(vectors.codes, vectors.count))[0]
     return _cocotb(unit, built["cocotb"], {name: codes[:CYCLES] for name, codes in vectors.codes.items()}), fast
 
 
 def _cocotb(unit: Any, model: Path, codes: dict[str, Codes]) -> float:
-    """Vectors in a second once the simulator runs: its start is left out."""
+    """Vectors in a second of a running simulator, without its start."""
     reports: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder:
         tests = {"plain": (codes, reference(unit, codes))}
         with UnitSimulation(model, unit, tests, Path(folder), seed=0) as simulation:
             simulation.finish(lambda count: reports.append((time.perf_counter(), count)))
     return sum(count for _, count in reports[1:]) / (reports[-1][0] - reports[0][0])
-
-
-def _best(function: Callable[[], Any]) -> float:
-    """Seconds of the fastest of some calls, after one that warms up."""
-    function()
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - began)
-    return min(times)

@@ -1,4 +1,4 @@
-"""Every input of a unit through the compiled loop, on all processors, resumable."""
+"""Sweeps: every input of a unit through the compiled loop, on all processors, resumable."""
 
 import contextlib
 import itertools
@@ -40,7 +40,7 @@ BATCH = 8
 """Chunks of a job: it takes about a second."""
 
 SAVE_SECONDS = 2.0
-"""How often the state is written while the sweep runs."""
+"""Time between two writes of the state while the sweep runs."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -49,7 +49,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass
 class State:
-    """How far a sweep is.
+    """Progress of a sweep.
 
     Attributes
     ----------
@@ -81,29 +81,19 @@ class State:
         return [chunk for chunk in range(self.chunks) if chunk not in finished]
 
     def finish(self, chunk: int) -> None:
-        """Note a finished chunk, joining the ranges that it touches."""
-        for row in self.done:
-            if row[1] == chunk:
-                row[1] += 1
-                break
-            if row[0] == chunk + 1:
-                row[0] -= 1
-                break
-        else:
-            self.done.append([chunk, chunk + 1])
-        self.done.sort()
+        """Add a finished chunk, joining the ranges that it touches."""
         joined: list[list[int]] = []
-        for row in self.done:
-            if joined and joined[-1][1] == row[0]:
-                joined[-1][1] = row[1]
+        for first, end in sorted([*self.done, [chunk, chunk + 1]]):
+            if joined and joined[-1][1] == first:
+                joined[-1][1] = end
             else:
-                joined.append(row)
+                joined.append([first, end])
         self.done = joined
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a sweep runs: vectors by the number of their chunk."""
+    """Work of a sweep: vectors by the number of their chunk."""
 
     unit: Any
     space: Space
@@ -121,7 +111,7 @@ class Job:
         return min(1 << CHUNK_BITS, self.count - (chunk << CHUNK_BITS))
 
     def codes(self, chunk: int) -> dict[str, Codes]:
-        """Vectors of a chunk. Random words depend on the seed and its number alone, so a resumed sweep is the same."""
+        """Vectors of a chunk, which depend on the seed and its number alone, so that a resumed sweep is the same."""
         inputs = Ports.of(self.unit.inputs)
         rng = np.random.default_rng([self.seed, chunk])
         if not self.everything:
@@ -163,7 +153,7 @@ def sweep(
     ----------
     unit : Unit
     seed : int
-        Of random words, and of the vectors where a limit leaves a choice.
+        Seed of random words, and of the vectors where they are limited.
     limit : int, optional
         Most vectors.
     restart : bool

@@ -16,7 +16,7 @@ SLOWEST = 1000
 
 
 class Product:
-    """What goes through the streams of an array for one matrix product.
+    """Payloads of the streams of an array for one matrix product.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Product:
     Attributes
     ----------
     payloads : dict of str to array
-        What the streams ``tile``, ``a`` and ``b`` take.
+        Payloads of the streams ``tile``, ``a`` and ``b``.
     count : int
         Transfers of ``c``.
     """

@@ -15,7 +15,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.processes import Command, run_all
 
 COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
-"""What every C++ file is compiled with; with pipes, a compiler that is ended leaves no temporary files."""
+"""Flags for every C++ file; with pipes, a compiler that is stopped has no temporary files."""
 
 RUNTIME = ("verilated", "verilated_threads", "verilated_vpi", "verilated_vcd_c")
 """The parts of Verilator's runtime that some model or other needs; none depends on the design."""
@@ -25,7 +25,7 @@ PREFIX = """\
 #include <memory>
 #include "verilated.h"
 """
-"""What every model includes, which is more to read than the model."""
+"""Headers of every model, which are longer than the model."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def compiler() -> list[str]:
 
 @functools.cache
 def compiler_version() -> str:
-    """First line of what the compiler says of itself."""
+    """First line of the compiler's version."""
     answer = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise ToolError(f"the C++ compiler {compiler()[0]} does not run: it ends with exit code {answer.returncode}")
@@ -71,7 +71,7 @@ def tools() -> str:
 
 
 def include_flags() -> list[str]:
-    """Where Verilator's headers are."""
+    """Flags for Verilator's headers."""
     include = verilator_root() / "include"
     return [f"-I{include}", f"-I{include / 'vltstd'}"]
 
@@ -79,7 +79,7 @@ def include_flags() -> list[str]:
 def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Command:
     """Call of Verilator that turns Verilog into the C++ class ``Vtop`` in ``folder``.
 
-    Lint is off: whether the Verilog is free of warnings is a test of its own.
+    Lint is off: a test of its own checks that the Verilog has no warnings.
     """
     root = verilator_root()
     argv = [
@@ -95,7 +95,7 @@ def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Comman
 def precompiled(flags: Sequence[str]) -> Path:
     """Folder of ``prefix.h``, Verilator's headers as the compiler reads them fastest, for code compiled with ``flags``.
 
-    To be the first file that is included. A compiler that has no use for the form it is kept in reads the headers.
+    It has to be the first file that is included. A compiler that cannot use the precompiled form reads the headers.
     """
 
     def make(folder: Path) -> None:

@@ -37,7 +37,7 @@ class Vectors:
     count : int
         Length of the arrays.
     what : str
-        The way in which they were chosen, in words.
+        Choice of the vectors, in words.
     exhaustive : bool
         They are all there are.
     """
@@ -101,7 +101,7 @@ def sampled(
     exact_rows: int = FEW_EXACT_ROWS,
     corners: Mapping[str, Codes] = NO_CORNERS,
 ) -> dict[str, Codes]:
-    """Directed and random vectors in random order, as many as asked for."""
+    """Directed and random vectors in random order."""
     columns = Directed(_operands(inputs), results, rng, exact_rows, corners).rows(count)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
@@ -109,7 +109,7 @@ def sampled(
         if port.fmt is None and not is_random(port.name)
     }
     if "load" in controls:
-        # Every vector brings its own start value; load goes before clear, whatever clear says.
+        # Every vector has its own start value; load has precedence over clear.
         controls["load"] = np.ones(count, dtype=np.uint64)
     return columns | controls | random_words(inputs, count, rng)
 
@@ -129,8 +129,8 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
 def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[str, Codes]:
     """Steps that build on each other, for a unit with state: sums of some length, ended by load or clear.
 
-    The first steps add to what reset leaves. Most operands are of middling size, so that sums neither overflow at once
-    nor drown; some repeat the last ones with the other sign, some are specials, and load often brings a boundary.
+    The first steps add to the state after reset. Most operands are of middling size, so that sums neither overflow nor
+    vanish at once; some repeat the last ones with the other sign, some are specials, and load often has a corner case.
     """
     rng = np.random.default_rng(seed)
     grids = {name: Grid.of(fmt) for name, fmt in _operands(inputs).items()}
@@ -154,7 +154,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
                 codes[term[0]][undone] = grids[term[0]].negated(codes[term[0]][undone])
     load = rng.random(count) < 0.03
     codes["load"] = load.astype(np.uint64)
-    # Where both are asked for, load goes first.
+    # With both, load has precedence.
     codes["clear"] = (rng.random(count) < np.where(load, 0.3, 0.03)).astype(np.uint64)
     codes["load"][:16] = codes["clear"][:16] = 0
     return codes

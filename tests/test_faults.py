@@ -118,9 +118,9 @@ def test_pipelined_unit_recovers_from_upset() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("mul e2m1 --bit-flips 10", "mul_e2m1_e2m1_e2m1_rn has no registers to upset; --pipeline gives it some"),
-        ("mac e2m1 --bit-flips 0.5", "0.5 is no number of trials; there are 1 to 1e9"),
-        ("mac e2m1 --stuck-at many", "many is no number of trials; there are 1 to 1e9"),
+        ("mul e2m1 --bit-flips 10", "no registers to upset"),
+        ("mac e2m1 --bit-flips 0.5", "number of trials 0.5"),
+        ("mac e2m1 --stuck-at many", "number of trials many"),
         ("mac e1m1", "e1m1 has 1 exponent bit"),
     ],
 )

@@ -14,7 +14,7 @@ from .bins import Counts, Group
 from .model import Model
 
 CHUNK = 1 << 15
-"""Vectors in one call; more leave the processor's caches."""
+"""Vectors in one call; more exceed the processor's caches."""
 
 Integers = npt.NDArray[np.integer[Any]]
 Batch = Mapping[str, Integers]

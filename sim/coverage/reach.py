@@ -327,8 +327,7 @@ def _concatenated(held: Sequence[Block]) -> Block:
 
 
 def _exponents_of_sum(terms: tuple[int, int], last: tuple[int, ...], opposite: bool) -> tuple[int, int]:
-    """Least and largest exponent of a nonzero sum, from the exponents of its terms and the distances of their last places
-    below these."""
+    """Least and largest exponent of a nonzero sum; ``last`` are the places below the exponents of the terms."""
     top = max(terms)
     if not opposite:
         return top, top + 1

@@ -1,1 +1,1 @@
-"""Proofs about units, for all inputs: what is claimed, as hardware that says when it does not hold, and a prover."""
+"""Proofs about units, for all inputs: claims as circuits that detect when they do not hold, and a prover."""

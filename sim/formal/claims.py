@@ -182,7 +182,7 @@ def _is_granted(asked: Implementation) -> bool:
 def examine(
     wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool | None = None
 ) -> Iterator[Finding]:
-    """Verdicts on claims, several side by side; stored ones are not asked for again.
+    """Verdicts on claims, several side by side; stored ones are not proved again.
 
     Parameters
     ----------

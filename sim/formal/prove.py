@@ -185,33 +185,33 @@ def _abc(folder: Path, limit: float) -> str:
     """Have ABC look for inputs of which ``bad`` is 1, for at most so many seconds."""
     deadline = time.monotonic() + limit
     # Equivalences inside the circuit first, which makes short work of two structures of one thing.
-    said = _said(folder, "&read design.aig; &cec -m", deadline)
-    if said is None:
+    output = _output(folder, "&read design.aig; &cec -m", deadline)
+    if output is None:
         return UNFINISHED
-    if re.search(r"^Networks are equivalent", said, re.M):
+    if re.search(r"^Networks are equivalent", output, re.M):
         return PROVED
-    # It knows that there are some; this tells which.
-    said = _said(folder, "read_aiger design.aig; iprove; write_cex -n witness.txt", deadline)
-    if said is None:
+    # There are such inputs; this command writes them.
+    output = _output(folder, "read_aiger design.aig; iprove; write_cex -n witness.txt", deadline)
+    if output is None:
         return UNFINISHED
-    if re.search(r"^SATISFIABLE", said, re.M):
+    if re.search(r"^SATISFIABLE", output, re.M):
         return REFUTED
-    raise ToolError(f"ABC comes to no result; it said: {' '.join(said.split())[-300:]}")
+    raise ToolError(f"ABC has no result; its output is: {' '.join(output.split())[-300:]}")
 
 
 def _always(folder: Path, limit: float) -> str:
     """Have ABC look for an invariant with which ``bad`` is never 1: registers that are always the same, and clauses
     about the others (property-directed reachability)."""
     deadline = time.monotonic() + limit
-    said = _said(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline)
-    if said is None:
+    output = _output(folder, "read_aiger design.aig; scorr; print_stats; write_aiger less.aig", deadline)
+    if output is None:
         return UNFINISHED
-    none_left = re.search(r"lat =\s+0\b", said) is not None
-    said = _said(folder, f"read_aiger less.aig; {'iprove' if none_left else 'pdr'}", deadline)
-    return PROVED if said is not None and re.search(r"^(Property proved|UNSATISFIABLE)", said, re.M) else UNFINISHED
+    none_left = re.search(r"lat =\s+0\b", output) is not None
+    output = _output(folder, f"read_aiger less.aig; {'iprove' if none_left else 'pdr'}", deadline)
+    return PROVED if output is not None and re.search(r"^(Property proved|UNSATISFIABLE)", output, re.M) else UNFINISHED
 
 
-def _said(folder: Path, commands: str, deadline: float) -> str | None:
+def _output(folder: Path, commands: str, deadline: float) -> str | None:
     """Output of ABC for some commands, or None when its time is up."""
     command = Command("ABC", [str(prover()), "-c", commands], folder / "abc.log", folder)
     try:

@@ -32,10 +32,10 @@ def mutate(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Say how many mistakes in UNIT in FMT (e5m2 by default) the bench sees.
+    """Mutate UNIT in FMT (e5m2 by default) and count the mutants that the bench detects.
 
-    Mutants of the netlist are run through the vectors of the bench. Those that live on are compared with the unit for
-    all inputs there are: they are equivalent, or there is a vector that shows them, which belongs to the bench.
+    Mutants of the netlist run through the vectors of the bench. Survivors are compared with the unit for all inputs:
+    they are equivalent, or there is a vector that shows them.
     """
     from halfulp.tools.progress import Bar
 
@@ -69,13 +69,13 @@ class _Count(click.ParamType):
     name = "count"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, refused unless it is whole and 1 or more."""
+        """A whole number of 1 or more."""
         try:
             number = float(value)
         except ValueError:
             number = 0.0
         if not 1 <= number <= 1e9 or number != int(number):
-            self.fail(f"{value} is no number of trials; there are 1 to 1e9", param, ctx)
+            self.fail(f"invalid number of trials {value}: expected 1 to 1e9", param, ctx)
         return int(number)
 
 

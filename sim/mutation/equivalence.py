@@ -65,7 +65,7 @@ class EquivalenceChecker:
         if verdict.status == REFUTED:
             return self._result(verdict, cycles, CALM)
         for level in cycles[:-1]:
-            # States that agree stay so, whatever comes in: every state but the first is one that a cycle leaves.
+            # States that agree stay so, whatever comes in: every state but the first is that after a cycle.
             if self._ask(self._apart(number, level), f"{number} {level}").status == PROVED:
                 return EquivalenceResult(True, [])
         verdict = self._ask(self._from_reset(number, cycles, {}), f"{number} reset, stalls")
@@ -105,7 +105,7 @@ class EquivalenceChecker:
         return flags | (x.outputs["o__valid"] & (x.outputs["o__payload"] != y.outputs["o__payload"]))
 
     def _apart(self, number: int, level: int) -> Miter:
-        """Is there a state, and so many cycles after it, in which outputs or next states differ?"""
+        """Search for a state, and so many cycles after it, after which outputs or next states differ."""
         component = self.component
 
         def wrong(m: Module, i: Miter) -> Value:
@@ -113,7 +113,7 @@ class EquivalenceChecker:
             held = before[-1].next if before else component.held(i)
             x, y = self._sides(m, i, [held, held], number, level, component)
             apart = self._seen(x, y) | (differ(x.next, y.next) if held else Const(0, 1))
-            # Cycles that change nothing may be left out of any history.
+            # Cycles that change nothing can be removed from any history.
             for cycle, after in enumerate(before):
                 apart = apart & (after.moved() | i[f"rst@{cycle}"])
             return apart
@@ -121,7 +121,7 @@ class EquivalenceChecker:
         return Miter(component.free(range(level + 1)), wrong, (component.step,))
 
     def _from_reset(self, number: int, cycles: Iterable[int], fixed: Mapping[str, int]) -> Miter:
-        """Do outputs differ in one of some cycles after a reset, from any state?"""
+        """Search for cycles after a reset, from any state, in one of which outputs differ."""
         component = replace(self.component, fixed={**fixed, SELECT: 0})
 
         def wrong(m: Module, i: Miter) -> Value:
@@ -136,7 +136,7 @@ class EquivalenceChecker:
         return Miter(component.free(cycles), wrong, (component.step,))
 
     def _ever(self, number: int) -> Miter:
-        """Do outputs ever differ after a reset in the first cycle? Both sides have registers."""
+        """Search without a bound for a difference of outputs after a reset; both sides have registers."""
         component = self.component
 
         def wrong(m: Module, i: Miter) -> Value:

@@ -197,7 +197,7 @@ def _bench(unit: Any, count: int, seed: int, stream: bool, limit: float) -> _Ben
         bench = replace(bench, recording=_record(unit, seed))
     with bench.model() as model:
         if any(bench.kills(model, 0, first) for first in (True, False)):
-            raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` says what is wrong")
+            raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` shows its failures")
     return bench
 
 
@@ -284,7 +284,7 @@ def table(campaigns: list[Campaign]) -> Table:
         frame,
         {"kill rate": ".2f"},
         [
-            "Mutants are changes of one bit of the netlist, chosen by Yosys; those of clocks are left out.",
+            "Mutants are changes of one bit of the netlist, chosen by Yosys; those of clocks are omitted.",
             "A mutant is equivalent where ABC proves that no input shows it.",
             "The kill rate is the percentage of killed ones among those that are not equivalent.",
         ],

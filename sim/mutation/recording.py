@@ -1,4 +1,4 @@
-"""What the bench does to a unit cycle by cycle, written down: stalls, gaps and resets, and what is to be seen when."""
+"""Recordings of the bench cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Recording:
     inputs : dict
         For each input, ``rst``, ``en`` and ``valid`` among them, its code in each cycle.
     outputs : dict
-        For each output what it has to be, in the cycles in which it is looked at.
+        For each output its expected codes.
     look : array of bool
-        In which cycles that is.
+        Cycles in which outputs are compared.
     before : bool
-        Whether outputs are looked at before the clock edge, as those of a unit without latency.
+        Outputs are sampled before the clock edge, as those of a unit without latency.
     """
 
     inputs: dict[str, Codes]
@@ -36,22 +36,22 @@ class Recording:
     before: bool
 
     def first_difference(self, model: CompiledModel, mutant: int, most: int | None = None) -> int | None:
-        """The first cycle in which a mutant shows, or None; of at most so many cycles."""
+        """First cycle, of at most so many, with a wrong output of a mutant, or None."""
         model.select(mutant)
         count = self.cycles if most is None else min(most, self.cycles)
         return model.first_difference(self.inputs, self.outputs, self.look, count=count, before=self.before)
 
     @property
     def cycles(self) -> int:
-        """How many there are."""
+        """Number of cycles."""
         return len(self.look)
 
 
 def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -> Recording:
-    """Sets of vectors, one after another.
+    """Recording of sets of vectors, one after another.
 
     As in cocotb, a quarter of each set runs without stalls; inputs carry noise while the unit is stalled or its
-    operands are not valid; and what was done before is wiped by a reset.
+    operands are not valid; a reset wipes earlier work.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
 
 
 def _reset(unit: Any, rng: np.random.Generator) -> Recording:
-    """Some cycles of work, and then a reset that has to wipe it."""
+    """Some cycles of work, and then a reset."""
     count = 10
     ones = np.ones(count, dtype=np.uint64)
     rst = (np.arange(count) >= 8).astype(np.uint64)
@@ -119,7 +119,7 @@ def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes],
 
 
 def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bits]:
-    """In which cycles the unit is enabled, and in which operands are valid; at last none are, until all is seen."""
+    """Cycles in which the unit is enabled, and in which operands are valid; none are in the last ones."""
     cycles = int(count * 1.7) + 64
     enabled, valid = rng.random(cycles) < 0.75, np.ones(cycles, dtype=bool)
     if unit.has_valid:
@@ -131,7 +131,7 @@ def _willing(unit: Any, count: int, rng: np.random.Generator) -> tuple[Bits, Bit
 
 
 def _shown(unit: Any, taken: Bits, enabled: Bits, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The vector whose result is there after each cycle, or -1 where nothing is known."""
+    """The vector of the result after each cycle, or -1 where nothing is known."""
     entered = np.where(taken, number, -1)[enabled]
     if unit.stateful:
         # A cycle without operands leaves the state, and so the result, as it was.
