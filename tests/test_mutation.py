@@ -164,7 +164,7 @@ def test_wrong_unit_is_not_mutated(own: Path, monkeypatch: pytest.MonkeyPatch) -
         return recording
 
     monkeypatch.setattr(mutation, "record", spoilt)
-    with pytest.raises(ToolError, match="mul_e2m1_e2m1_e2m1_rn itself does not pass; `halfulp sim` says what is wrong"):
+    with pytest.raises(ToolError, match="itself does not pass"):
         mutate(unit, count=MUTANTS)
 
 
