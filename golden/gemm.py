@@ -1,4 +1,4 @@
-"""Matrix products of which every sum is one of a multiply-accumulate's."""
+"""Matrix products on multiply-accumulates."""
 
 import functools
 import itertools
@@ -23,10 +23,10 @@ from .sequence import Accumulator
 from .values import encode
 
 BLOCK = 32
-"""Steps for which a source's words are made at once: few, so that they take no more memory than the sums."""
+"""Steps for which the words of a source are made at once: few, so that they take no more memory than the sums."""
 
 WORDS = 1 << 22
-"""Random words of a tiled product that are held at once, unless a tile takes more."""
+"""Random words in memory at once for a tiled product, unless a single tile needs more."""
 
 
 def gemm(
@@ -52,26 +52,26 @@ def gemm(
         Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or both
         of real numbers, which are encoded first.
     mac : MacSpec or str
-        What each step does, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
+        Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
     start : Tensor, optional
-        Codes in the result format, of a shape that broadcasts to (..., n, m): what the sums start from, +0 without.
+        Initial sums as codes in the result format, of a shape that broadcasts to (..., n, m); default: +0.
     seed : int, sequence of int, or Tensor, optional
-        Where ``mac`` names a source: its state in the first element, instead of that in the text; or the states in all
-        elements, of shape (..., n, m).
+        For a ``mac`` with a source: its state in the first element, instead of that in the text; or the states in all
+        elements, of shape (..., n, m). For ``source``: its key; default: 0.
     random, random_product : Tensor, optional
-        Where ``mac`` names no source: random words of stochastic rounding, of the sum and of the product, of shapes
-        that broadcast to (..., n, m, k).
+        For a ``mac`` without a source: random words for the sum and for the product, of shapes that broadcast to
+        (..., n, m, k).
     source : str, optional
-        ``philox``: where ``mac`` names no source, counter-based words, whose key is ``seed``; default: 0.
+        ``philox``: counter-based words, for a ``mac`` without a source.
     step : int
-        Step of the counter with which its words begin; or with ``tiling`` so many words that each source has given.
+        First step of the counter; with ``tiling`` the number of words that each source has already given.
     tiling : Tiling, optional
-        Where ``mac`` names a source: the tiles in which an array makes the result (`halfulp.units.systolic`), so that
-        elements share multiply-accumulates, and their sources. ``seed`` is then the state of the first of them.
+        For a ``mac`` with a source: tiles in which an array computes the result (`halfulp.units.systolic`), so that
+        elements share multiply-accumulates and their sources. ``seed`` is the state of the first of them.
     operand_rounding : Rounding or str
-        How real numbers are rounded to the operand formats; not at random.
+        Rounding of real numbers to the operand formats; not stochastic.
     operand_saturate : bool
-        Whether those beyond the range become the largest finite number.
+        Real numbers beyond the range become the largest finite number.
 
     Returns
     -------
@@ -82,46 +82,43 @@ def gemm(
     ------
     TypeError, ValueError
         If ``mac`` is no description, tensors hold no such codes, have other shapes or are on several devices, a seed is
-        no state of the source, or random words or seeds are missing or of no use.
+        no state of the source, or random words or seeds are missing or not needed.
 
     Notes
     -----
     A sum takes its products in ascending k, and each step is the one of `mac`. An exact accumulator is rounded once,
-    when it is read after the last step, whose random word it takes. Sums of no products are their start values.
+    after the last step and with its random word. Sums of no products are their start values.
 
-    Each element has a multiply-accumulate with a source of its own. The elements in row-major order, batches and all,
-    have the seeds ``source.seeds(count, seed)``. Where product and sum are both stochastic, an element whose seed is s
-    takes words of the sum from the first and words of the product from the second of ``source.seeds(2, s)``, as `Mac`
-    does in hardware.
+    Each element has a source of its own. In row-major order, batches included, the elements have the seeds
+    ``source.seeds(count, seed)``. If product and sum are both stochastic, an element with seed s takes words of the sum
+    from the first and words of the product from the second of ``source.seeds(2, s)``, as `Mac` does in hardware.
 
-    With a ``tiling`` multiply-accumulate number i of an array has seed i of ``source.seeds(tiling.macs, seed)``, and
-    takes a word in each step that it does, in the order that `Tiling` says, for padding too; products of a batch follow
-    each other. After it the sources have given ``tiling.steps(n, k, m)`` words each for every product of the batch.
+    With a ``tiling`` multiply-accumulate number i of an array has seed i of ``source.seeds(tiling.macs, seed)`` and
+    takes a word in each step, padding included, in the order of `Tiling`; products of a batch follow each other. Then
+    the sources have given ``tiling.steps(n, k, m)`` words for every product of the batch.
 
     A sum that is rounded in every step may be split along k: the second part starts from the result of the first, of
-    k' products, and from the seeds ``random.jump(source, seeds, k')``, where ``seeds`` are those that the first part
-    had, ``random.seeds(source, count, seed)`` in the shape of the result; or with ``step`` k' higher.
+    k' products, and from the seeds ``random.jump(source, seeds, k')``, where ``seeds`` are those of the first part,
+    ``random.seeds(source, count, seed)`` in the shape of the result; or with ``step`` k' higher.
 
-    Counter-based words are those of `philox.philox_words` for the elements' numbers in row-major order: as good as
-    random, the same at any number of threads, and without the correlations of short registers; for training.
+    Counter-based words are those of `philox.philox_words` for the elements' numbers in row-major order. They are the
+    same at any number of threads and lack the correlations of short registers.
 
-    On the CPU a kernel does the work that is compiled for the description (`halfulp.golden.kernels`), in `float` or
-    integer lanes where that is proved exact, else in 128-bit integers. Operations on tensors do it where there is no
-    compiler, on other devices, and for what 128 bits do not hold. Nothing is held for every product: memory is that of
-    operands and results, and of random words that are given.
+    On the CPU a kernel compiled for the description computes the result (`halfulp.golden.kernels`), in ``float`` or
+    integer lanes if these are proved exact, else in 128-bit integers. Operations on tensors do it without a compiler,
+    on other devices, and for descriptions that need more than 128 bits. Memory is that of operands, results and given
+    random words.
     """
     spec = MacSpec.parse(mac)
     rounding = Rounding.parse(operand_rounding)
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
         if rounding.bits:
-            raise ValueError(f"operands are not rounded at random, but {rounding} is asked for; encode() does that")
+            raise ValueError(f"operand_rounding is {rounding}, but gemm rounds no operands at random; use encode()")
         a = encode(a, spec.a, rounding, saturate=operand_saturate)
         b = encode(b, spec.b, rounding, saturate=operand_saturate)
     elif rounding != RN or operand_saturate:
         name = "operand_saturate" if rounding == RN else "operand_rounding"
-        raise ValueError(
-            f"{name} does nothing unless a and b both are of real numbers, which are rounded; they are not"
-        )
+        raise ValueError(f"{name} does nothing to codes; give real numbers as a and b")
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
@@ -131,16 +128,14 @@ def gemm(
         first = _check_tiling(spec, tiling, seed, source, random, random_product)
         return _tiled(a, b, spec, begin, tiling, first, step, shape)
     if source is None and step:
-        raise ValueError(
-            "step is given, but only the counter of a source philox and sources with a tiling have steps to begin with"
-        )
+        raise ValueError("step does nothing without source='philox' or a tiling")
     if source is not None:
         _check_counter(spec, source, random, random_product)
         key = check_int(f"seed of {kernels.PHILOX}", 0 if seed is None else seed, 0, (1 << 64) - 1)
         words = kernels.Words(key=key, first_step=step)
     elif spec.random is None:
         if seed is not None:
-            raise ValueError(f"seed does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
+            raise ValueError(f"seed does nothing, because {spec} names no source of random words such as @lfsr16")
         given = (
             _given("random", random, spec.rounding, (*shape, k)),
             _given("random_product", random_product, spec.product_rounding, (*shape, k)),
@@ -149,7 +144,7 @@ def gemm(
     else:
         for name, column in (("random", random), ("random_product", random_product)):
             if column is not None:
-                raise ValueError(f"{name} is given, but {spec} has its words from a source; give words or name one")
+                raise ValueError(f"{name} is given, but {spec} has a source of random words; give one of them")
         states = _states(spec.random, spec.seed if seed is None else seed, shape, a.device)
         words = kernels.Words(states=_dealt(spec, spec.random, states))
     found = kernels.gemm(spec, a, b, begin, shape, words)
@@ -159,7 +154,7 @@ def gemm(
 def _in_torch(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
 ) -> Tensor:
-    """The same by operations on tensors: the reference of the kernels, and for all that they do not do."""
+    """Result by operations on tensors: reference of the kernels, and fallback where there is none."""
     k = a.shape[-1]
     begin = torch.zeros(shape, dtype=torch.int64, device=a.device)
     if start is not None:
@@ -185,7 +180,7 @@ def _tiled(
     step: int,
     shape: tuple[int, ...],
 ) -> Tensor:
-    """Tile by tile, with the words that the sources of an array's multiply-accumulates give."""
+    """Result tile by tile, with the words of an array's sources."""
     *batch, n, m = shape
     k = a.shape[-1]
     given = replace(spec, random=None, seed=1)
@@ -217,13 +212,13 @@ def _tiled(
 def _tile_words(
     spec: MacSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
 ) -> list[Tensor | None]:
-    """Words of sum and product for the elements of tiles in one row of them, which are ``shape`` with k."""
+    """Words of sum and product for one row of tiles, of ``shape`` (rows, k, columns)."""
     rows, k, columns = shape
     assert spec.random is not None
     count = -(-columns // tiling.m)
     vector = torch.arange(count)
     begin = vector // tiling.depth * tiling.depth
-    # In a tile a vector of a row has its words as far apart as there are vectors of all rows of an element.
+    # Words of a vector are as far apart as its tile has vectors.
     apart = (count - begin).clamp(max=tiling.depth)
     places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
     places = places * tiling.rows + torch.arange(tiling.rows).reshape(-1, 1, 1)
@@ -240,13 +235,13 @@ def _tile_words(
 
 
 def _check_tiling(spec: MacSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
-    """The first seed; refused are a tiling that is none, or of no use, and what it does not go with."""
+    """First seed; TypeError or ValueError if the tiling is invalid, does nothing, or comes with other words."""
     if not isinstance(tiling, Tiling):
         raise TypeError(f"tiling is a Tiling, not {type(tiling).__name__}")
     if spec.random is None:
-        raise ValueError(f"tiling does nothing, for {spec} names no source of random words, as ...@lfsr16 does")
+        raise ValueError(f"tiling does nothing, because {spec} names no source of random words such as @lfsr16")
     if source is not None or any(words is not None for words in given):
-        raise ValueError(f"tiling deals the words of {spec.random}, but others are given; they have one source")
+        raise ValueError(f"a tiling takes its words from {spec.random}; leave out other random words")
     first: Any = spec.seed if seed is None else seed
     return spec.random.check_seed(first)
 
@@ -264,15 +259,13 @@ def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def _check_counter(spec: MacSpec, source: str, *given: Tensor | None) -> None:
-    """Refuse counter-based words where they are none, or are of no use."""
+    """Raise ValueError for an unknown source, or one that is not needed."""
     if source != kernels.PHILOX:
-        raise ValueError(
-            f"unknown source {source!r}; {kernels.PHILOX} is counter-based, and others belong to a description"
-        )
+        raise ValueError(f"unknown source {source!r}; expected {kernels.PHILOX}; hardware sources are part of mac")
     if not spec.words:
-        raise ValueError(f"source {source} does nothing, for no rounding of {spec} is stochastic; only sr is")
+        raise ValueError(f"source {source} does nothing, because no rounding of {spec} is stochastic")
     if spec.random is not None or any(words is not None for words in given):
-        raise ValueError(f"source {source} is given, but {spec} has other words; they have one source")
+        raise ValueError(f"source {source} is given, but {spec} has other random words; give one of them")
 
 
 def _broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -292,9 +285,9 @@ def _states(source: Source, seed: Seeds, shape: tuple[int, ...], device: torch.d
     """States of the sources of all elements before the first step."""
     if isinstance(seed, int):
         count = torch.Size(shape).numel()
-        # Before the cache, to which True and 1 are the same.
+        # Checked before the cache, for which True and 1 are equal.
         source.check_seed(seed)
-        # Where there is no element, what the seed is still counts.
+        # The seed is checked even without elements.
         return _seeds(source, max(count, 1), seed, device)[:count].reshape(shape)
     states = states_of(source, seed, device)
     if states.shape != shape:
@@ -304,7 +297,7 @@ def _states(source: Source, seed: Seeds, shape: tuple[int, ...], device: torch.d
 
 @functools.lru_cache(maxsize=4)
 def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tensor:
-    """Seeds of an array, which products of one shape and seed share: to deal them takes longer than many a product."""
+    """Seeds of an array; cached, because computing them takes longer than many products."""
     return seeds(source, count, seed, device=device)
 
 

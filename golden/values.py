@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP64, RN, Format, Rounding, parse
+from halfulp.hdl.formats import EXACT, FP32, FP64, RN, Format, Rounding, parse
 from halfulp.hdl.specs import ValueRange
 
 from .check import check_devices, codes_of, random_of
@@ -21,23 +21,12 @@ def encode(
     random: Tensor | None = None,
     saturate: bool = False,
 ) -> Tensor:
-    """Codes of real values, rounded once.
+    """Codes of real values in a format, rounded once; parameters as of `convert`.
 
     Parameters
     ----------
     values : Tensor
-        Of any floating-point dtype that float64 holds; integers below 2^53 in magnitude too.
-    fmt : Format or str
-    rounding : Rounding or str
-    random : Tensor, optional
-        Random words of stochastic rounding.
-    saturate : bool
-        Overflow gives the largest finite number; inf stays infinite.
-
-    Returns
-    -------
-    Tensor of int64
-        Codes in ``fmt``, of the shape of ``values``.
+        Real numbers of a floating-point dtype that float64 holds, or integers below 2^53 in magnitude.
 
     Raises
     ------
@@ -49,12 +38,13 @@ def encode(
         raise TypeError(f"values is a tensor of real numbers, not {getattr(values, 'dtype', type(values).__name__)}")
     rounding = Rounding.parse(rounding)
     if values.dtype.is_floating_point:
-        # Kernels take these as they are; every other type is held by one of them.
+        # Kernels take these two types; float32 holds every shorter one.
         values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
         if rounding != EXACT:
             words = random_of("random", random, rounding)
             check_devices(values=values, random=random)
-            found = elements.encode(values, fmt, rounding, saturate, words)
+            source = FP32 if values.dtype == torch.float32 else FP64
+            found = elements.convert(values, source, fmt, rounding, saturate, words)
             if found is not None:
                 return found
     real = values.to(torch.float64)
@@ -64,18 +54,7 @@ def encode(
 
 
 def decode(codes: Tensor, fmt: Format | str) -> Tensor:
-    """Real values of codes.
-
-    Parameters
-    ----------
-    codes : Tensor
-        Codes in ``fmt``.
-    fmt : Format or str
-
-    Returns
-    -------
-    Tensor of float64
-        The numbers, exactly.
+    """Exact real values of codes, in float64.
 
     Raises
     ------

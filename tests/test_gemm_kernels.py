@@ -497,25 +497,25 @@ def test_gemm_accepts_real_operands():
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"source": "lfsr16"}, ValueError, "unknown source 'lfsr16'; philox is counter-based"),
-        ({"source": "philox", "seed": -1}, ValueError, "seed -0x1 does not fit the 64 bits of a key of philox"),
-        ({"source": "philox", "seed": 1.5}, TypeError, "a seed of philox is an int, not float"),
-        ({"source": "philox", "step": -1}, ValueError, "step is 0 or more and less than 2\\^32, not -1"),
-        ({"source": "philox", "random": torch.zeros(1, dtype=torch.int64)}, ValueError, "they have one source"),
-        ({"random": torch.zeros(1, dtype=torch.int64), "step": 2}, ValueError, "step is given, but only the counter"),
+        ({"source": "lfsr16"}, ValueError, "unknown source"),
+        ({"source": "philox", "seed": -1}, ValueError, "seed"),
+        ({"source": "philox", "seed": 1.5}, TypeError, "seed"),
+        ({"source": "philox", "step": -1}, ValueError, "step"),
+        ({"source": "philox", "random": torch.zeros(1, dtype=torch.int64)}, ValueError, "source philox"),
+        ({"random": torch.zeros(1, dtype=torch.int64), "step": 2}, ValueError, "step"),
     ],
 )
 def test_gemm_rejects_bad_sources(options, error, sentence):
     a = torch.ones(2, 2, dtype=torch.int64)
     with pytest.raises(error, match=sentence):
         golden.gemm(a, a, "e5m2*e5m2+e6m5.sr10", **options)
-    with pytest.raises(ValueError, match="source philox does nothing, for no rounding"):
+    with pytest.raises(ValueError, match="source philox"):
         golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", source="philox")
-    with pytest.raises(ValueError, match="operands are not rounded at random, but sr3 is asked for"):
+    with pytest.raises(ValueError, match="operand_rounding"):
         golden.gemm(a * 1.0, a * 1.0, "e5m2*e5m2+e6m5.rn", operand_rounding="sr3")
     for more in ({"operand_rounding": "rz"}, {"operand_saturate": True}):
         with pytest.raises(
-            ValueError, match=f"{next(iter(more))} does nothing unless a and b both are of real numbers"
+            ValueError, match=f"{next(iter(more))} does nothing"
         ):
             golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", **more)
 

@@ -1,10 +1,9 @@
 """Kernels compiled for one description each, which give the same bits as the golden model in torch.
 
-`plan` says which kernels a description has and why they are exact, the headers are the kernels, `build` compiles and
-keeps them, and `launch` calls them. On a GPU `triton_gemm` does what it can, where Triton is installed. The setting
-``HALFULP_KERNEL`` in the environment is ``native`` (all instructions of this machine), ``avx2``, ``portable``,
-``torch`` (no kernels), or ``auto``: as ``native``, but a kernel is compiled only when there has been enough work for
-it.
+`plan` chooses the kernels of a description and proves them exact, the headers are the kernels, `build` compiles and
+caches them, and `launch` calls them. On a GPU with Triton `triton_gemm` computes some descriptions. The environment
+variable ``HALFULP_KERNEL`` is ``native`` (all instructions of this machine), ``avx2``, ``portable``, ``torch`` (no
+kernels), or ``auto``: as ``native``, but a kernel is compiled only after enough work for it.
 """
 
 import importlib.util
@@ -20,7 +19,7 @@ from .launch import Words, call
 from .text import PHILOX
 
 IN_TORCH = 0.5e-6
-"""Seconds that torch takes for a product and its sum."""
+"""Seconds for a product and its sum in torch."""
 
 __all__ = ["PHILOX", "Words", "gemm"]
 
@@ -28,20 +27,8 @@ __all__ = ["PHILOX", "Words", "gemm"]
 def gemm(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
 ) -> Tensor | None:
-    """The matrix product of checked operands, or None where it is not for kernels.
-
-    Parameters
-    ----------
-    spec : MacSpec
-    a, b : Tensor of int64
-        Codes of shapes that broadcast.
-    start : Tensor of int64, optional
-        In the shape of the result.
-    shape : tuple of int
-        Of the result.
-    words : Words
-    """
-    # Sums of no products are their start values, as they are.
+    """Matrix product of checked codes, of ``shape`` like ``start``; None if no kernel computes it."""
+    # Sums of no products are their start values.
     if a.shape[-1] == 0 or build.level() == "torch":
         return None
     if a.device.type == "cuda":
@@ -66,7 +53,7 @@ def gemm(
 def _on_gpu(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
 ) -> Tensor | None:
-    """In Triton, batch by batch, for what that kernel does."""
+    """Product in Triton, batch by batch; None if its kernel does not take the description."""
     if words.key is not None or importlib.util.find_spec("triton") is None:
         return None
     from . import triton_gemm

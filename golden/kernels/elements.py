@@ -6,7 +6,7 @@ import re
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP32, FP64, Float, Format, Rounding
+from halfulp.hdl.formats import EXACT, Float, Format, Rounding
 
 from . import build
 from .float_plan import LANE_MODES
@@ -14,20 +14,20 @@ from .launch import I64, POINTER
 from .text import boolean, definitions, fits, format_text, rounding_text
 
 WORTHWHILE = 256
-"""Fewer numbers are as soon done in torch."""
+"""Least count of numbers for which a kernel is faster than torch."""
 
 IN_TORCH = 0.2e-6
-"""Seconds that torch takes for a number."""
+"""Seconds for a number in torch."""
 
 
 class Elements(ctypes.Structure):
-    """All that a conversion is called with, as elements.h has it."""
+    """Arguments of a conversion, as in elements.h."""
 
     _fields_ = (("count", I64), ("threads", I64), ("x", POINTER), ("random", POINTER), ("out", POINTER))
 
 
 class Jump(ctypes.Structure):
-    """All that a jump is called with, as states.h has it."""
+    """Arguments of a jump, as in states.h."""
 
     _fields_ = (
         *((name, I64) for name in ("count", "threads", "places")),
@@ -35,20 +35,13 @@ class Jump(ctypes.Structure):
     )
 
 
-def encode(values: Tensor, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor | None:
-    """Codes of numbers in float32 or float64, or None where that is not for kernels."""
-    source = FP32 if values.dtype == torch.float32 else FP64
-    return _run(values, source, o, rounding, saturate, random)
-
-
 def convert(
-    codes: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None
+    x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None
 ) -> Tensor | None:
-    """Codes in another format, or None where that is not for kernels."""
-    return _run(codes, a, o, rounding, saturate, random)
+    """Codes in another format; None if no kernel converts them.
 
-
-def _run(x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor | None:
+    ``x`` holds codes in the format ``a``, or numbers in float32 or float64 for ``a`` FP32 or FP64.
+    """
     if x.device.type != "cpu" or x.numel() < WORTHWHILE or build.level() == "torch" or not fits(a, o):
         return None
     if random is not None:
@@ -64,8 +57,8 @@ def _run(x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, ra
         return None
     out = torch.empty(x.shape, dtype=torch.int64)
     words = None if random is None else random.data_ptr()
-    told = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
-    library.halfulp_convert(ctypes.byref(told))
+    call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
+    library.halfulp_convert(ctypes.byref(call))
     return out
 
 
@@ -77,7 +70,7 @@ def format_name(fmt: Format) -> str:
 def _source(dtype: torch.dtype, a: Format, o: Format, rounding: Rounding, saturate: bool) -> str:
     types = f"{rounding_text(rounding)}, {boolean(saturate)}"
     # A code comes as int64, a number as its own bits.
-    holder = {torch.float32: "u32", torch.float64: "u64"}.get(dtype, "u64")
+    holder = "u32" if dtype == torch.float32 else "u64"
     run = f"convert_exact<{format_text(a)}, {format_text(o)}, {types}, {holder}>(*call)"
     if dtype.is_floating_point and isinstance(o, Float) and _in_lanes(o, rounding):
         flags = f"{boolean(o.has_inf)}, {boolean(o.has_negative_zero)}, {-1022 - o.emin}"
@@ -93,7 +86,7 @@ using namespace halfulp;
 
 
 def _in_lanes(o: Float, rounding: Rounding) -> bool:
-    """Whether binary64 words round to the format: they are to have a bit below all that rounding looks at."""
+    """True if binary64 words round to the format: they have a bit below all bits that the rounding depends on."""
     return (
         o.man >= 1
         and o.subnormals
@@ -105,7 +98,7 @@ def _in_lanes(o: Float, rounding: Rounding) -> bool:
 
 
 def jump(states: Tensor, columns: list[int]) -> Tensor | None:
-    """States after a jump that takes each single one of them to these columns, or None without kernels."""
+    """States after a linear jump whose matrix has these columns; None without kernels."""
     if states.device.type != "cpu" or states.numel() < WORTHWHILE:
         return None
     source = """#include "states.h"
@@ -118,8 +111,8 @@ halfulp::jump(*call);
         return None
     states = states.contiguous()
     out, table = torch.empty_like(states), torch.tensor(columns, dtype=torch.int64)
-    told = Jump(
+    call = Jump(
         states.numel(), torch.get_num_threads(), len(columns), states.data_ptr(), table.data_ptr(), out.data_ptr()
     )
-    library.halfulp_jump(ctypes.byref(told))
+    library.halfulp_jump(ctypes.byref(call))
     return out

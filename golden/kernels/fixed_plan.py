@@ -1,4 +1,4 @@
-"""Which descriptions integer lanes compute exactly: those of fixed point throughout, whose sums a lane holds."""
+"""Proofs of fixed.h: descriptions that integer lanes compute exactly, of fixed point throughout."""
 
 from fractions import Fraction
 
@@ -10,38 +10,36 @@ from .text import boolean
 
 
 def fixed_text(spec: MacSpec, bits: int) -> str:
-    """What fixed.h takes beyond the description itself; refused where a lane of so many bits is too narrow.
+    """Members that fixed.h needs beyond the description; refused if a lane of so many bits is too narrow.
 
     A product and a sum in the smaller of the two units, and what rounding adds to them, are integers below 2^(bits - 1)
     in magnitude, so that nothing overflows before the range is dealt with.
     """
-    need(spec.quire is None)
     a, b, o = spec.a, spec.b, spec.o
-    if not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
+    if spec.quire or not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
         raise Refused
     need(max(a.width, b.width, o.width) < bits)
     product = ValueRange.of(a) * ValueRange.of(b)
     need(_bits(product, product.quantum) < bits)
-    term, lines = product, []
-    if spec.product is not None:
-        need(isinstance(spec.product, Fixed))
-        assert isinstance(spec.product, Fixed)
-        rounder, drop = _rounder(product.quantum, spec.product, spec.product_rounding, bits)
+    if spec.product is None:
+        term, product_rounder, product_range = product, f"FixedRounder<{bits}, 0, EXACT, 0>", _range(o, spec, bits)
+    else:
+        if not isinstance(spec.product, Fixed):
+            raise Refused
+        product_rounder, drop = _rounder(product.quantum, spec.product, spec.product_rounding, bits)
         need(max(_bits(product, product.quantum), drop + 1) + 2 + max(-drop, 0) < bits)
-        lines += [f"using ProductRounder = {rounder};", f"using ProductRange = {_range(spec.product, spec, bits)};"]
-        term = ValueRange.of(spec.product)
+        term, product_range = ValueRange.of(spec.product), _range(spec.product, spec, bits)
     unit = min(term.quantum, o.quantum)
     rounder, drop = _rounder(unit, o, spec.rounding, bits)
     need(max(_bits(term, unit), _bits(ValueRange.of(o), unit), drop + 1) + 2 < bits)
-    lines += [
+    lines = [
+        f"using ProductRounder = {product_rounder};",
+        f"using ProductRange = {product_range};",
         f"using SumRounder = {rounder};",
         f"using SumRange = {_range(o, spec, bits)};",
         f"static constexpr bool ROUNDS_PRODUCT = {boolean(spec.product is not None)};",
         f"static constexpr int TERM_UP = {term.quantum - unit}, O_UP = {o.quantum - unit};",
     ]
-    if spec.product is None:
-        nothing = f"FixedRounder<{bits}, 0, EXACT, 0>"
-        lines += [f"using ProductRounder = {nothing};", f"using ProductRange = {_range(o, spec, bits)};"]
     return "\n".join(lines)
 
 

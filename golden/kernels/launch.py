@@ -11,13 +11,13 @@ POINTER = ctypes.c_void_p
 
 
 class View(ctypes.Structure):
-    """A tensor, as call.h has it."""
+    """A tensor, as in call.h."""
 
     _fields_ = (("data", POINTER), ("batches", POINTER), ("row", I64), ("column", I64), ("step", I64))
 
 
 class Call(ctypes.Structure):
-    """All that a kernel is called with, as call.h has it."""
+    """Arguments of a kernel, as in call.h."""
 
     _fields_ = (
         *((name, I64) for name in ("batches", "n", "m", "k", "threads", "packs")),
@@ -33,16 +33,16 @@ class Call(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Words:
-    """Where random words come from.
+    """Random words of a matrix product: given, from sources, from a counter, or none.
 
     Attributes
     ----------
     given : tuple of Tensor, optional
         Words of the sum and of the product for every step.
     states : tuple of Tensor, optional
-        States of their sources, in the shape of the result.
-    key : int, optional
-        Of counter-based words, and the step that they begin with.
+        States of the sources for sum and product, in the shape of the result.
+    key, first_step : int
+        Key of counter-based words, and their first step.
     """
 
     given: tuple[Tensor | None, Tensor | None] = (None, None)
@@ -60,16 +60,12 @@ def call(
     words: Words,
     turned: bool = False,
 ) -> Tensor | None:
-    """Result of a kernel, or None where it refuses these operands, for which it is not proved exact.
+    """Result of a kernel, of ``shape``; None if the kernel is not exact for these operands and refuses them.
 
     Parameters
     ----------
-    library : CDLL
     a, b, start : Tensor
         Codes, on the CPU; ``start`` in the shape of the result.
-    shape : tuple of int
-        Of the result.
-    words : Words
     turned : bool
         The kernel computes the transposed product, and is that of a description with its operands exchanged.
     """
@@ -83,10 +79,10 @@ def call(
         start = None if start is None else start.mT
         given = [None if column is None else column.transpose(-3, -2) for column in given]
     out = torch.empty(shape, dtype=torch.int64)
-    kept: list[Tensor] = []
+    alive: list[Tensor] = []
 
     def pointer(tensor: Tensor) -> int:
-        kept.append(tensor)
+        alive.append(tensor)
         return tensor.data_ptr()
 
     def view(tensor: Tensor | None, inner: int) -> View:
@@ -103,7 +99,7 @@ def call(
     pack_batch = torch.zeros(packs, dtype=torch.int64)
     pack_batch[pack_of] = torch.arange(len(pack_of))
     states = [None if column is None else pointer(column.contiguous()) for column in words.states]
-    told = Call(
+    arguments = Call(
         batches=torch.Size(batch).numel(),
         n=n,
         m=m,
@@ -125,11 +121,11 @@ def call(
         down=down,
         across=across,
     )
-    return out if library.halfulp_gemm(ctypes.byref(told)) == 0 else None
+    return out if library.halfulp_gemm(ctypes.byref(arguments)) == 0 else None
 
 
 def _begins(tensor: Tensor, dims: int) -> Tensor:
-    """Where each of the batches, the first dimensions, begins."""
+    """Offset of each batch, over the first dimensions."""
     begins = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(tensor.shape[:dims], tensor.stride()[:dims], strict=True):
         begins = begins.unsqueeze(-1) + torch.arange(size) * stride

@@ -3,8 +3,7 @@
 import io
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from .pareto import undominated
 from .paths import write_whole
 
 COLUMNS = 5
-"""Panels side by side, which fill the width of a page; the least width is that of a column."""
+"""Panels side by side on the width of a page."""
 
 _PANEL, _BAND, _MARGIN, _LEAST = 1.33, 2.7, 0.5, 3.5  # inches
 
@@ -50,9 +49,42 @@ _STYLE: dict[str, Any] = {
     "savefig.dpi": 300,
     # The names inside an SVG are random otherwise.
     "svg.hashsalt": "halfulp",
-    # Letters that can be edited, instead of drawings of them.
+    # Text that can be edited, instead of outlines.
     "pdf.fonttype": 42,
 }
+
+
+_TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE, _CURVES, _FITTED, _HEAT = 7.0, 2.6, 0.17, 1.9, 3.25, 0.95  # inches
+_CAPTION = 150  # letters in a line
+_LOGARITHMIC = 4  # times the least cost
+_NEAR = 8  # greatest distance in points between marks that share a label
+_HEATS = 4  # panels side by side
+_MARK: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 4.5}
+_SHADES = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1, 256)))
+
+# Distinct without colour too (Okabe and Ito, 2008, and marks).
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_MARKS = "osD^v<>"
+
+_styled = matplotlib.style.context(["default", _STYLE])
+"""Decorator for the look of plots, whatever the user's own settings of matplotlib are."""
+
+
+def _panels(width: float, height: float, rows: int, columns: int, **shared: Any) -> tuple[Figure, Any]:
+    """Figure of a size in inches, and its panels in rows and columns."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def _legend(figure: Figure, lines: Mapping[str, dict[str, Any]], columns: int, **more: Any) -> None:
+    """Legend of named styles above the panels."""
+    keys = [Line2D([], [], **line) for line in lines.values()]
+    figure.legend(keys, list(lines), loc="outside upper center", ncols=columns, frameon=False, **more)
+
+
+def _positive(values: Iterable[float | None]) -> list[float]:
+    """Values on a logarithmic scale: NaN for those that are not there, zero or infinite."""
+    return [math.nan if value is None or not 0 < value < math.inf else value for value in values]
 
 
 @dataclass(frozen=True)
@@ -64,12 +96,10 @@ class Chances:
     title : str
     fractions : sequence of float
         Discarded fractions, in units of the last place.
-    measured : sequence of float
-        Share of results that were rounded up, for each fraction.
-    errors : sequence of float
-        ``measured`` less the ideal share.
+    measured, errors : sequence of float
+        Share of results that were rounded up, for each fraction, and its difference from the ideal share.
     dotted : int, optional
-        Step between the fractions that are marked by a dot; None marks none.
+        Step between fractions that are marked by a dot; default: no dots.
     """
 
     title: str
@@ -79,43 +109,31 @@ class Chances:
     dotted: int | None = None
 
 
+@_styled
 def plot_chances(counts: Sequence[Chances]) -> Figure:
-    """P(up) against the fraction for each rounder and, below it, the error against the ideal.
-
-    Panels of a kind have the same axes, so that sources compare at a glance. Where a rounder tells few fractions apart,
-    those have dots.
-    """
+    """P(up) against the fraction for each rounder and, below it, the error against the ideal, on equal axes."""
     columns = min(len(counts), COLUMNS)
     bands = -(-len(counts) // columns)
     largest = max(abs(error) for count in counts for error in count.errors)
-    with _style():
-        size = max(_PANEL * columns + _MARGIN, _LEAST), _BAND * bands + _MARGIN
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(2 * bands, columns, squeeze=False, height_ratios=[1.5, 1] * bands)
-        for index, count in enumerate(counts):
-            band, column = divmod(index, columns)
-            above, below = axes[2 * band, column], axes[2 * band + 1, column]
-            _draw(above, below, count)
-            above.set(ylim=(-0.04, 1.04), yticks=[0, 0.5, 1])
-            above.tick_params(labelbottom=False)
-            # There is room for a line of text above the curve.
-            below.set_ylim(-1.15 * largest, 1.75 * largest)
-            below.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-            for panel, label in ((above, "P(up)"), (below, "error")):
-                panel.set(xlim=(-0.02, 1.02), xticks=[0, 0.5, 1], ylabel=label if column == 0 else "")
-                panel.tick_params(labelleft=column == 0)
-        for index in range(len(counts), bands * columns):
-            axes[-2, index % columns].remove()
-            axes[-1, index % columns].remove()
-        lines = {"ideal": _IDEAL, "measured": _MEASURED, "nothing dropped": _DOTS}
-        figure.legend(
-            [Line2D([], [], **line) for line in lines.values()],
-            list(lines),
-            loc="outside upper center",
-            ncols=len(lines),
-            frameon=False,
-        )
-        figure.supxlabel("discarded fraction, in units of the last place")
+    width, height = max(_PANEL * columns + _MARGIN, _LEAST), _BAND * bands + _MARGIN
+    figure, axes = _panels(width, height, 2 * bands, columns, height_ratios=[1.5, 1] * bands)
+    for index, count in enumerate(counts):
+        band, column = divmod(index, columns)
+        above, below = axes[2 * band, column], axes[2 * band + 1, column]
+        _draw(above, below, count)
+        above.set(ylim=(-0.04, 1.04), yticks=[0, 0.5, 1])
+        above.tick_params(labelbottom=False)
+        # There is room for a line of text above the curve.
+        below.set_ylim(-1.15 * largest, 1.75 * largest)
+        below.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        for panel, label in ((above, "P(up)"), (below, "error")):
+            panel.set(xlim=(-0.02, 1.02), xticks=[0, 0.5, 1], ylabel=label if column == 0 else "")
+            panel.tick_params(labelleft=column == 0)
+    for index in range(len(counts), bands * columns):
+        axes[-2, index % columns].remove()
+        axes[-1, index % columns].remove()
+    _legend(figure, {"ideal": _IDEAL, "measured": _MEASURED, "nothing dropped": _DOTS}, 3)
+    figure.supxlabel("discarded fraction, in units of the last place")
     return figure
 
 
@@ -134,22 +152,14 @@ def _draw(above: Axes, below: Axes, count: Chances) -> None:
 
 @dataclass(frozen=True)
 class Panel:
-    """Values drawn against a cost.
-
-    Parameters
-    ----------
-    label : str
-    values : sequence of float or None
-        One for each thing; None where there is none.
-    best : str
-        ``lowest``, and then the scale is logarithmic; or ``highest``.
-    """
+    """Values against costs; None is a gap. The scale is logarithmic if the lowest value is the ``best``."""
 
     label: str
     values: Sequence[float | None]
     best: Literal["lowest", "highest"]
 
 
+@_styled
 def plot_front(
     names: Sequence[str],
     costs: Sequence[float],
@@ -159,55 +169,47 @@ def plot_front(
     xlabel: str,
     caption: str,
 ) -> Figure:
-    """Things by cost and by what they are worth, with the line of those that no other beats in the two.
+    """Values against costs, with the Pareto front of each panel.
 
     Parameters
     ----------
     names : sequence of str
-        Of the things, which have numbers in the plot and are listed beside it.
+        Names for a numbered list beside the plot.
     costs : sequence of float
     panels : sequence of Panel
-        One above the other.
+        Panels one above the other.
     chosen : sequence of bool
-        Which things have a filled mark.
+        True for filled marks.
     xlabel, caption : str
-        Below the cost axis, and below the whole.
+        Texts below the cost axis, and below the whole plot.
     """
-    with _style():
-        size = _TRADE_WIDTH, max(_TRADE_PANEL * len(panels), _KEY_LINE * (len(names) + 2)) + 2 * _MARGIN
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
-        for axis, panel in zip(axes, panels, strict=True):
-            _scatter(axis, costs, panel, chosen)
-        if max(costs) > _LOGARITHMIC * min(costs) > 0:
-            axes[-1].set_xscale("log")
-            axes[-1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-            axes[-1].xaxis.set_major_formatter("{x:g}")
-            axes[-1].xaxis.set_minor_locator(NullLocator())
-        axes[-1].set_xlabel(xlabel)
-        # matplotlib wraps a caption only where a constrained layout does not see it.
-        figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
-        keys = [Line2D([], [], **_MARK, markerfacecolor=_filled(flag)) for flag in chosen]
-        texts = [f"{number}  {name}" for number, name in enumerate(names, 1)]
-        figure.legend(
-            [*keys, Line2D([], [], **_MARK), Line2D([], [], **_IDEAL)],
-            [*texts, "filled: no other beats it", "best at that cost or less"],
-            loc="outside right upper",
-            frameon=False,
-            fontsize=7,
-        )
-        # Where marks come to lie is known when all else has its place.
-        figure.draw_without_rendering()
-        for axis, panel in zip(axes, panels, strict=True):
-            _number(axis, costs, panel)
+    height = max(_TRADE_PANEL * len(panels), _KEY_LINE * (len(names) + 2)) + 2 * _MARGIN
+    figure, grid = _panels(_TRADE_WIDTH, height, len(panels), 1, sharex=True)
+    axes = grid[:, 0]
+    for axis, panel in zip(axes, panels, strict=True):
+        _scatter(axis, costs, panel, chosen)
+    if max(costs) > _LOGARITHMIC * min(costs) > 0:
+        axes[-1].set_xscale("log")
+        axes[-1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axes[-1].xaxis.set_major_formatter("{x:g}")
+        axes[-1].xaxis.set_minor_locator(NullLocator())
+    axes[-1].set_xlabel(xlabel)
+    # matplotlib wraps a caption only where a constrained layout does not see it.
+    figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
+    keys = [Line2D([], [], **_MARK, markerfacecolor=_filled(flag)) for flag in chosen]
+    texts = [f"{number}  {name}" for number, name in enumerate(names, 1)]
+    figure.legend(
+        [*keys, Line2D([], [], **_MARK), Line2D([], [], **_IDEAL)],
+        [*texts, "filled: no other beats it", "best at that cost or less"],
+        loc="outside right upper",
+        frameon=False,
+        fontsize=7,
+    )
+    # The layout fixes the places of the marks.
+    figure.draw_without_rendering()
+    for axis, panel in zip(axes, panels, strict=True):
+        _number(axis, costs, panel)
     return figure
-
-
-_TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE = 7.0, 2.6, 0.17  # inches
-_CAPTION = 150  # letters in a line
-_LOGARITHMIC = 4  # times the least cost
-_NEAR = 8  # points between marks, up to which they share a number
-_MARK: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 4.5}
 
 
 def _filled(flag: bool) -> str:
@@ -216,22 +218,14 @@ def _filled(flag: bool) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """Values drawn as a line.
-
-    Parameters
-    ----------
-    name : str
-        The same in all panels, and then of the same colour.
-    x : sequence of float
-    y : sequence of float or None
-        A gap where there is none.
-    """
+    """Values drawn as a line, in the same colour in all panels; None is a gap."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float | None]
 
 
+@_styled
 def plot_curves(
     panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]
 ) -> Figure:
@@ -243,36 +237,25 @@ def plot_curves(
         Rows of panels, each with its title.
     xlabel : str
     labels : sequence of str
-        What the rows show.
+        Label of each row.
     """
-    names = list(dict.fromkeys(curve.name for row in panels for _, found in row for curve in found))
+    names = dict.fromkeys(curve.name for row in panels for _, found in row for curve in found)
     styles = {name: _curve(place) for place, name in enumerate(names)}
-    with _style():
-        size = _TRADE_WIDTH, _CURVES * len(panels) + _KEY_LINE * math.ceil(len(names) / 2) + _MARGIN
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(len(panels), len(panels[0]), squeeze=False, sharex=True, sharey="row")
-        for row, found in enumerate(panels):
-            for column, (title, lines) in enumerate(found):
-                axis = axes[row, column]
-                axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
-                axis.xaxis.set_minor_locator(NullLocator())
-                ticks = sorted({x for curve in lines for x in curve.x})
-                axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-                axis.set_ylabel(labels[row] if column == 0 else "")
-                for curve in lines:
-                    # What is exact, infinite or not there has no place on a logarithmic scale.
-                    shown = [y if y is not None and 0 < y < math.inf else math.nan for y in curve.y]
-                    axis.plot(curve.x, shown, **styles[curve.name])
-        figure.supxlabel(xlabel)
-        keys = [Line2D([], [], **styles[name]) for name in names]
-        figure.legend(keys, names, loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    height = _CURVES * len(panels) + _KEY_LINE * math.ceil(len(names) / 2) + _MARGIN
+    figure, axes = _panels(_TRADE_WIDTH, height, len(panels), len(panels[0]), sharex=True, sharey="row")
+    for row, found in enumerate(panels):
+        for column, (title, lines) in enumerate(found):
+            axis = axes[row, column]
+            axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
+            axis.xaxis.set_minor_locator(NullLocator())
+            ticks = sorted({x for curve in lines for x in curve.x})
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.set_ylabel(labels[row] if column == 0 else "")
+            for curve in lines:
+                axis.plot(curve.x, _positive(curve.y), **styles[curve.name])
+    figure.supxlabel(xlabel)
+    _legend(figure, styles, 2, fontsize=7)
     return figure
-
-
-_CURVES = 1.9  # inches
-# Told apart without colour too (Okabe and Ito, 2008, and marks).
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-_MARKS = "osD^v<>"
 
 
 def _curve(place: int) -> dict[str, Any]:
@@ -287,68 +270,52 @@ def _curve(place: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Approximation:
-    """An approximation of a function.
-
-    Parameters
-    ----------
-    name : str
-    values, errors : sequence of float
-        One for each argument; NaN where there is none.
-    """
+    """An approximation of a function: its values and errors for all arguments; NaN is a gap."""
 
     name: str
     values: Sequence[float]
     errors: Sequence[float]
 
 
+@_styled
 def plot_approximations(
     panels: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[Approximation]]], *, label: str
 ) -> Figure:
-    """Functions with what comes near them and, below, how near.
+    """Functions with approximations and, below, their errors.
 
     Parameters
     ----------
     panels : mapping of str to (sequence of float, sequence of float, sequence of Approximation)
-        For each function its arguments, its values there, and the approximations.
+        Arguments, values and approximations by the names of functions.
     label : str
-        What the errors are.
+        Label of the errors.
     """
-    names = list(dict.fromkeys(one.name for _, _, lines in panels.values() for one in lines))
+    names = dict.fromkeys(one.name for _, _, lines in panels.values() for one in lines)
     styles = {name: _curve(place) | {"marker": "", "linewidth": 0.7} for place, name in enumerate(names)}
-    with _style():
-        size = (
-            max(_FITTED * len(panels) + _MARGIN, _LEAST),
-            2 * _CURVES + _KEY_LINE * math.ceil(len(names) / 3) + _MARGIN,
-        )
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(2, len(panels), squeeze=False, sharex="col")
-        for column, (name, (x, values, lines)) in enumerate(panels.items()):
-            above, below = axes[:, column]
-            above.plot(x, values, **{**_IDEAL, "linewidth": 2.5})
-            for one in lines:
-                above.plot(x, one.values, **styles[one.name])
-                # What is exact or infinite has no place on a logarithmic scale.
-                shown = [error if 0 < error < math.inf else math.nan for error in one.errors]
-                below.plot(x, shown, **styles[one.name])
-            largest = [max((error for error in one.errors if error < math.inf), default=0.0) for one in lines]
-            above.set(title=name)
-            below.set(yscale="log", xlabel="argument")
-            if min(largest) > 0:
-                # Where errors pass through zero there is nothing to see.
-                below.set_ylim(bottom=min(largest) / 30)
-            if column == 0:
-                above.set_ylabel("value")
-                below.set_ylabel(label)
-        keys = [Line2D([], [], **{**_IDEAL, "linewidth": 2.5}), *(Line2D([], [], **styles[name]) for name in names)]
-        figure.legend(keys, ["function", *names], loc="outside upper center", ncols=4, frameon=False, fontsize=7)
+    function = _IDEAL | {"linewidth": 2.5}
+    width = max(_FITTED * len(panels) + _MARGIN, _LEAST)
+    height = 2 * _CURVES + _KEY_LINE * math.ceil(len(names) / 3) + _MARGIN
+    figure, axes = _panels(width, height, 2, len(panels), sharex="col")
+    for column, (name, (x, values, lines)) in enumerate(panels.items()):
+        above, below = axes[:, column]
+        above.plot(x, values, **function)
+        for one in lines:
+            above.plot(x, one.values, **styles[one.name])
+            below.plot(x, _positive(one.errors), **styles[one.name])
+        largest = [max((error for error in one.errors if error < math.inf), default=0.0) for one in lines]
+        above.set(title=name)
+        below.set(yscale="log", xlabel="argument")
+        if min(largest) > 0:
+            # Errors that pass through zero would stretch the axis.
+            below.set_ylim(bottom=min(largest) / 30)
+    axes[0, 0].set_ylabel("value")
+    axes[1, 0].set_ylabel(label)
+    _legend(figure, {"function": function, **styles}, 4, fontsize=7)
     return figure
 
 
-_FITTED = 3.25  # inches
-
-
 def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, float]]:
-    """Index, cost and value of what has a value."""
+    """Index, cost and value of each finite value."""
     return [
         (index, cost, value)
         for index, (cost, value) in enumerate(zip(costs, panel.values, strict=True))
@@ -357,7 +324,7 @@ def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, floa
 
 
 def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[bool]) -> None:
-    """Marks, and the line of the best."""
+    """Marks, and the line of the Pareto front."""
     points = _points(costs, panel)
     axis.set_ylabel(panel.label)
     if panel.best == "lowest":
@@ -365,7 +332,7 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[
         if len(above_zero) == len(points):
             axis.set_yscale("log")
         else:
-            # A sum that is exact has no place on a logarithmic scale.
+            # An error of zero has no place on a logarithmic scale.
             axis.set_yscale("symlog", linthresh=min(above_zero, default=1.0))
     sign = 1 if panel.best == "lowest" else -1
     flags = undominated([(cost, sign * value) for _, cost, value in points])
@@ -377,7 +344,7 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[
 
 
 def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
-    """Numbers at the marks; those that lie on each other have one text."""
+    """Numbers at the marks; near marks share one label."""
     groups: list[tuple[tuple[float, float], tuple[float, float], list[int]]] = []
     for index, cost, value in _points(costs, panel):
         place = tuple(axis.transData.transform((cost, value)) * 72 / axis.figure.dpi)
@@ -392,36 +359,25 @@ def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
         axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
 
 
+@_styled
 def plot_harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
-    """For each kind of fault its nets: how many results in a hundred they spoil, and the median error of those in ulp.
-
-    Nets that spoil none are not drawn.
-    """
-    with _style():
-        figure = Figure(figsize=(_PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN), layout="constrained")
-        axes = figure.subplots(1, len(kinds), squeeze=False, sharex=True, sharey=True)[0]
-        for axis, (kind, nets) in zip(axes, kinds.items(), strict=True):
-            drawn = [(share, error) for share, error in nets if share > 0 and error > 0]
-            axis.set_title(kind)
-            axis.plot(*zip(*drawn, strict=True) if drawn else ((), ()), **_DOTS)
-            axis.set(xscale="log", yscale="log")
-        axes[0].set_ylabel("median error, ulp")
-        figure.supxlabel("wrong results, %")
+    """For each kind of fault its nets: percentage of wrong results, and their median error in ulp; 0 is not drawn."""
+    figure, axes = _panels(
+        _PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN, 1, len(kinds), sharex=True, sharey=True
+    )
+    for axis, (kind, nets) in zip(axes[0], kinds.items(), strict=True):
+        drawn = [(share, error) for share, error in nets if share > 0 and error > 0]
+        axis.set_title(kind)
+        axis.plot(*zip(*drawn, strict=True) if drawn else ((), ()), **_DOTS)
+        axis.set(xscale="log", yscale="log")
+    axes[0, 0].set_ylabel("median error, ulp")
+    figure.supxlabel("wrong results, %")
     return figure
 
 
 @dataclass(frozen=True)
 class Heat:
-    """Counts that are drawn as colours, in rows and columns.
-
-    Parameters
-    ----------
-    title : str
-    counts : array
-        Of two dimensions.
-    out, wrong : array of bool
-        Of the same shape: what cannot be counted, and what is missing or should not be there.
-    """
+    """Counts in rows and columns, drawn as colours; ``out`` and ``wrong`` mark cells out of reach and open ones."""
 
     title: str
     counts: npt.NDArray[np.int64]
@@ -429,35 +385,32 @@ class Heat:
     wrong: npt.NDArray[np.bool_]
 
 
+@_styled
 def plot_heats(panels: Sequence[Heat]) -> Figure:
-    """Counts on one logarithmic scale of colours; what cannot be is grey, what is wrong is red."""
+    """Counts on one logarithmic scale of colours; cells out of reach are grey, open ones red."""
     largest = max((int(panel.counts.max()) for panel in panels), default=1)
     colours = LogNorm(1, max(largest, 2))
-    with _style():
-        columns = min(len(panels), _HEATS)
-        rows = -(-len(panels) // columns)
-        figure = Figure(figsize=(_TRADE_WIDTH, _HEAT * rows + 2 * _MARGIN), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False)
-        for axis in axes.flat[len(panels) :]:
-            axis.remove()
-        for axis, panel in zip(axes.flat, panels, strict=False):
-            plot_coverage = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
-            plot_coverage[panel.out] = to_rgba("#d0d0d0")
-            plot_coverage[panel.wrong] = to_rgba("#d55e00")
-            axis.imshow(plot_coverage, aspect="auto", interpolation="nearest")
-            axis.set(xticks=[], yticks=[])
-            axis.set_title(panel.title, fontsize=6)
-        scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)
-        scale.set_label("hits")
-        keys = [Line2D([], [], color=colour, marker="s", linestyle="") for colour in ("#d0d0d0", "#d55e00")]
-        figure.legend(keys, ["out of reach", "open"], loc="outside upper center", ncols=2, frameon=False, fontsize=7)
+    columns = min(len(panels), _HEATS)
+    rows = -(-len(panels) // columns)
+    figure, axes = _panels(_TRADE_WIDTH, _HEAT * rows + 2 * _MARGIN, rows, columns)
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        cells = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
+        cells[panel.out] = to_rgba("#d0d0d0")
+        cells[panel.wrong] = to_rgba("#d55e00")
+        axis.imshow(cells, aspect="auto", interpolation="nearest")
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(panel.title, fontsize=6)
+    scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)
+    scale.set_label("hits")
+    square: dict[str, Any] = {"marker": "s", "linestyle": ""}
+    lines = {"out of reach": square | {"color": "#d0d0d0"}, "open": square | {"color": "#d55e00"}}
+    _legend(figure, lines, 2, fontsize=7)
     return figure
 
 
-_HEATS, _HEAT = 4, 0.95
-_SHADES = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1, 256)))
-
-
+@_styled
 def write(
     figure: Figure,
     folder: Path,
@@ -466,17 +419,9 @@ def write(
     endings: Sequence[str] = ("png", "svg"),
     about: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Write a figure to a folder; default: as ``stem.png`` and ``stem.svg``. Returns the paths.
+    """Write a figure to a folder as ``stem.png``, ``stem.svg`` or ``stem.pdf``; returns the paths.
 
-    Parameters
-    ----------
-    figure : Figure
-    folder : Path
-    stem : str
-    endings : sequence of str
-        Of ``png``, ``svg`` and ``pdf``.
-    about : mapping of str to str, optional
-        ``title`` and ``description``, which the files carry.
+    ``about`` has a ``title`` and a ``description`` for the metadata of the files.
 
     Raises
     ------
@@ -484,12 +429,11 @@ def write(
         If a file cannot be written.
     """
     paths = []
-    with _style():
-        for ending in endings:
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format=ending, metadata=_metadata(ending, about or {}))
-            paths.append(folder / f"{stem}.{ending}")
-            write_whole(paths[-1], drawn.getvalue())
+    for ending in endings:
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=ending, metadata=_metadata(ending, about or {}))
+        paths.append(folder / f"{stem}.{ending}")
+        write_whole(paths[-1], drawn.getvalue())
     return paths
 
 
@@ -498,10 +442,3 @@ def _metadata(ending: str, about: Mapping[str, str]) -> dict[str, str | None]:
     names = {"title": "Title", "description": "Subject" if ending == "pdf" else "Description"}
     dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     return {names[key]: text for key, text in about.items()} | dates.get(ending, {})
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """The look of a plot, whatever the user's own settings of matplotlib are."""
-    with matplotlib.style.context(["default", _STYLE]):
-        yield
