@@ -1,4 +1,4 @@
-"""How real values become codes on their way into a layer's arithmetic."""
+"""Rounding of real values to codes for the arithmetic of a layer."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 from halfulp.golden.check import check_bool
 from halfulp.golden.values import decode, encode
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import MacSpec, ValueRange
 
 from .draw import words
 
@@ -21,13 +21,13 @@ _ROUNDED = re.compile(r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rz|ru|rd|ro|exact|s
 
 @dataclass(frozen=True)
 class Cast:
-    """How real values are rounded.
+    """Rounding of real values.
 
     Parameters
     ----------
     fmt : Format, optional
-        What they are rounded to before anything else sees them. Without one they are rounded to the format that they
-        are used in, an operand's or an accumulator's, and that once.
+        Format that they are rounded to before any use; default: only that of their use, an operand's or an
+        accumulator's.
     rounding : Rounding
     saturate : bool
         Overflow gives the largest finite number.
@@ -35,7 +35,7 @@ class Cast:
     Raises
     ------
     TypeError, ValueError
-        If a part is of the wrong kind, or the rounding is ``exact``, which real values seldom are.
+        If a part is of the wrong kind, or the rounding is ``exact``.
 
     Notes
     -----
@@ -90,23 +90,19 @@ class Cast:
 
 
 class Operand:
-    """A tensor on its way into products, rounded to its own format if it has one, then to that of an operand.
+    """A tensor of a layer, rounded to the format of its cast if it has one, then to that of an operand.
 
-    Parameters
-    ----------
-    values : Tensor
-    cast : Cast
-    key : int
-        Of random words; for the same key and format, codes are the same.
+    Codes are a function of values, cast, format and key of the random words.
     """
 
     def __init__(self, values: Tensor, cast: Cast, key: int) -> None:
         self._values, self._cast, self._key = cast.real(values, key), cast, key
 
-    def taken(self, fmt: Format | None) -> Tensor:
-        """Codes in a format; or the values themselves, for torch's own arithmetic."""
-        if fmt is None:
+    def codes(self, mac: MacSpec | None, part: str) -> Tensor:
+        """Codes in the format of a part ``a``, ``b`` or ``o``; the values themselves for torch's own arithmetic."""
+        if mac is None:
             return self._values
+        fmt = getattr(mac, part)
         if self._cast.fmt is None:
             return self._cast.codes(self._values, fmt, self._key)
         return encode(self._values, fmt, saturate=self._cast.saturate)
@@ -122,18 +118,12 @@ def check_real(values: object, name: str) -> torch.dtype:
 
 
 def check_holds(dtype: torch.dtype, fmt: Format) -> None:
-    """Refuse a format of which a dtype does not hold every number.
-
-    Raises
-    ------
-    ValueError
-        If so; it names the dtypes that do, if any does.
-    """
+    """Raise ValueError if a dtype does not hold every number of a format."""
     if _holds(dtype, fmt):
         return
     wider = [str(other) for other in DTYPES if _holds(other, fmt)]
-    cure = f"take a module of {wider[-1]}" if wider else "take a smaller format"
-    raise ValueError(f"{dtype} does not hold every number of {fmt}; {cure}")
+    remedy = f"take a module of {wider[-1]}" if wider else "take a smaller format"
+    raise ValueError(f"{dtype} does not hold every number of {fmt}; {remedy}")
 
 
 def _holds(dtype: torch.dtype, fmt: Format) -> bool:

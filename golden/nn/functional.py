@@ -1,4 +1,8 @@
-"""Matrix products and convolutions whose sums, forward and backward, are those of multiply-accumulates."""
+"""Matrix products and convolutions on multiply-accumulates, forward and backward.
+
+They take the policy of their arithmetic and a key of their random words, and raise TypeError or ValueError if tensors
+are of other kinds or shapes, or their dtype does not hold the results.
+"""
 
 import math
 from dataclasses import dataclass
@@ -22,16 +26,16 @@ _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gra
 class Call:
     """One use of a layer: its arithmetic and the key of its random words.
 
-    Each tensor is rounded once for a format, so that what forward and backward both take has the same codes there.
+    Each tensor is rounded once for a format, so that forward and backward pass have the same codes of it. ``weights``
+    is the rounding of the second operand.
     """
 
     policy: Policy
     key: int
     weights: Cast
-    """How the second operand is rounded."""
 
     def key_of(self, role: str) -> int:
-        """Key of one of the things that take random words."""
+        """Key of the random words of a role."""
         return mix(self.key, _ROLES.index(role))
 
     def x(self, values: Tensor) -> Operand:
@@ -43,11 +47,11 @@ class Call:
         return Operand(values, self.weights, self.key_of("w"))
 
     def gradient(self, values: Tensor) -> Operand:
-        """The gradient that comes from behind."""
+        """Gradient of the result."""
         return Operand(values, self.policy.gradients, self.key_of("gradient"))
 
     def product(self, role: str, a: Tensor, b: Tensor, dtype: torch.dtype, start: Tensor | None = None) -> Tensor:
-        """Matrix product of codes, or of values where the role is computed in torch's own arithmetic."""
+        """Matrix product of codes, or of values if the role is computed in torch's own arithmetic."""
         mac = getattr(self.policy, "weight_gradient" if role == "bias_gradient" else role)
         if mac is None:
             return a @ b if start is None else a @ b + start
@@ -55,28 +59,18 @@ class Call:
         return real(made, mac.o, dtype)
 
     def start(self, bias: Tensor | None) -> Tensor | None:
-        """What forward sums start from."""
+        """Start values of the forward sums."""
         if bias is None:
             return None
-        forward = self.policy.forward
-        operand = Operand(bias, self.policy.bias, self.key_of("bias"))
-        return operand.taken(None if forward is None else forward.o)
+        return Operand(bias, self.policy.bias, self.key_of("bias")).codes(self.policy.forward, "o")
 
     def bias_gradient(self, columns: Tensor, dtype: torch.dtype) -> Tensor:
-        """Sums of gradients, of shape (..., m, n), over n: products with ones on the multiply-accumulate."""
+        """Sums over n of gradients of shape (..., m, n), as products with 1."""
         mac = self.policy.weight_gradient
         ones = columns.new_ones((*columns.shape[:-2], columns.shape[-1], 1))
         if mac is not None:
             ones.fill_(check_one(mac))
         return self.product("bias_gradient", columns, ones, dtype).squeeze(-1)
-
-
-def _a(mac: MacSpec | None) -> Any:
-    return None if mac is None else mac.a
-
-
-def _b(mac: MacSpec | None) -> Any:
-    return None if mac is None else mac.b
 
 
 def check_one(mac: MacSpec) -> int:
@@ -90,14 +84,14 @@ def check_one(mac: MacSpec) -> int:
     code = mac.b.encode(1, "rz")
     if mac.b.decode(code) != 1:
         raise ValueError(
-            f"{mac.b} has no 1, by which gradients are multiplied to add up that of a bias; take a layer without "
-            "bias, or another weight_gradient"
+            f"{mac.b} has no 1, and the gradient of a bias is a sum of products with 1; take a layer without bias, or "
+            "another weight_gradient"
         )
     return code
 
 
 def _refuse_second() -> None:
-    # create_graph is the one reason for gradients to be on in a backward pass.
+    # Gradients are enabled in a backward pass only by create_graph.
     if torch.is_grad_enabled():
         raise RuntimeError(
             "products in the arithmetic of a multiply-accumulate are differentiated once; call backward without "
@@ -113,7 +107,7 @@ class _Matmul(torch.autograd.Function):
         ctx.save_for_backward(x, w)
         ctx.call = call
         mac = call.policy.forward
-        a, b = call.x(x).taken(_a(mac)), call.w(w).taken(_b(mac))
+        a, b = call.x(x).codes(mac, "a"), call.w(w).codes(mac, "b")
         return call.product("forward", a, b.mT, x.dtype, call.start(bias))
 
     @staticmethod
@@ -125,17 +119,17 @@ class _Matmul(torch.autograd.Function):
         for_x = for_w = for_bias = None
         if ctx.needs_input_grad[0]:
             mac = call.policy.input_gradient
-            for_x = call.product("input_gradient", behind.taken(_a(mac)), call.w(w).taken(_b(mac)), x.dtype)
+            for_x = call.product("input_gradient", behind.codes(mac, "a"), call.w(w).codes(mac, "b"), x.dtype)
         mac = call.policy.weight_gradient
         if ctx.needs_input_grad[1]:
-            for_w = call.product("weight_gradient", behind.taken(_a(mac)).mT, call.x(x).taken(_b(mac)), w.dtype)
+            for_w = call.product("weight_gradient", behind.codes(mac, "a").mT, call.x(x).codes(mac, "b"), w.dtype)
         if ctx.needs_input_grad[2]:
-            for_bias = call.bias_gradient(behind.taken(_a(mac)).mT, x.dtype)
+            for_bias = call.bias_gradient(behind.codes(mac, "a").mT, x.dtype)
         return for_x, for_w, for_bias, None
 
 
 def _windows(x: Tensor, size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Tensor:
-    """What each place of a kernel sees, of shape (N, C, H', W', kh, kw), without copies."""
+    """Windows of a kernel, of shape (N, C, H', W', kh, kw), without copies."""
     for place in (0, 1):
         x = x.unfold(2 + place, dilation[place] * (size[place] - 1) + 1, stride[place])
     return x[..., :: dilation[0], :: dilation[1]]
@@ -182,8 +176,8 @@ class _Conv2d(torch.autograd.Function):
         ctx.call, ctx.stride, ctx.dilation, ctx.groups = call, stride, dilation, groups
         mac = call.policy.forward
         m, _, kh, kw = w.shape
-        windows = _windows(call.x(x).taken(_a(mac)), (kh, kw), stride, dilation)
-        kernels = call.w(w).taken(_b(mac)).reshape(groups, m // groups, math.prod(w.shape[1:]))
+        windows = _windows(call.x(x).codes(mac, "a"), (kh, kw), stride, dilation)
+        kernels = call.w(w).codes(mac, "b").reshape(groups, m // groups, math.prod(w.shape[1:]))
         start = call.start(bias)
         if start is not None:
             start = start.reshape(groups, 1, m // groups)
@@ -202,10 +196,10 @@ class _Conv2d(torch.autograd.Function):
         mac = call.policy.weight_gradient
         n, m, h, wide = gradient.shape
         if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-            by_kernel = behind.taken(_a(mac)).reshape(n, ctx.groups, m // ctx.groups, h * wide)
+            by_kernel = behind.codes(mac, "a").reshape(n, ctx.groups, m // ctx.groups, h * wide)
             by_kernel = by_kernel.permute(1, 2, 0, 3).reshape(ctx.groups, m // ctx.groups, n * h * wide)
         if ctx.needs_input_grad[1]:
-            windows = _windows(call.x(x).taken(_b(mac)), tuple(w.shape[2:]), ctx.stride, ctx.dilation)
+            windows = _windows(call.x(x).codes(mac, "b"), tuple(w.shape[2:]), ctx.stride, ctx.dilation)
             columns = _columns(windows, ctx.groups)
             for_w = call.product("weight_gradient", by_kernel, columns, w.dtype).reshape(w.shape)
         if ctx.needs_input_grad[2]:
@@ -214,39 +208,21 @@ class _Conv2d(torch.autograd.Function):
 
 
 def _input_gradient(ctx: Any, behind: Operand, x: Tensor, w: Tensor) -> Tensor:
-    """Convolution of the spread gradient with the kernels turned round, so that each point is one sum."""
+    """Convolution of the spread gradient with the flipped kernels, so that each point is one sum."""
     call: Call = ctx.call
     mac = call.policy.input_gradient
     m, c, kh, kw = w.shape
     n, _, h, wide = x.shape
     reach = ctx.dilation[0] * (kh - 1), ctx.dilation[1] * (kw - 1)
-    spread = _spread(behind.taken(_a(mac)), ctx.stride, reach, (h + reach[0], wide + reach[1]))
+    spread = _spread(behind.codes(mac, "a"), ctx.stride, reach, (h + reach[0], wide + reach[1]))
     columns = _columns(_windows(spread, (kh, kw), (1, 1), ctx.dilation), ctx.groups)
-    kernels = call.w(w).taken(_b(mac)).reshape(ctx.groups, m // ctx.groups, c, kh, kw).flip(-2, -1)
+    kernels = call.w(w).codes(mac, "b").reshape(ctx.groups, m // ctx.groups, c, kh, kw).flip(-2, -1)
     kernels = kernels.permute(0, 1, 3, 4, 2).reshape(ctx.groups, m // ctx.groups * kh * kw, c)
     return _images(call.product("input_gradient", columns, kernels, x.dtype), n, h, wide)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, policy: Policy, key: int) -> Tensor:
-    """``x @ weight.T + bias`` in the arithmetic of a policy.
-
-    Parameters
-    ----------
-    x : Tensor
-        Of shape (..., k).
-    weight : Tensor
-        Of shape (m, k).
-    bias : Tensor, optional
-        Of shape (m,): what sums start from.
-    policy : Policy
-    key : int
-        Of random words.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If tensors are of other kinds or shapes, or their dtype does not hold the results.
-    """
+    """``x @ weight.T + bias``, for shapes (..., k), (m, k) and (m,); sums start from the bias."""
     dtype = check_real(x, "the input")
     if x.dim() < 1 or x.shape[-1] != weight.shape[-1]:
         raise ValueError(
@@ -262,21 +238,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, policy: Policy, key: 
 
 
 def bmm(a: Tensor, b: Tensor, policy: Policy, key: int) -> Tensor:
-    """``a @ b`` in the arithmetic of a policy, where ``b``, of activations too, is in the place of weights.
+    """``a @ b`` of activations, for shapes (..., n, k) and (..., k, m) whose batches broadcast.
 
-    Parameters
-    ----------
-    a, b : Tensor
-        Of shapes (..., n, k) and (..., k, m), whose batches broadcast. Gradients of what was broadcast are added up by
-        torch.
-    policy : Policy
-    key : int
-        Of random words.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If tensors are of other kinds or shapes, or their dtype does not hold the results.
+    Of the policy, ``b`` has the place of weights. torch adds up the gradients of broadcast batches.
     """
     if check_real(a, "a") != check_real(b, "b"):
         raise TypeError(f"a is of {a.dtype} and b of {b.dtype}; both are of one dtype")
@@ -307,32 +271,11 @@ def conv2d(
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
 ) -> Tensor:
-    """Convolution, without padding, in the arithmetic of a policy.
+    """Convolution without padding, for shapes (N, C, H, W) or (C, H, W), (M, C / groups, kh, kw) and (M,).
 
-    Parameters
-    ----------
-    x : Tensor
-        Of shape (N, C, H, W), or (C, H, W).
-    weight : Tensor
-        Of shape (M, C / groups, kh, kw).
-    bias : Tensor, optional
-        Of shape (M,): what sums start from.
-    policy : Policy
-    key : int
-        Of random words.
-    stride, dilation : tuple of int
-    groups : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        If tensors are of other kinds or shapes, or their dtype does not hold the results.
-
-    Notes
-    -----
-    A point of the result is one sum over (channel, row, column) of the kernel, ascending; one of the input's gradient
-    is over (kernel, row, column) of the kernels turned round; one of the weights' gradient over (image, row, column).
-    Where the stride leaves points out, the input's gradient has products with zero there.
+    A point of the result is one sum over (channel, row, column) of the kernel, ascending, from the bias. A point of the
+    input's gradient is a sum over (kernel, row, column) of the flipped kernels, one of the weights' gradient over
+    (image, row, column). A stride above 1 adds products with zero to the input's gradient.
     """
     dtype = check_real(x, "the input")
     images = x if x.dim() == 4 else x.unsqueeze(0)

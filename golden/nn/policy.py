@@ -1,7 +1,8 @@
-"""What a layer computes in: its multiply-accumulates, and how its tensors are rounded."""
+"""Arithmetic of layers: multiply-accumulates, and roundings of tensors."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,16 @@ from halfulp.hdl.specs import MacSpec
 from .cast import Cast
 
 FLOAT = "fp32"
-"""In place of a multiply-accumulate: torch's own arithmetic."""
+"""Name of torch's own arithmetic in place of a multiply-accumulate."""
 
 PRODUCTS = ("forward", "input_gradient", "weight_gradient")
 """The three matrix products of a layer."""
 
 PLAIN = Cast()
-"""To nearest, in the format that is needed."""
+"""Rounding to nearest, to the format of the use."""
 
 DEVICES = ("rtl",)
-"""What may make products in place of the golden model."""
+"""Devices that may compute products in place of the golden model."""
 
 _CASTS = ("weights", "activations", "gradients", "bias")
 
@@ -33,34 +34,33 @@ class Policy:
     Parameters
     ----------
     forward : MacSpec or str, optional
-        Multiply-accumulate of the layer's result, whose operand ``a`` are activations and ``b`` weights. None, and the
-        text ``fp32``, is torch's own arithmetic; as for the other two.
+        Multiply-accumulate of the layer's result; operand ``a`` are activations and ``b`` weights. None, or the text
+        ``fp32``, is torch's own arithmetic here and in the next two.
     input_gradient : MacSpec or str, optional
-        Of the gradient of the layer's input: ``a`` are gradients and ``b`` weights.
+        The same for the gradient of the layer's input: ``a`` are gradients and ``b`` weights.
     weight_gradient : MacSpec or str, optional
-        Of the gradient of weights and bias: ``a`` are gradients and ``b`` activations.
+        The same for the gradient of weights and bias: ``a`` are gradients and ``b`` activations.
     weights, activations, gradients, bias : Cast or str
-        How these become codes: ``rn`` rounds to nearest, to the operand's format; ``e5m2.sr3`` first rounds to e5m2, at
-        random. The bias is what sums start from, so that its format is the result's unless it has one of its own.
+        Roundings of these tensors: ``rn`` rounds to nearest, to the operand's format; ``e5m2.sr3`` rounds to e5m2 at
+        random first. Sums start from the bias, in the format of the result.
     update : Cast or str, optional
         Format and rounding of parameters after each step of the optimiser, such as ``e6m5.sr10``; see `WeightUpdate`.
     master : bool
-        Whether the optimiser steps a copy of the parameters that is not rounded so.
+        The optimiser steps a copy of the parameters that is not rounded.
     device : str, optional
-        ``rtl``: products are made by a Verilated kernel around an array, to the same bits; for small ones, once
-        `halfulp.fpga.kernel.layers` has been imported. Where they round at random the array's multiply-accumulates have
-        sources of their own, whose words are not those of the golden layer (`halfulp.fpga.kernel.layers.expected` has
-        them).
+        ``rtl``: a Verilated kernel around an array computes the products, to the same bits; for small ones, after
+        importing `halfulp.fpga.kernel.layers`. For stochastic rounding the multiply-accumulates of the array have
+        sources of their own, with other words than the golden layer (see `halfulp.fpga.kernel.layers.expected`).
 
     Raises
     ------
     TypeError, ValueError
-        If a part is of the wrong kind or none, or ``master`` has nothing to be the copy of.
+        If a part is invalid, or ``master`` is given without ``update``.
 
     Notes
     -----
-    ``str()`` gives a text such as ``e5m2*e5m2+e6m5.sr10`` where one multiply-accumulate does all, followed by what else
-    is not as by default: ``e5m2*e5m2+e6m5.rn, weights=e5m2.sr3``. `Policy.parse` reads it back.
+    ``str()`` gives a text such as ``e5m2*e5m2+e6m5.sr10`` if one multiply-accumulate computes all products, then the
+    parts that differ from their defaults: ``e5m2*e5m2+e6m5.rn, weights=e5m2.sr3``. `Policy.parse` reads it back.
     """
 
     forward: MacSpec | None = None
@@ -75,18 +75,17 @@ class Policy:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        for name in PRODUCTS:
-            object.__setattr__(self, name, _named(name, _mac, getattr(self, name)))
-        for name in _CASTS:
-            object.__setattr__(self, name, _named(name, Cast.parse, getattr(self, name)))
+        readers: dict[str, Callable[[Any], Any]] = dict.fromkeys(PRODUCTS, _mac) | dict.fromkeys(_CASTS, Cast.parse)
         if self.update is not None:
-            object.__setattr__(self, "update", check_update(_named("update", Cast.parse, self.update)))
+            readers["update"] = check_update
+        for name, read in readers.items():
+            with _prefixed(name):
+                object.__setattr__(self, name, read(getattr(self, name)))
         check_bool("master", self.master)
         if self.master and self.update is None:
-            raise ValueError("master keeps a copy of parameters that are rounded after each step; name an update too")
-
+            raise ValueError("master is a copy of rounded parameters; name an update too")
         if self.device is not None and self.device not in DEVICES:
-            raise ValueError(f"unknown device {self.device!r}; products are made on {', '.join(DEVICES)}, or by golden")
+            raise ValueError(f"unknown device {self.device!r}; expected {', '.join(DEVICES)}, or none")
 
     @classmethod
     def of(cls, mac: MacSpec | str | None, **parts: Any) -> "Policy":
@@ -116,7 +115,7 @@ class Policy:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Policy":
-        """Policy of a table of a TOML file: its keys are the parameters, and ``mac`` for the products not named."""
+        """Policy of a table of a TOML file; its keys are the parameters, and ``mac`` for the other products."""
         parts = _each(table)
         known = [field.name for field in fields(cls)]
         for key in parts:
@@ -140,50 +139,46 @@ class Policy:
 
     @property
     def macs(self) -> tuple[MacSpec | None, MacSpec | None, MacSpec | None]:
-        """Of forward, input gradient and weight gradient."""
+        """Multiply-accumulates of forward, input gradient and weight gradient."""
         return self.forward, self.input_gradient, self.weight_gradient
 
     @property
+    def casts(self) -> tuple[Cast, Cast, Cast, Cast]:
+        """Roundings of weights, activations, gradients and bias."""
+        return self.weights, self.activations, self.gradients, self.bias
+
+    @property
     def plain(self) -> bool:
-        """Whether a layer computes as torch's own does."""
-        return self.macs == (None, None, None) and all(getattr(self, name).fmt is None for name in _CASTS)
+        """True if a layer computes as torch's own does."""
+        return self.macs == (None, None, None) and all(cast.fmt is None for cast in self.casts)
 
     @property
     def stochastic(self) -> bool:
-        """Whether anything in a layer is rounded at random."""
-        casts = [getattr(self, name) for name in _CASTS]
-        return any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in casts)
+        """True if a layer rounds anything at random."""
+        return any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in self.casts)
 
 
 def rules(path: Path) -> dict[str, Policy]:
     """Policies by patterns of names, from a TOML file.
 
-    Its keys are those of a policy for all layers; tables ``[layers."PATTERN"]`` say what is different in layers whose
-    names match, the first that does.
+    Its keys are those of a policy for all layers; tables ``[layers."PATTERN"]`` change keys for the layers whose names
+    match; the first match counts.
 
     Raises
     ------
     TypeError, ValueError
-        If the file cannot be read or describes none.
+        If the file cannot be read or describes no policy.
     """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        layers = table.pop("layers", {})
-        if not isinstance(layers, dict) or not all(isinstance(one, dict) for one in layers.values()):
-            raise ValueError('layers are tables, such as [layers."fc*"]')
-        found = {pattern: Policy.from_table(_over(table, own)) for pattern, own in layers.items()}
-        return found | {"*": Policy.from_table(table)}
+        with _prefixed(path.name):
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            layers = table.pop("layers", {})
+            if not isinstance(layers, dict) or not all(isinstance(one, dict) for one in layers.values()):
+                raise ValueError('layers are tables, such as [layers."fc*"]')
+            found = {pattern: Policy.from_table(_each(table) | _each(own)) for pattern, own in layers.items()}
+            return found | {"*": Policy.from_table(table)}
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except TypeError as error:
-        raise TypeError(f"{path.name}: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-
-
-def _over(table: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of all layers, and over them those of some."""
-    return _each(table) | _each(own)
 
 
 def _each(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,8 +187,9 @@ def _each(table: Mapping[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(PRODUCTS, parts.pop("mac")) | parts if "mac" in parts else parts
 
 
-def check_update(cast: Cast) -> Cast:
-    """A cast of parameters, refused unless it has a format."""
+def check_update(given: Cast | str) -> Cast:
+    """Cast of parameters; ValueError unless it has a format."""
+    cast = Cast.parse(given)
     if cast.fmt is None:
         raise ValueError(f"an update rounds parameters to a format, and {cast} names none; write it like e6m5.{cast}")
     return cast
@@ -207,10 +203,11 @@ def _text(mac: MacSpec | None) -> str:
     return FLOAT if mac is None else str(mac)
 
 
-def _named(name: str, function: Any, given: object) -> Any:
+@contextmanager
+def _prefixed(name: str) -> Iterator[None]:
+    """Begin the messages of errors with a name."""
     try:
-        return function(given)
-    except TypeError as error:
-        raise TypeError(f"{name}: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from error

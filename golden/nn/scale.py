@@ -15,10 +15,10 @@ class LossScaler:
     Parameters
     ----------
     start : float
-        Factor, a power of two unless it is to round.
+        Factor at the beginning; a power of two is exact.
     adaptive : bool
-        Halve it, and leave the step out, where a gradient is infinite or NaN; double it after so many good steps. A
-        static factor stays, and no step is left out.
+        Halve the factor and skip the step if a gradient is infinite or NaN; double it after ``interval`` good steps. A
+        static factor stays, and no step is skipped.
     interval : int
         Good steps before the factor is doubled.
 
@@ -30,14 +30,14 @@ class LossScaler:
     Attributes
     ----------
     factor : float
-        What the loss is multiplied by now.
+        Present factor of the loss.
     skipped : int
-        Steps that were left out.
+        Steps that were skipped.
 
     Notes
     -----
-    Until `step` divides them gradients are ``factor`` times as large: to clip their norm at 1 before it is
-    ``clip_grad_norm_(parameters, scaler.factor)``.
+    Before `step` divides them, gradients are ``factor`` times as large: ``clip_grad_norm_(parameters, scaler.factor)``
+    clips their norm at 1.
     """
 
     def __init__(self, start: float = 256.0, *, adaptive: bool = True, interval: int = 2000) -> None:
@@ -51,12 +51,12 @@ class LossScaler:
         self.skipped = self._good = 0
 
     def scale(self, loss: Tensor) -> Tensor:
-        """The loss to go backward from."""
+        """The loss times the factor."""
         return loss * self.factor
 
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Divide the gradients and step the optimiser; says whether it stepped."""
+        """Divide the gradients and step the optimiser; False if the step was skipped."""
         finite = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -71,17 +71,17 @@ class LossScaler:
 
     def _adapt(self, finite: bool) -> None:
         if not finite:
-            # Where nothing is finite any more, a factor of zero would not help.
+            # A factor of zero would not make gradients finite.
             self.factor, self._good = max(self.factor / 2, 2.0**-64), 0
             self.skipped += 1
             return
         self._good += 1
-        # Not beyond what a loss in float32 can be multiplied by.
+        # A loss in float32 stays finite.
         if self._good >= self.interval and self.factor < 2.0**64:
             self.factor, self._good = self.factor * 2, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on."""
+        """State to go on from."""
         return {"factor": self.factor, "good": self._good, "skipped": self.skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

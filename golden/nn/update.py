@@ -1,4 +1,4 @@
-"""Parameters in a format of their own, whatever the optimiser."""
+"""Parameters in a format of their own, with any optimiser."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from halfulp.golden.check import check_bool
 
 from .cast import Cast
-from .draw import check_seed, mix, next_key
+from .draw import check_seed, fresh_state, mix, next_key
 from .policy import check_update
 
 
@@ -19,16 +19,16 @@ class WeightUpdate:
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Any; it goes on being used as before, and this one comes along by hooks.
+        Any; it is used as before, and this class acts by its hooks.
     cast : Cast or str
         Format and rounding, such as ``e6m5.sr10``.
     master : bool
-        Let the optimiser step a copy of the parameters that is not rounded, in their own dtype. Without it a step
-        starts from the rounded ones, so that what is less than their last place counts only as the rounding lets it.
+        The optimiser steps a copy of the parameters that is not rounded, in their own dtype. Without it a step starts
+        from the rounded parameters, so that smaller changes than their last place may be lost.
     parameters : iterable of Parameter, optional
-        Those that are rounded; all of the optimiser's unless told otherwise.
+        Parameters to round; default: all of the optimiser's.
     seed : int
-        Of random words.
+        Seed of the random words.
 
     Raises
     ------
@@ -52,15 +52,15 @@ class WeightUpdate:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"an optimizer is one of torch.optim, not {type(optimizer).__name__}")
         check_bool("master", master)
-        self.cast = check_update(Cast.parse(cast))
+        self.cast = check_update(cast)
         self.master = master
         known = {id(one): one for group in optimizer.param_groups for one in group["params"]}
-        # One that is given twice, as tied weights are, is rounded once.
+        # Tied weights, which are given twice, are rounded once.
         chosen = known if parameters is None else {id(one): one for one in parameters}
         if any(key not in known for key in chosen):
-            raise ValueError("a parameter is to be rounded that the optimizer does not step")
+            raise ValueError("parameters has one that the optimizer does not step")
         self._parameters = list(chosen.values())
-        self._state = torch.tensor([check_seed(seed), 0])
+        self._state = fresh_state(check_seed(seed))
         self._masters: list[Tensor] = []
         if master:
             self._masters = [parameter.detach().clone() for parameter in self._parameters]
@@ -86,7 +86,7 @@ class WeightUpdate:
             parameter.copy_(self.cast.real(parameter, mix(key, place)))
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to go on."""
+        """State to go on from."""
         return {"random": self._state.clone(), "masters": [master.clone() for master in self._masters]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ class WeightUpdate:
         """
         shapes = [tuple(master.shape) for master in state["masters"]]
         if shapes != [tuple(master.shape) for master in self._masters]:
-            raise ValueError(f"the state has master copies of shapes {shapes}, and the parameters are others")
+            raise ValueError(f"the state has master copies of shapes {shapes}, which are not those of the parameters")
         self._state.copy_(state["random"])
         for master, saved in zip(self._masters, state["masters"], strict=True):
             master.copy_(saved)

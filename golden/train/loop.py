@@ -1,13 +1,14 @@
 """A training run: the same bits from the same plan, however often it is stopped or killed in between.
 
-They do not depend on the number of threads either: sums of described arithmetic have an order, and where layers are
-left to torch, whose sums have none, it is kept to one thread.
+The bits do not depend on the number of threads: sums of described arithmetic have an order, and layers in torch's own
+arithmetic, whose sums have none, run in one thread.
 """
 
 import io
 import math
 import pickle
 import signal
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,35 +34,39 @@ from .data import Data
 from .networks import NETWORKS
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
-"""Modules of torch that may be swapped for line segments."""
+"""Modules of torch that may be swapped for line segments, by name."""
 
 TESTED = 250
-"""Examples that are tested at once; the number decides the bits of stochastic rounding."""
+"""Examples of a batch in tests; the number decides the bits of stochastic rounding."""
+
+UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError),
+    *(struct.error, pickle.UnpicklingError),
+)
+"""Errors of `torch.load` for files that are damaged or of another kind."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What decides the bits of a run, beside the data.
+    """Parameters that, with the data, decide the bits of a run.
 
     Parameters
     ----------
     network : str
-        A name of `NETWORKS`.
+        Name in `NETWORKS`.
     policies : tuple of (str, str)
         Patterns of names of layers, and their policies as texts.
     seed : int
-        Of parameters, order of the data and random words.
+        Seed of parameters, order of the data and random words.
     epochs, batch : int
-    rate : float
-        Learning rate at the beginning.
-    scale : float
-        Loss scale at the beginning.
+    rate, scale : float
+        Learning rate and loss scale at the beginning.
     adaptive : bool
-        Whether it changes.
+        The loss scale adapts.
     activations : tuple of (str, str)
-        Modules by the names of `ACTIVATIONS`, and the text of the segments that each is swapped for.
+        Names in `ACTIVATIONS`, and texts of the segments that replace these modules.
     derivative : str
-        Theirs: ``piece`` or ``true``.
+        Derivative of the segments: ``piece`` or ``true``.
     """
 
     network: str
@@ -79,13 +84,13 @@ class Plan:
         """Short name of the run."""
         parts = asdict(self)
         if not self.activations:
-            # A plan that has none has the name that it had before there were any.
+            # Plans without activations keep the names of earlier versions.
             del parts["activations"], parts["derivative"]
         return digest(*(f"{name}={value}" for name, value in parts.items()), data.digest)
 
     @property
     def swaps(self) -> dict[str | type[nn.Module], PiecewiseLinear]:
-        """Line segments by the modules that they take the place of."""
+        """Line segments by the modules that they replace."""
         return {
             ACTIVATIONS[name]: PiecewiseLinear(Segments.read(text), derivative=self.derivative)
             for name, text in self.activations
@@ -99,7 +104,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch came to: mean loss in training; loss and accuracy, in percent, in the tests after it."""
+    """Result of an epoch: mean loss in training, and loss and accuracy in percent in the tests after it."""
 
     number: int
     trained: float
@@ -108,7 +113,7 @@ class Epoch:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the programs that decide the bits of a run."""
+    """Versions of the packages that decide the bits of a run."""
     return {"torch": version("torch")}
 
 
@@ -124,13 +129,13 @@ class Run:
     plan : Plan
     data : Data
     folder : Path
-        Where ``checkpoint.pt`` is kept, and in the end ``final.pt``.
+        Folder of ``checkpoint.pt``, and in the end of ``final.pt``.
 
     Raises
     ------
     ValueError
-        If no layer of the network can be converted as planned, or float32, in which networks are trained, does not
-        hold the numbers of a format.
+        If no layer of the network can be converted as planned, or float32, the dtype of the networks, does not hold the
+        numbers of a format.
     """
 
     def __init__(self, plan: Plan, data: Data, folder: Path) -> None:
@@ -144,7 +149,7 @@ class Run:
         self.model = swap_activations(self.conversion.model, plan.swaps, inplace=True)
         _check_held(self.model)
         self.optimizer = self.network.optimizer(self.model, plan.rate)
-        # Without products in formats of few bits there is nothing to scale for.
+        # Only products in short formats need a loss scale.
         self.scaler = LossScaler(plan.scale, adaptive=plan.adaptive) if self.conversion.swapped else None
         self.updates = self._updates()
         self.step = 0
@@ -153,27 +158,25 @@ class Run:
         self.epochs: list[Epoch] = []
 
     def _updates(self) -> list[WeightUpdate]:
-        """Those that policies ask for, one for each layer; parameters that layers share have that of the first."""
+        """Updates of the policies, one for each layer; parameters that layers share have that of the first."""
         found, seen = [], set()
         for name, layer in self.model.named_modules():
-            if not isinstance(layer, Computed) or isinstance(layer, PiecewiseLinear) or layer.policy.update is None:
-                continue
-            own = [one for one in layer.parameters() if id(one) not in seen]
-            seen |= {id(one) for one in own}
-            seed = mix(self.plan.seed, *name.encode()) >> 1
-            policy = layer.policy
-            assert policy.update is not None
-            found.append(WeightUpdate(self.optimizer, policy.update, master=policy.master, parameters=own, seed=seed))
+            if isinstance(layer, Computed) and (cast := layer.policy.update) is not None:
+                own = [one for one in layer.parameters() if id(one) not in seen]
+                seen |= {id(one) for one in own}
+                seed = mix(self.plan.seed, *name.encode()) >> 1
+                master = layer.policy.master
+                found.append(WeightUpdate(self.optimizer, cast, master=master, parameters=own, seed=seed))
         return found
 
     @property
     def checkpoint(self) -> Path:
-        """File that a run goes on from."""
+        """File of a run that is not finished."""
         return self.folder / "checkpoint.pt"
 
     @property
     def final(self) -> Path:
-        """File that a finished run leaves."""
+        """File of a finished run."""
         return self.folder / "final.pt"
 
     @property
@@ -187,8 +190,8 @@ class Run:
         return self.plan.epochs * self.per_epoch
 
     def save(self, path: Path) -> None:
-        """Leave all that the run is made of, in a file that is there whole or not at all."""
-        held = io.BytesIO()
+        """Write the state of the run to a file."""
+        written = io.BytesIO()
         torch.save(
             {
                 "key": self.key,
@@ -202,18 +205,12 @@ class Run:
                 "scaler": None if self.scaler is None else self.scaler.state_dict(),
                 "updates": [update.state_dict() for update in self.updates],
             },
-            held,
+            written,
         )
-        write_whole(path, held.getvalue())
+        write_whole(path, written.getvalue())
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint, or be what a finished run left.
-
-        Raises
-        ------
-        ValueError
-            If the file is none, or of another run.
-        """
+        """Read the state of a run from a file; ValueError if that is invalid or of another run."""
         state = read(path)
         if state["key"] != self.key:
             raise ValueError(f"{path} is of another run: its plan or its data differ")
@@ -233,20 +230,20 @@ class Run:
         every: float = 60.0,
         told: Callable[[Epoch], None] = lambda epoch: None,
     ) -> Epoch:
-        """Train to the end; says what the last epoch came to.
+        """Train to the end; returns the last epoch.
 
         Parameters
         ----------
         progress : Progress
         every : float
-            Seconds after which there is a checkpoint, at the next step; there is one after each epoch anyway.
+            Seconds between checkpoints; there is one after each epoch too.
         told : callable
-            Is told of each epoch.
+            Called with each epoch.
 
         Raises
         ------
         Interrupted
-            After Ctrl-C or a signal to end, when the step that it was at is done and saved.
+            After Ctrl-C or a signal to end, when the present step is done and saved.
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
@@ -254,7 +251,7 @@ class Run:
             None in swap.policy.macs for swap in self.conversion.swapped if swap.policy
         )
         ordered = one_thread() if by_torch else nullcontext()
-        with _patient() as stopped, torch.random.fork_rng(devices=[]), ordered:
+        with _deferred_signals() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
                 self._step()
                 progress.advance(1)
@@ -274,7 +271,7 @@ class Run:
         return self.epochs[-1]
 
     def _step(self) -> None:
-        """One step; all that is random in it is a function of its number."""
+        """One step; its random numbers are functions of the number of the step."""
         epoch, place = divmod(self.step, self.per_epoch)
         order = torch.randperm(len(self.data.train[0]), generator=_generator(self.plan.seed, 1, epoch))
         chosen = order[place * self.plan.batch : (place + 1) * self.plan.batch]
@@ -303,15 +300,13 @@ class Run:
 
 
 def _check_held(model: nn.Module) -> None:
-    """Refuse formats before the work whose numbers the network's own values do not hold."""
+    """Raise ValueError for formats whose numbers float32, the dtype of the network, does not hold."""
     for layer in model.modules():
         if isinstance(layer, PiecewiseLinear):
             check_holds(torch.float32, layer.table.out)
         elif isinstance(layer, Computed):
-            policy = layer.policy
-            macs = (policy.forward, policy.input_gradient, policy.weight_gradient)
-            casts = (policy.weights, policy.activations, policy.gradients, policy.bias)
-            for fmt in [*(mac.o for mac in macs if mac), *(cast.fmt for cast in casts if cast.fmt)]:
+            formats = [*(mac.o for mac in layer.policy.macs if mac), *(cast.fmt for cast in layer.policy.casts)]
+            for fmt in filter(None, formats):
                 check_holds(torch.float32, fmt)
 
 
@@ -337,37 +332,28 @@ def tested(model: nn.Module, data: Data) -> tuple[float, float]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a run left.
-
-    Raises
-    ------
-    ValueError
-        If the file is none of these.
-    """
+    """State of a run from its file; ValueError if that is invalid."""
     try:
-        state = torch.load(path, weights_only=True)
-        if not {"key", "plan", "model"} <= set(state):
-            raise ValueError("it has no plan and model")
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+        complete = {"key", "plan", "model"} <= set(state)
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
-    except pickle.UnpicklingError as error:
-        # torch goes on with how to load it all the same, whatever it does.
-        raise ValueError(f"{path} is no checkpoint of a training run: torch does not read it") from error
-    except Exception as error:
-        # torch raises whatever it comes upon in a file that is not its own.
-        raise ValueError(f"{path} is no checkpoint of a training run: {str(error).splitlines()[0]}") from error
-    found: dict[str, Any] = state
-    return found
+    except UNREADABLE as error:
+        # The text of torch's error tells how to load unsafe files.
+        raise ValueError(f"{path} is no checkpoint of a training run: torch cannot read it") from error
+    if not complete:
+        raise ValueError(f"{path} is no checkpoint of a training run: it has no plan and model")
+    return state
 
 
 @contextmanager
-def _patient() -> Iterator[Callable[[], bool]]:
-    """Wait with the first request to end until whoever asks is ready; the second one is as always."""
-    asked: list[int] = []
+def _deferred_signals() -> Iterator[Callable[[], bool]]:
+    """Defer the first signal to end, and give a function that is true after it; the second signal acts as usual."""
+    came: list[int] = []
     before: dict[int, Any] = {}
 
     def note(signum: int, frame: Any) -> None:
-        asked.append(signum)
+        came.append(signum)
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -375,7 +361,7 @@ def _patient() -> Iterator[Callable[[], bool]]:
         for number in map(int, (signal.SIGINT, signal.SIGTERM)):
             before[number] = signal.signal(number, note)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(came)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

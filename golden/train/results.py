@@ -1,4 +1,4 @@
-"""The table of finished training runs, which reports read: one row for each."""
+"""Table of finished training runs for reports: a row for each run."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from halfulp.tools.records import finite, read_records
 from .loop import Plan, Run
 
 MIXED = "mixed"
-"""In place of a multiply-accumulate: several."""
+"""Name of several multiply-accumulates in place of one."""
 
 COLUMNS = (
     *("mac", "network", "accuracy", "loss", "seed", "epochs", "policy", "batch", "rate", "scale", "skipped"),
@@ -24,7 +24,7 @@ COLUMNS = (
 
 
 def results() -> Path:
-    """Where the table is unless told otherwise."""
+    """Default path of the table."""
     return build_root() / "train" / "results.csv"
 
 
@@ -60,7 +60,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
 
 
 def network_of(plan: Plan) -> str:
-    """The network, and how many line segments its functions are of, for that makes it another."""
+    """Name of the network, with the line segments of its functions."""
     tables = [Segments.read(text) for _, text in plan.activations]
     swapped = [f"{table.name} of {len(table.pieces)} segments in {table.fmt}" for table in tables]
     ending = ", true derivative" if swapped and plan.derivative == "true" else ""
@@ -78,15 +78,7 @@ def _number(text: str) -> str:
 
 
 def check_place(path: Path) -> None:
-    """Refuse what is no place for a table, before the work.
-
-    Raises
-    ------
-    ValueError
-        If there is another kind of file.
-    ToolError
-        If files cannot be written there.
-    """
+    """Raise ValueError if a path is a file of another kind, and ToolError if no file can be written there."""
     if path.is_file():
         rows(path)
     elif not path.exists():
@@ -96,21 +88,21 @@ def check_place(path: Path) -> None:
 
 
 def append(path: Path, row: Mapping[str, str]) -> None:
-    """Add a row; of the same run done again it takes the place of the old one. Others may append at the same time.
+    """Add a row, or replace that of the same run; other processes may append at the same time.
 
     Raises
     ------
     ValueError
-        If there is another kind of file.
+        If the path is a file of another kind.
     ToolError
         If the disk is full or the file cannot be written.
     """
     with locked(path.with_name(f".{path.name}.lock")):
-        kept = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
-        held = io.StringIO()
+        others = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
+        text = io.StringIO()
         # Columns that users have added stay.
-        names = list(dict.fromkeys([*(kept[0] if kept else ()), *COLUMNS]))
-        writer = csv.DictWriter(held, names, restval="", lineterminator="\n")
+        names = list(dict.fromkeys([*(others[0] if others else ()), *COLUMNS]))
+        writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows([*kept, row])
-        write_whole(path, held.getvalue())
+        writer.writerows([*others, row])
+        write_whole(path, text.getvalue())
