@@ -19,7 +19,7 @@ from .raw import ZERO_EXPONENT, Raw, add, align, int64, mask, multiply
 from .wide import LIMB, Wide
 
 POWER_BITS = MAX_POWER.bit_length() - 1
-"""Bits of the powers of two that results are told apart by."""
+"""Bits of the largest power of two that matters to a result."""
 
 
 def pwl(
@@ -31,33 +31,17 @@ def pwl(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """A function as line segments, exact and then rounded once.
+    """A function as line segments, exact and then rounded once; see `halfulp.golden` for the other parameters.
 
     Parameters
     ----------
     x : Tensor
-        Codes in the format ``table.fmt``.
+        Codes in the format ``table.fmt``; results are codes in ``table.out``.
     table : Segments
         The function.
-    rounding : Rounding or str
-    saturate : bool
-        Overflow gives the largest finite number; an infinite value of the function stays infinite.
-    random : Tensor, optional
-        Random words of stochastic rounding.
-
-    Returns
-    -------
-    Tensor of int64
-        Codes in ``table.out``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If tensors hold no such codes or are on several devices, random words are missing or of no use, or
-        ``rounding`` is ``exact`` and ``table.out`` cannot hold every value.
     """
     if not isinstance(table, Segments):
-        raise TypeError(f"table is a Segments, not of {type(table).__name__}")
+        raise TypeError(f"table is a Segments, not a {type(table).__name__}")
     check_bool("saturate", saturate)
     check_devices(x=x, random=random)
     rounding = Rounding.parse(rounding)
@@ -68,7 +52,7 @@ def pwl(
 
 
 def value_of(x: Tensor, table: Segments, rounding: Rounding) -> Raw:
-    """Raw numbers that a function has at codes, exact down to what rounding looks at."""
+    """Values of a function at codes as raw numbers, exact in all bits that rounding depends on."""
     number = unpack(x, table.fmt)
     finite = replace(number, nan=torch.zeros_like(number.nan), inf=torch.zeros_like(number.inf))
     value = _reduced(finite, table, rounding) if table.reduction else _folded(finite, x, table, rounding)
@@ -81,7 +65,7 @@ def value_of(x: Tensor, table: Segments, rounding: Rounding) -> Raw:
 def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
     """Values of the lines that numbers are on."""
     fmt, folded = table.fmt, table.symmetry is not None
-    # Folded, a number has the key of minus the number, which two's complement holds of all.
+    # x and -x have one key, that of the negative one, which two's complement always holds.
     sign = -1 if folded and fmt.lowest < 0 else 1
     codes_reached = torch.tensor([int64(fmt.encode(sign * start, EXACT)) for start in table.reached], dtype=torch.int64)
     starts = _key(codes_reached, fmt, folded).to(codes.device)
@@ -104,11 +88,11 @@ def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
             return magnitude
         return torch.where(codes >> (fmt.width - 1) & 1 != 0, -magnitude, magnitude)
     if fmt.code_order == "unsigned":
-        # Of 64 bits the upper half is negative as int64; all move down by as much as brings the lowest there.
+        # Flipping bit 63 makes the order of unsigned codes that of int64.
         return codes ^ int64(1 << 63)
     if fmt.width < 64:
         codes = codes - ((codes >> (fmt.width - 1)) << fmt.width)
-    # One less than a magnitude, which int64 holds of all numbers.
+    # One less than a magnitude, which always fits int64.
     return ~torch.minimum(codes, -codes) if folded else codes
 
 
@@ -116,7 +100,7 @@ def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
 
 
 def _line(x: Raw, index: Tensor, lines: Sequence[Piece], o: Format, rounding: Rounding) -> Raw:
-    """Slope times number plus intercept, exact down to what rounding looks at; zero is +0."""
+    """Slope times number plus intercept, exact in all bits that rounding depends on; zero is +0."""
     slope = _constants([line.slope for line in lines], index)
     intercept = _constants([line.intercept for line in lines], index)
     return _unsigned_zero(add(align(multiply(x, slope), intercept, _looked_at(o, rounding)), rounding))
@@ -148,9 +132,9 @@ def _parts(value: Fraction) -> tuple[int, int]:
 
 
 def _looked_at(o: Format, rounding: Rounding) -> int:
-    """Bits of a sum, from its first one on, that rounding it to ``o`` looks at one by one."""
+    """Leading bits of a sum that its rounding to ``o`` depends on one by one."""
     if o.spacing == "uniform":
-        # What is larger than the range is all the same, but where it wraps: no line has so many bits before the point.
+        # Larger results are equal at the end of the range; if they wrap, no line has more bits before the point.
         return o.width + rounding.places + (2 * LIMB if o.wraps else 1)
     return o.window + rounding.places
 
@@ -163,7 +147,7 @@ def _unsigned_zero(x: Raw) -> Raw:
 
 
 def _reduced(x: Raw, table: Segments, rounding: Rounding) -> Raw:
-    """Values of the pieces at what a reduction leaves, and the reduction undone."""
+    """Values of the pieces at reduced arguments, scaled back."""
     starts = [piece.start for piece in table.pieces[1:]]
     if table.reduction == "exp2":
         power, rest = _split(x, table)
@@ -182,12 +166,12 @@ def _reduced(x: Raw, table: Segments, rounding: Rounding) -> Raw:
     if table.reduction == "log2":
         return _logarithm(argument, index, power, table, rounding)
     value = _line(argument, index, table.pieces, table.out, rounding)
-    # The sign of the argument, where there are numbers below zero, is that of an odd function's value.
+    # Functions of negative arguments are odd.
     return replace(value, sign=value.sign ^ (x.sign & ~value.zero), exponent=value.exponent - power)
 
 
 def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
-    """``floor(x * factor * 2^fraction)`` as a power, bounded where nothing is left to tell, and the fraction."""
+    """``floor(x * factor * 2^fraction)`` as a power, bounded where results do not differ, and the fraction."""
     scaled = multiply(x, _constants([table.factor], torch.zeros_like(x.exponent)))
     most = POWER_BITS + table.fraction
     up = scaled.exponent - (scaled.significand.width - 1) + table.fraction
@@ -200,7 +184,7 @@ def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
 
 
 def _reaches(x: Raw, start: Fraction) -> Tensor:
-    """Whether numbers from 1 to below 4 are at a start or beyond, as 0 or 1."""
+    """1 for numbers from 1 to below 4 that are at a start or beyond, else 0."""
     width = x.significand.width
     reached = torch.zeros_like(x.exponent)
     for exponent in (0, 1):
@@ -213,7 +197,7 @@ def _reaches(x: Raw, start: Fraction) -> Tensor:
 
 
 def _logarithm(x: Raw, index: Tensor, power: Tensor, table: Segments, rounding: Rounding) -> Raw:
-    """The line's value and the power, in one sum."""
+    """Sum of the value of the line and the power."""
     slope = _constants([piece.slope for piece in table.pieces], index)
     quantum = min((last_place(piece.intercept) for piece in table.pieces if piece.intercept), default=0)
     quantum = min(quantum, 0)
@@ -227,7 +211,7 @@ def _logarithm(x: Raw, index: Tensor, power: Tensor, table: Segments, rounding: 
 
 
 def _overruled(value: Raw, x: Raw, table: Segments) -> Raw:
-    """Values, or what the table's specials have in their place."""
+    """Values, replaced by the specials of the table."""
     value = replace(value, nan=torch.zeros_like(x.nan), inf=torch.zeros_like(x.inf))
     if table.symmetry == "odd":
         value = replace(value, sign=value.sign | (value.zero & x.sign))
@@ -246,7 +230,7 @@ def _overruled(value: Raw, x: Raw, table: Segments) -> Raw:
 
 
 def _with(value: Raw, where: Tensor, special: Special) -> Raw:
-    """Numbers of which some are a special value."""
+    """Values, replaced by a special value where a flag is set."""
     if special == "nan":
         return replace(value, nan=value.nan | where)
     if special in ("inf", "-inf"):

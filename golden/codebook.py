@@ -57,23 +57,23 @@ def _at(table: Tensor, index: Tensor, width: int) -> Wide:
 
 
 @lru_cache(maxsize=64)
-def _ladders(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rungs in units of the last place, gaps to the next ones and parities, of both signs in turn; last places."""
+def _tables(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rungs in units of the last place, gaps to the next and parities, for both signs in turn; and last rungs."""
     length = max(map(len, fmt.rungs))
     rungs, gaps, parities = [], [], []
-    for ladder in fmt.rungs:
-        padded = [*ladder, *[ladder[-1]] * (length - len(ladder))]
+    for side in fmt.rungs:
+        padded = [*side, *[side[-1]] * (length - len(side))]
         rungs += [rung.units for rung in padded]
         gaps += [*(high.units - low.units or 1 for low, high in itertools.pairwise(padded)), 1]
         parities += [rung.odd for rung in padded]
-    last = torch.tensor([len(ladder) - 1 for ladder in fmt.rungs], device=device)
+    last = torch.tensor([len(side) - 1 for side in fmt.rungs], device=device)
     tables = _limbs(rungs, width), _limbs(gaps, width), torch.tensor(parities)
     return *(table.to(device) for table in tables), last  # type: ignore[return-value]
 
 
 def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
-    """Place of the magnitude at or next below a number's in the list, and the way from there to the next one."""
-    highest = max(rung.magnitude for ladder in o.rungs for rung in ladder)
+    """Place of the largest magnitude of the list up to a number's, and the fraction of the way to the next one."""
+    highest = max(rung.magnitude for side in o.rungs for rung in side)
     scale = o.quantum - places
     # Numbers that are shifted up further are beyond the range.
     most = floor_log2(highest) - scale + 2
@@ -81,7 +81,7 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
     units = x.significand.resized(x.significand.width + most + 1).shift_left(up.clamp(0, most))
     units, lost = units.shift_right((-up).clamp(min=0))
     width = units.width
-    rungs, gaps, parities, last = _ladders(o, width, units.low.device)
+    rungs, gaps, parities, last = _tables(o, width, units.low.device)
     length = len(parities) // 2
     side = x.sign.to(torch.int64) * length
     found = torch.zeros_like(side)

@@ -10,24 +10,11 @@ _ROUNDS = 10
 
 
 def philox(counter: Tensor, key: int) -> Tensor:
-    """The four words of 32 bits that belong to a counter of four.
-
-    Parameters
-    ----------
-    counter : Tensor of int64
-        Of shape (..., 4), the first word being the lowest.
-    key : int
-        64 bits.
-
-    Returns
-    -------
-    Tensor of int64
-        Of the same shape.
-    """
+    """Four words of 32 bits for a counter of four words, lowest first, in the last dimension, and a key of 64 bits."""
     c0, c1, c2, c3 = counter.unbind(-1)
     k0, k1 = key & _LOW, key >> 32 & _LOW
     for _ in range(_ROUNDS):
-        # Products wrap around modulo 2^64, which takes nothing from their halves.
+        # Products wrap modulo 2^64, which keeps their 32-bit halves.
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1, c2, c3 = (p1 >> 32 & _LOW) ^ c1 ^ k0, p1 & _LOW, (p0 >> 32 & _LOW) ^ c3 ^ k1, p0 & _LOW
         k0, k1 = (k0 + 0x9E3779B9) & _LOW, (k1 + 0xBB67AE85) & _LOW
@@ -35,7 +22,7 @@ def philox(counter: Tensor, key: int) -> Tensor:
 
 
 def philox_words(key: int, elements: Tensor, steps: int, bits: int, *, first: int = 0, stream: int = 0) -> Tensor:
-    """Words of elements for some steps.
+    """Words of elements for some steps, of shape (..., steps) for elements of shape (...).
 
     Parameters
     ----------
@@ -50,11 +37,6 @@ def philox_words(key: int, elements: Tensor, steps: int, bits: int, *, first: in
         Step of the first word.
     stream : int
         0 for words of sums, 1 for words of products.
-
-    Returns
-    -------
-    Tensor of int64
-        Of shape (..., steps) for elements of shape (...).
     """
     per_block = 8 if bits <= 16 else 4
     begin, end = first // per_block, -(-(first + steps) // per_block)

@@ -19,7 +19,7 @@ def unpack(codes: Tensor, fmt: Posit) -> Raw:
     ones = (magnitude >> (body - 1)) & 1 != 0
     run = body - bit_length(torch.where(ones, ~magnitude & mask(body), magnitude), body)
     k = torch.where(ones, run - 1, -run)
-    # What follows the regime, which has two bits at least, moved up to where it is longest.
+    # Bits behind the regime, moved up to where a regime of two bits, the shortest, has them.
     tail_width = body - 2
     tail = ((magnitude << run << 1) & mask(body)) >> 2
     short = max(fmt.es - tail_width, 0)
@@ -40,7 +40,7 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
     leading_zeros = x.leading_zeros
     scale = x.exponent - leading_zeros
     significand = x.significand.shift_left(leading_zeros.clamp(max=x.significand.width - 1))
-    # Beyond the ends there is no string, and within any will do.
+    # Beyond the ends there is no string; results there are set below.
     too_large, too_small = scale >= o.max_scale, scale < -o.max_scale
     above = scale > o.max_scale
     scale = scale.clamp(-o.max_scale, o.max_scale - 1)

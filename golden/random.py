@@ -43,7 +43,7 @@ def words(
     Returns
     -------
     Tensor of int64
-        Of shape (steps,), or (units, steps) for a sequence of seeds, or (..., steps) for seeds of shape (...).
+        Words of shape (steps,), (units, steps) for a sequence of seeds, or (..., steps) for seeds of shape (...).
 
     Raises
     ------
@@ -182,7 +182,7 @@ def _inversions(stream: Tensor, begins: Tensor, source: Plateau, steps: int) -> 
 
 
 def _jump_on_orbit(source: Plateau, states: Tensor, steps: int) -> Tensor:
-    """By the places of words in the period of the LFSR, at whose beginning the words turn to their complements."""
+    """States of a plateau source, by the place of their words in the period of its LFSR, after which words flip."""
     width, half = source.width, source.period // 2
     orbit = words(Lfsr(width), half, device=states.device)
     places = torch.zeros(half + 1, dtype=torch.int64, device=states.device)

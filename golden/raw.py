@@ -1,7 +1,7 @@
-"""Raw numbers on tensors: the stages multiply, align, add under the names that the hardware's have.
+"""Raw numbers on tensors: the stages multiply, align and add, with the names of the hardware's stages.
 
-A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))`` and, unlike in hardware, its first bit is
-always one, unless it is zero, whose exponent is then below every other.
+A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))``. Unlike in hardware, its first bit is always
+one, except for zero, whose exponent is below every other.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Raw:
         Weight of the significand's first bit.
     significand : Wide
     sticky : Tensor of bool
-        Something above zero and less than the last bit of the significand was cut off.
+        Ones below the last bit of the significand were dropped.
     """
 
     sign: Tensor
@@ -54,7 +54,7 @@ class Raw:
 
     @property
     def leading_zeros(self) -> Tensor:
-        """Zeros above the first one of the significand; only sums have any."""
+        """Zeros before the first one of the significand; only sums have any."""
         return self.significand.width - self.significand.bit_length()
 
 
@@ -75,7 +75,7 @@ def multiply(x: Raw, y: Raw) -> Raw:
     below_two = (significand.width - significand.bit_length()).clamp(max=1)
     return Raw(
         sign=x.sign ^ y.sign,
-        # What is added to the exponent of zero is too little to bring it near any other.
+        # The exponent of zero stays far below all others.
         exponent=x.exponent + y.exponent + 1 - below_two,
         significand=significand.shift_left(below_two),
         nan=x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf),
@@ -90,7 +90,7 @@ def negate(x: Raw, where: Tensor) -> Raw:
 
 
 def order(x: Raw, y: Raw) -> Tensor:
-    """Whether x is less than y in magnitude, significands having one width."""
+    """True where x is less than y in magnitude, for significands of one width."""
     distance = x.exponent - y.exponent
     return (distance < 0) | ((distance == 0) & (x.significand < y.significand))
 
@@ -102,7 +102,7 @@ def widen(x: Raw, width: int) -> Raw:
 
 @dataclass(frozen=True)
 class Aligned:
-    """Larger and smaller magnitude on one grid. ``sticky`` says where the smaller one lost ones below it."""
+    """Larger and smaller magnitude on one grid; ``sticky`` is set where the smaller one lost ones below it."""
 
     sign: Tensor
     subtract: Tensor
@@ -116,14 +116,14 @@ class Aligned:
     both_negative: Tensor
 
 
-def align(x: Raw, y: Raw, keep: int) -> Aligned:
+def align(x: Raw, y: Raw, window: int) -> Aligned:
     """First half of a sum: order the magnitudes and shift the smaller one.
 
-    ``keep`` is the number of bits, from the first one of the sum on, that the rounding looks at one by one.
+    ``window`` is the number of leading bits of the sum that its rounding depends on one by one.
     """
-    # One place more than is kept or comes in: a difference of numbers far apart can lose its first place.
-    window = max(x.significand.width, y.significand.width, keep) + 1
-    x, y = widen(x, window), widen(y, window)
+    # One more place: a difference of numbers far apart can lose its first place.
+    width = max(x.significand.width, y.significand.width, window) + 1
+    x, y = widen(x, width), widen(y, width)
     x_less = order(x, y)
     big, small = _select(x_less, y.significand, x.significand), _select(x_less, x.significand, y.significand)
     small, sticky = small.shift_right((x.exponent - y.exponent).abs_())
@@ -148,7 +148,7 @@ def _select(condition: Tensor, x: Wide, y: Wide) -> Wide:
 def add(z: Aligned, rounding: Rounding) -> Raw:
     """Second half of a sum. An exactly cancelled one is -0 under ``rd`` and +0 under any other rounding.
 
-    Of a difference the significand is the floor, and sticky what the exact one has more.
+    The significand of a difference is its floor, and sticky stands for the rest.
     """
     difference = z.big.minus(z.small, z.sticky.to(torch.int64))
     total = _select(z.subtract, difference.resized(z.big.width + 1), z.big + z.small)

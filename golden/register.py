@@ -1,4 +1,4 @@
-"""Exact sums on tensors: two's-complement integers of any width, as digits of 31 bits that add up without carries."""
+"""Exact sums on tensors: two's-complement integers of any width, in digits of 31 bits added without carries."""
 
 from dataclasses import dataclass, replace
 
@@ -19,9 +19,9 @@ class Register:
     Attributes
     ----------
     digits : tuple of Tensor
-        Of the integer, least significant first; settled ones are 0 to 2^31 - 1.
+        Digits of the integer, least significant first; settled ones are 0 to 2^31 - 1.
     negative : Tensor of bool
-        Whether settled digits continue as ones.
+        True if settled digits continue as ones.
     nan, inf, inf_sign : Tensor of bool
         ``nan`` overrules ``inf``, and both overrule the digits.
     """
@@ -49,7 +49,7 @@ def place(x: Raw, quantum: int, width: int) -> Register:
 
 
 def count_of(width: int) -> int:
-    """Digits of a register of ``width`` bits, and of what leaves it in one step."""
+    """Digits of a register of ``width`` bits, with room for the overflow of one step."""
     return width // DIGIT + 2
 
 
@@ -76,7 +76,7 @@ def _settled(digits: list[Tensor], nan: Tensor, inf: Tensor, inf_sign: Tensor) -
 
 
 def guarded(x: Register, quire: Quire) -> Register:
-    """What overflows the carry guard is infinite."""
+    """Registers whose sums are infinite if they overflow the carry guard."""
     index, within = divmod(quire.width - 1, DIGIT)
     ones = torch.where(x.negative, DIGIT_MASK, 0)
     beyond = (x.digits[index] >> within) != (ones >> within)
@@ -112,5 +112,5 @@ def cancelled_sign(signs: Tensor, rounding: Rounding) -> Tensor:
 
 
 def step(base: Register, term: Raw, quire: Quire) -> Register:
-    """What a quire holds after one more term."""
+    """Contents of a quire after one more term."""
     return guarded(add(base, place(term, quire.quantum, quire.width)), quire)

@@ -1,4 +1,4 @@
-"""The rounding decision on tensors, and how far down it looks."""
+"""The rounding decision on tensors, and the bits that it depends on."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Truncated:
     seen : Tensor of int64
         The first ``places`` bits below it.
     sticky : Tensor of bool
-        A one is left below these.
+        There are ones below these.
     beyond : Tensor of bool
         The truncated magnitude exceeds the largest one of its sign.
     places : int
@@ -42,11 +42,11 @@ class Truncated:
 
 
 def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
-    """Bits, from the first one of a number of ``results`` on, that rounding it to ``o`` looks at one by one."""
+    """Leading bits of numbers of ``results`` that their rounding to ``o`` depends on one by one."""
     if o.spacing == "uniform":
         top = floor_log2(results.magnitude) if results.magnitude else o.quantum
         if not o.wraps:
-            # What is larger is the end of the range, whatever it is exactly.
+            # Larger results give the end of the range.
             top = min(top, o.quantum + o.width)
         return max(top - o.quantum + 1, 0) + rounding.places
     return o.window + rounding.places
@@ -62,30 +62,17 @@ def round_up(
     random: Tensor | None,
     twos_complement: bool = False,
 ) -> Tensor:
-    """Whether a truncated number goes up by one unit in the last place, as 0 or 1: the rounding decision.
+    """Rounding decision: 1 where a truncated number goes up by one unit in the last place, else 0.
 
-    The number is a magnitude, or the floor of a two's-complement number.
-
-    Parameters
-    ----------
-    negative : Tensor of bool
-        Sign of the number.
-    last : Tensor of int64
-        Last bit kept.
-    seen : Tensor of int64
-        The first ``rounding.places`` bits below it.
-    sticky : Tensor of bool
-        Whether anything is left below those.
-    random : Tensor of int64, optional
-        Random word of a stochastic rounding.
-    twos_complement : bool
-        Whether it is a floor: then up is toward plus infinity.
+    The number is a magnitude, or with ``twos_complement`` a floor, for which up is toward plus infinity. ``last`` is
+    its last bit; ``seen`` the first ``rounding.places`` bits below, and ``sticky`` is set if there are ones below
+    these. ``random`` is the random word of a stochastic rounding.
     """
     match rounding.mode:
         case "rn":
             return seen & (last | sticky)
         case "ra":
-            # Of the floor of a negative number a tie stays, for away from zero is down.
+            # A tie below zero stays at its floor: away from zero is down.
             return seen & (sticky | ~negative) if twos_complement else seen
         case "rh":
             return seen & (sticky | negative) if twos_complement else seen & sticky
@@ -96,7 +83,7 @@ def round_up(
         case "rd":
             return (torch.zeros_like(sticky) if twos_complement else sticky & negative).to(torch.int64)
         case "ro":
-            # Up from an even magnitude is what setting the last bit does.
+            # Going up from an even magnitude sets the last bit.
             return sticky & (last ^ 1)
         case "sr":
             assert random is not None

@@ -1,4 +1,4 @@
-"""Between codes and real-valued tensors."""
+"""Conversion between codes and real numbers."""
 
 import torch
 from torch import Tensor

@@ -1,7 +1,7 @@
 """Unsigned integers of any width on tensors.
 
-A `Wide` is a tuple of limbs of 62 bits in int64, least significant first: one limb where its width allows, which is
-then computed on like any tensor. Most formats need no more; wide posits, fp64 and long fixed point do.
+A `Wide` is a tuple of limbs of 62 bits in int64, least significant first. Most formats need one limb, whose operations
+are those of tensors; wide posits, fp64 and long fixed point need more.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Wide:
 
     @classmethod
     def of(cls, value: Tensor, width: int) -> "Wide":
-        """From int64 values, read as unsigned: below 2^62 where ``width`` is no more, else of up to 64 bits."""
+        """Integers from int64 values read as unsigned: below 2^62 if ``width`` is up to 62, else of up to 64 bits."""
         if width <= LIMB:
             return cls((value,), width)
         limbs = [value & MASK, (value >> LIMB) & 3]
@@ -45,7 +45,7 @@ class Wide:
         return cls(tuple(limbs), width)
 
     def resized(self, width: int) -> "Wide":
-        """The same numbers, which fit, in another width."""
+        """The same numbers in another width that holds them."""
         count = limbs_of(width)
         more = [torch.zeros_like(self.low)] * (count - len(self.limbs))
         return Wide((*self.limbs[:count], *more), width)
@@ -85,7 +85,7 @@ class Wide:
         for i, p in enumerate(x):
             for j, q in enumerate(y):
                 product = p * q
-                # Digits of digits leave room to sum up as many as there are.
+                # Digits of 31 bits leave room in int64 for the sums.
                 columns[i + j] = columns[i + j] + (product & DIGIT_MASK)
                 columns[i + j + 1] = columns[i + j + 1] + (product >> DIGIT)
         zero = torch.zeros_like(product)
@@ -110,7 +110,7 @@ class Wide:
         return equal
 
     def is_zero(self) -> Tensor:
-        """Where the number is zero."""
+        """True where the number is zero."""
         zero = self.low == 0
         for limb in self.limbs[1:]:
             zero = zero & (limb == 0)
@@ -125,7 +125,7 @@ class Wide:
         return length
 
     def pad(self, places: int) -> "Wide":
-        """Zeros appended below."""
+        """Numbers with zeros appended below."""
         if places == 0:
             return self
         width = self.width + places
@@ -134,24 +134,24 @@ class Wide:
         return self.resized(width).shift_left(torch.full_like(self.low, places))
 
     def shift_left(self, amount: Tensor) -> "Wide":
-        """Shifted up by less than the width; no one is lost."""
+        """Numbers shifted up by less than the width, without losing a one."""
         if len(self.limbs) == 1:
             return Wide((self.low << amount,), self.width)
         limbs, amount = self._broadcast(amount)
         steps, within = amount // LIMB, amount % LIMB
         count = len(self.limbs)
-        # Zeros below the lowest limb: two, for the limb that a result takes its upper bits from has one below it.
+        # Two zeros below the lowest limb: one for the upper bits of a result, and one for its lower bits.
         stack = torch.cat([torch.zeros_like(limbs[:1])] * 2 + [limbs])
         shifted = []
         for index in range(count):
             at = (index + 2 - steps).clamp(min=1)
             here, below = _gather(stack, at), _gather(stack, at - 1)
-            # Of a limb moved by less than its length, what leaves it enters the next one.
+            # Bits shifted out of a limb enter the next one.
             shifted.append(((here << within) & MASK) | ((below >> 1) >> (LIMB - 1 - within)))
         return Wide(tuple(shifted), self.width)
 
     def shift_right(self, amount: Tensor) -> tuple["Wide", Tensor]:
-        """Shifted down by any amount, and where ones were lost."""
+        """Numbers shifted down by any amount, and a flag where ones were lost."""
         amount = amount.clamp(max=self.width)
         if len(self.limbs) == 1:
             shifted = Wide((self.low >> amount,), self.width)
@@ -165,8 +165,8 @@ class Wide:
             here, above = _gather(stack, at), _gather(stack, at + 1)
             result.append((here >> within) | ((above << 1 << (LIMB - 1 - within)) & MASK))
         ones_below = torch.cat([torch.zeros_like(limbs[:1]), (limbs != 0).cumsum(0)])
-        cut = _gather(stack, steps) & ((torch.ones_like(within) << within) - 1)
-        return Wide(tuple(result), self.width), (_gather(ones_below, steps) + cut) != 0
+        dropped = _gather(stack, steps) & ((torch.ones_like(within) << within) - 1)
+        return Wide(tuple(result), self.width), (_gather(ones_below, steps) + dropped) != 0
 
     def _broadcast(self, amount: Tensor) -> tuple[Tensor, Tensor]:
         *limbs, amount = torch.broadcast_tensors(*self.limbs, amount)
@@ -184,7 +184,7 @@ class Wide:
         return value & ((1 << count) - 1)
 
     def truncated(self, low: int) -> "Wide":
-        """Without the lowest bits."""
+        """Numbers without their lowest bits."""
         width = max(self.width - low, 1)
         if len(self.limbs) == 1:
             return Wide((self.low >> min(low, LIMB),), width)
@@ -192,7 +192,7 @@ class Wide:
         return Wide(tuple(limbs), width)
 
     def with_first(self, value: Tensor, bits: int) -> "Wide":
-        """An integer of ``bits`` bits in the place of the first bit, before all that are below it."""
+        """The first bit replaced by an integer of ``bits`` bits."""
         below = self.width - 1
         if below == 0:
             return Wide.of(value, bits)
@@ -204,7 +204,7 @@ class Wide:
         return Wide(tuple(x | y for x, y in zip(first.limbs, rest.limbs, strict=True)), below + bits)
 
     def any_below(self, count: int) -> Tensor:
-        """Whether one of the lowest ``count`` bits is set."""
+        """True where one of the lowest ``count`` bits is set."""
         index, within = divmod(count, LIMB)
         below = (
             torch.zeros_like(self.low, dtype=torch.bool)
@@ -222,7 +222,7 @@ def limbs_of(width: int) -> int:
 
 
 def from_digits(digits: list[Tensor], width: int) -> Wide:
-    """Integers below 2^width, of digits of 31 bits that may have grown beyond these."""
+    """Integers below 2^width from digits of 31 bits, which may exceed them before carries."""
     digits, _ = carry(digits)
     count = limbs_of(width)
     digits = (digits + [torch.zeros_like(digits[0])] * (2 * count))[: 2 * count]
@@ -230,7 +230,7 @@ def from_digits(digits: list[Tensor], width: int) -> Wide:
 
 
 def carry(digits: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Digits of 31 bits, none of them negative, and what is carried out of the last: -1 from a negative number."""
+    """Digits of 31 bits, none of them negative, and the carry out of the last: -1 for a negative number."""
     settled, carried = [], torch.zeros_like(digits[0])
     for digit in digits:
         total = digit + carried
@@ -254,6 +254,6 @@ def _gather(stack: Tensor, at: Tensor) -> Tensor:
 def bit_length(value: Tensor, width: int) -> Tensor:
     """Bits up to the first one of int64 values below 2^width, by the exponent of the float64 that holds them."""
     if width > 53:
-        # Clearing every one that follows a one keeps the first and lets the conversion not round up to the next power.
+        # Without ones that follow a one the conversion does not round up to the next power of two.
         value = value & ~(value >> 1)
     return (value.to(torch.float64).view(torch.int64) >> 52).sub_(1022).clamp_(min=0)

@@ -48,7 +48,7 @@ LISTS = {
 
 
 class Commands(click.Group):
-    """The commands of all rooms, each imported when it is asked for."""
+    """The commands of all rooms, each imported at its use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands."""
@@ -79,7 +79,7 @@ def list_(what: str) -> None:
 
 
 def _end(signum: int, frame: Any) -> NoReturn:
-    """Treat a request to end like Ctrl-C, so that nothing is left behind."""
+    """Treat SIGTERM like Ctrl-C, so that cleanup runs."""
     raise KeyboardInterrupt
 
 
@@ -109,12 +109,12 @@ def main() -> None:
         click.echo(f"halfulp: {error}", err=True)
         code = 3
     except (KeyboardInterrupt, click.Abort):
-        # Amaranth would warn of a unit that was just being made.
+        # Amaranth would warn of an unfinished unit.
         warnings.simplefilter("ignore")
         click.echo("halfulp: stopped", err=True)
         code = 130
     except BrokenPipeError:
-        # The reader of our output, such as head, has seen enough.
+        # The reader of our output, such as head, has closed the pipe.
         sys.stderr.close()
         code = 0
     sys.exit(code)

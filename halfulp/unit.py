@@ -1,4 +1,4 @@
-"""Units by their texts: `unit` gives the description that component, reference and exact results are made from."""
+"""Units by their texts: `unit` returns the description with component, reference and exact results."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any

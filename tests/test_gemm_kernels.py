@@ -514,9 +514,7 @@ def test_gemm_rejects_bad_sources(options, error, sentence):
     with pytest.raises(ValueError, match="operand_rounding"):
         golden.gemm(a * 1.0, a * 1.0, "e5m2*e5m2+e6m5.rn", operand_rounding="sr3")
     for more in ({"operand_rounding": "rz"}, {"operand_saturate": True}):
-        with pytest.raises(
-            ValueError, match=f"{next(iter(more))} does nothing"
-        ):
+        with pytest.raises(ValueError, match=f"{next(iter(more))} does nothing"):
             golden.gemm(a, a, "e5m2*e5m2+e6m5.rn", **more)
 
 

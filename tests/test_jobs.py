@@ -316,7 +316,7 @@ def test_lost_scheduler_is_reported(build, tool, tmp_path):
         pytest.raises(ToolError) as caught,
     ):
         results(modules(3), program(tool), Ends(process), pool=pool)
-    assert str(caught.value) == f"the scheduler at {address} is gone; what was done until then is kept"
+    assert f"{address} is gone" in str(caught.value)
     assert "m0" in whole(build)
 
 
@@ -401,10 +401,7 @@ def test_worker_without_task_module_is_reported(build, scheduler, tmp_path, monk
 
     with JobPool(address) as pool, pytest.raises(ToolError) as caught:
         results(modules(1), program(unknown), pool=pool)
-    assert str(caught.value) == (
-        f"a worker of the scheduler at {address} cannot run what it is asked to (No module named 'unknown'): install "
-        "the same halfulp there"
-    )
+    assert "No module named 'unknown'" in str(caught.value)
     assert worker.poll() is None
 
 

@@ -1,4 +1,4 @@
-"""Kernels as shared libraries: compiled when they are first asked for, and kept by content."""
+"""Kernels as shared libraries, compiled at their first use and cached by content."""
 
 import ctypes
 import functools
@@ -22,11 +22,11 @@ LEVELS = {
     "portable": (),
     "torch": None,
 }
-"""What the setting may be, and the instructions that the compiler may then use. With ``auto`` a kernel is compiled when
-it would have saved as much time as that takes; ``torch`` asks for no kernels."""
+"""Values of the setting, and compiler flags for their instructions. With ``auto`` a kernel is compiled after torch has
+taken as long for its work as compiling takes; with ``torch`` there are no kernels."""
 
 COMPILING = 3.0
-"""Seconds that it takes to compile a kernel."""
+"""Seconds for compiling a kernel."""
 
 FLAGS = (
     "-O3",
@@ -36,9 +36,9 @@ FLAGS = (
     "-pthread",
     "-fno-math-errno",
     "-fno-trapping-math",
-    # The rounding mode is not the usual one everywhere.
+    # Kernels change the rounding mode.
     "-frounding-math",
-    # Where it counts, products are exact, so that fused and separate operations are the same.
+    # Products are exact where their rounding matters, so that fused and separate operations agree.
     "-ffp-contract=fast",
     "-fvisibility=hidden",
     "-Wno-psabi",
@@ -47,13 +47,7 @@ FLAGS = (
 
 
 def level() -> str:
-    """The instructions that kernels may use, from the environment.
-
-    Raises
-    ------
-    ValueError
-        If the setting is none.
-    """
+    """Value of the setting in the environment; ValueError if it is unknown."""
     given = os.environ.get(SETTING) or "auto"
     if given not in LEVELS:
         raise ValueError(f"{SETTING} is {given!r}; it may be {', '.join(LEVELS)}")
@@ -61,18 +55,16 @@ def level() -> str:
 
 
 def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | None:
-    """The compiled source, or None where kernels are not wanted or cannot be had, which is said once.
-
-    None too where it is not there and not yet worth the time to compile it.
+    """The compiled source; None if kernels are off, cannot be built (with one warning), or are not yet worth building.
 
     Parameters
     ----------
     name : str
-        What the file's name begins with.
+        Beginning of the file's name.
     source : str
         C++ that includes headers of this folder.
     seconds : float
-        What torch takes for the work at hand.
+        Time of the present work in torch.
     """
     chosen = level()
     if chosen == "torch":
@@ -84,11 +76,11 @@ def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | 
 
 
 _spent: dict[tuple[str, Path], float] = {}
-"""Seconds that torch took for what a kernel would have done."""
+"""Seconds that torch took for the work of a kernel."""
 
 
 def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, seconds: float) -> bool:
-    """Whether a kernel is there, or torch has taken as long for its work as it takes to compile."""
+    """True if a kernel is built, or torch has taken as long for its work as building takes."""
     spent = _spent.get((source, root), 0.0)
     if not spent:
         entry = _entry(name, source, "auto", compiler)
@@ -98,7 +90,7 @@ def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, secon
 
 
 def has_fma() -> bool:
-    """Whether the machine that kernels are compiled for has a fused multiply-add."""
+    """True if the machine that kernels are compiled for has a fused multiply-add."""
     chosen = level()
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
     return chosen != "torch" and "__FMA__" in (_target(compiler, chosen) or "")
@@ -114,8 +106,8 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
         folder = cached_all({None: entry}, lambda folders: _compile(source, command, folders[None]))[None]
         return ctypes.CDLL(str(folder / "kernel.so"))
     except (OSError, ToolError, subprocess.CalledProcessError) as error:
-        told = str(getattr(error, "stderr", "") or error).strip()
-        first = next((line for line in told.splitlines() if "error" in line.lower()), told.splitlines()[0])
+        lines = str(getattr(error, "stderr", "") or error).strip().splitlines()
+        first = next((line for line in lines if "error" in line.lower()), lines[0])
         _say(f"the kernel {name} could not be built ({first}); plain torch computes the same bits, slowly")
         return None
 
@@ -153,5 +145,5 @@ def _compile(source: str, command: list[str], folder: Path) -> None:
 
 @functools.lru_cache
 def _say(sentence: str) -> None:
-    """Warn of a thing once, whatever filters Python has for warnings."""
+    """Warn with each sentence once."""
     warnings.warn(f"halfulp: {sentence}", RuntimeWarning, stacklevel=2)

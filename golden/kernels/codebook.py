@@ -17,7 +17,7 @@ def type_of(fmt: Codebook) -> str:
 
 def holds(fmt: Codebook) -> bool:
     """True if integers of 128 bits hold the numbers."""
-    highest = max(rung.magnitude for ladder in fmt.rungs for rung in ladder)
+    highest = max(rung.magnitude for side in fmt.rungs for rung in side)
     return floor_log2(highest) - fmt.quantum < WIDEST and fmt.precision <= 64
 
 
@@ -32,10 +32,10 @@ def define(fmt: Codebook) -> str:
         exponents.append(place)
         flags.append(fmt.negative(code) + 2 * (value != value) + 4 * (special and value == value))
     sides = []
-    for sign, ladder in zip(("positive", "negative"), fmt.rungs, strict=True):
-        codes = [rung.odd if rung.code is None else rung.code for rung in ladder]
+    for sign, side in zip(("positive", "negative"), fmt.rungs, strict=True):
+        codes = [rung.odd if rung.code is None else rung.code for rung in side]
         sides += [
-            f"static constexpr u128 {sign}_rungs[] = {_row(_u128(rung.units) for rung in ladder)};",
+            f"static constexpr u128 {sign}_rungs[] = {_row(_u128(rung.units) for rung in side)};",
             f"static constexpr u64 {sign}_codes[] = {_row(codes)};",
         ]
     lines = [
@@ -44,7 +44,7 @@ def define(fmt: Codebook) -> str:
         f"static constexpr bool has_threshold = {int(fmt.threshold is not None)};",
         f"static constexpr u64 nan_code = {fmt.nan_code};",
         f"static constexpr u64 infinities[] = {_row([fmt.infinity(False), fmt.infinity(True)])};",
-        f"static constexpr int lasts[] = {_row(len(ladder) - 1 for ladder in fmt.rungs)};",
+        f"static constexpr int lasts[] = {_row(len(side) - 1 for side in fmt.rungs)};",
         f"static constexpr u64 significands[] = {_row(significands)};",
         f"static constexpr int exponents[] = {_row(exponents)};",
         f"static constexpr unsigned char flags[] = {_row(flags)};",

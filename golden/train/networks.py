@@ -1,4 +1,4 @@
-"""Networks to train, as anybody writes them in torch, and how each is trained unless told otherwise."""
+"""Networks in plain torch, with their data and default training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def lenet5() -> nn.Module:
 
 
 class Residual(nn.Module):
-    """Two 3 x 3 convolutions and a way around them, which pads with zero channels where there come more."""
+    """Two 3 x 3 convolutions and a shortcut, which is padded with zero channels if the block adds some."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def resnet20() -> nn.Module:
 
 
 class NanoGpt(nn.Module):
-    """A transformer that tells the next letter from those before: torch's own encoder layers with a causal mask."""
+    """A transformer that predicts the next letter: torch's own encoder layers with a causal mask."""
 
     def __init__(self, alphabet: int, *, width: int = 64, heads: int = 4, layers: int = 3) -> None:
         super().__init__()
@@ -97,9 +97,9 @@ class Rows(nn.Module):
         for row in x.flatten(1, -2).unbind(1):
             reset, update, new = self.of_input(row).chunk(3, -1)
             reset_state, update_state, new_state = self.of_state(state).chunk(3, -1)
-            keep = self.gate(update + update_state)
+            update_gate = self.gate(update + update_state)
             candidate = self.candidate(new + self.gate(reset + reset_state) * new_state)
-            state = candidate + keep * (state - candidate)
+            state = candidate + update_gate * (state - candidate)
         scores: Tensor = self.out(state)
         return scores
 
@@ -111,11 +111,11 @@ class Network:
     Attributes
     ----------
     build : callable
-        Gives the network for data, with random parameters.
+        Function that returns the network for data, with random parameters.
     load : callable
-        Gives the data, of a path or what ships with a package.
+        Function that returns the data of a path; None is data of a package.
     epochs, batch, rate, momentum, decay
-        Of its training; the rate falls to zero along a cosine. Momentum None is AdamW.
+        Parameters of the training; the rate falls to zero along a cosine. Momentum None is AdamW.
     """
 
     build: Callable[[Data], nn.Module]
@@ -127,7 +127,7 @@ class Network:
     decay: float
 
     def optimizer(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
-        """What steps the parameters."""
+        """Optimiser of the parameters of a model."""
         parameters = list(model.parameters())
         if self.momentum is None:
             return torch.optim.AdamW(parameters, lr=rate, weight_decay=self.decay)
@@ -140,4 +140,4 @@ NETWORKS = {
     "gru": Network(lambda data: Rows(data.train[0].shape[-1], data.classes), mnist, 8, 64, 1e-2, None, 0.0),
     "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, 32, 1e-3, None, 0.01),
 }
-"""By the names that the command line knows."""
+"""Networks by their names on the command line."""

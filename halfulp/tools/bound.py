@@ -1,7 +1,7 @@
-"""Runs a program that ends when whoever asked for it does, however that ends: ``python -I -S bound.py PROGRAM ...``.
+"""Run a program that ends with its caller, even if the caller is killed: ``python -I -S bound.py PROGRAM ...``.
 
-Standard input is a pipe that only the asker holds open. When it closes, this process ends its whole process group: the
-program, and what that started. Else it ends as the program does. Imports little, for it is started for every tool.
+Standard input is a pipe that only the caller holds open. When it closes, this process ends its process group: the
+program and its children. Otherwise it ends as the program does. It imports little, because it starts for every tool.
 """
 
 import _thread
@@ -10,7 +10,7 @@ import signal
 import sys
 
 _IGNORED = [signal.SIGPIPE, signal.SIGXFSZ] if hasattr(signal, "SIGXFSZ") else [signal.SIGPIPE]
-"""Signals that Python ignores, and other programs end by."""
+"""Signals that Python ignores, but that end other programs."""
 
 
 def _watch() -> None:

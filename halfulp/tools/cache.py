@@ -1,9 +1,9 @@
-"""Results that are made once and kept on disk, by what they depend on.
+"""Cache of results on disk, by the parts that they depend on.
 
-An entry is a folder, named by a digest of its parts, that is there whole or not at all. It holds a manifest with the
-length and the digest of each file, against which it is checked before it is used; an entry that does not agree is made
-again. A process that makes an entry holds a lock on it; another one that wants the same entry waits for it. In a build
-folder that cannot be written, entries that are there are used, and others go to a temporary folder of the process.
+An entry is a folder, named by a digest of its parts, that is written whole or not at all. Its manifest has the length
+and the digest of each file; they are checked before use, and a damaged entry is made again. A process that makes an
+entry holds a lock on it, for which other processes wait. If the build folder cannot be written, its entries are used,
+and new ones go to a temporary folder of the process.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Entry:
         kind : str
             Kind of the result.
         parts : iterable
-            Everything that the result depends on, as texts or as objects whose text says what they are.
+            Everything that the result depends on, as texts or as objects with a unique text.
         name : str
             Beginning of the folder's name, for people.
         """
@@ -72,7 +72,7 @@ class Entry:
         return root / FOLDER / self.kind / self.name
 
     def find(self) -> Path | None:
-        """The folder of the entry, or None if there is none or it is damaged, which is said on standard error."""
+        """The folder of the entry; None if there is none, or (with a message on standard error) if it is damaged."""
         for folder in dict.fromkeys((self.folder, self._in(build_root()))):
             if folder.is_dir():
                 wrong = _damage(folder)
@@ -83,7 +83,7 @@ class Entry:
 
     @contextlib.contextmanager
     def replacing(self) -> Iterator[Path]:
-        """A folder to fill, which takes the place of the entry if the body ends well and goes if it does not.
+        """A folder to fill: it replaces the entry if the body ends well, and is removed otherwise.
 
         Raises
         ------
@@ -178,7 +178,7 @@ def _is_there(entry: Entry) -> bool:
 
 
 def _damage(folder: Path) -> str | None:
-    """The first thing about an entry that is not as its manifest says, or None."""
+    """First difference of an entry from its manifest, or None."""
     try:
         listed = json.loads((folder / MANIFEST).read_text())
         for name, (length, known) in listed.items():
@@ -186,7 +186,7 @@ def _damage(folder: Path) -> str | None:
             if path.stat().st_size != length:
                 return f"{name} has {path.stat().st_size} bytes instead of {length}"
             if _digest(path) != known:
-                return f"{name} has another digest than its manifest says"
+                return f"{name} has another digest than in its manifest"
     except OSError as error:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
     except (ValueError, TypeError, AttributeError):

@@ -28,7 +28,7 @@ class Refused(click.ClickException):
 
 @contextmanager
 def requests() -> Iterator[None]:
-    """Turn what a unit or a format says of its parameters into a refusal."""
+    """Turn errors of parameters into a refusal."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -57,7 +57,7 @@ def written(function: Function) -> Function:
 
 
 def also_written(function: Function) -> Function:
-    """Add ``-o`` to a command that prints a report and writes it only if asked."""
+    """Add ``-o`` to a command that prints a report and optionally writes it."""
     return _output("write the tables there too, as Markdown, CSV and LaTeX")(function)
 
 

@@ -17,12 +17,12 @@ _IMPORT = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import\s+(\([^)]*\)|[^\n#]*)|imp
 
 
 def digest(*parts: object) -> str:
-    """Short hash of some objects: of all that tells dataclasses from each other, and of the texts of others."""
+    """Short hash of some objects: of the fields of dataclasses, and of the texts of others."""
     return hashlib.sha256("\0".join(map(_text, parts)).encode()).hexdigest()[:20]
 
 
 def _text(part: object) -> str:
-    # The name of a format, say, may be that of another one with other values.
+    # Two dataclasses, such as codebooks of one name, may have the same text.
     if is_dataclass(part) and not isinstance(part, type):
         values = (getattr(part, field.name) for field in fields(part) if field.compare)
         return f"{type(part).__name__}({', '.join(map(_text, values))})"

@@ -1,4 +1,4 @@
-"""Errors that end a run when the request is not to blame."""
+"""Errors of a run that are not errors of the request."""
 
 
 class ToolError(Exception):

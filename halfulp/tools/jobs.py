@@ -1,9 +1,9 @@
 """Many jobs at once, on the processors of this machine or on the workers of a Dask scheduler.
 
 A job is a call of a module's function on plain data; its result is plain data that depends on nothing else. On this
-machine it runs in a thread, which mostly waits for a program that the job starts: threads cost nothing to start, unlike
-the workers of a Dask cluster, which take seconds. A job that computes in Python for long runs in a process of its own.
-On a cluster Dask places jobs, repeats those of workers that die, and drops those that nobody waits for.
+machine it runs in a thread, which mostly waits for a program that the job starts: threads start at once, the workers of
+a Dask cluster in seconds. A job that computes in Python for long runs in a process of its own. On a cluster Dask places
+jobs, repeats those of workers that die, and cancels those without a waiting client.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ from .paths import scratch
 from .processes import Command, halt_by, processors, run_all
 
 PATIENCE = 5
-"""Seconds that a scheduler has to answer, and then to name a worker."""
+"""Seconds to wait for a scheduler, and then for its first worker."""
 
 T = TypeVar("T")
 
 Versions = Callable[[], Mapping[str, str]]
-"""Versions of the programs that make results, on the machine where it is called."""
+"""Function that returns the versions of programs on its machine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +100,10 @@ class JobPool:
         jobs : iterable of Job
             Asked for the next one when there is a worker for it.
         versions : callable
-            A worker has to have the same.
+            Versions that a worker must have.
         here : str
-            Jobs of this machine run each in a ``thread``; in a ``process`` of its own, for those that compute in Python
-            for long; or one after another by a ``call``, for those that use all processors or share what takes long to
-            load.
+            Place of a job on this machine: a ``thread``; a ``process``, for long computations in Python; or one after
+            another by a ``call``, for jobs that use all processors or share large data.
 
         Raises
         ------
@@ -144,17 +143,17 @@ class JobPool:
             return 2 * max(1, sum(client.nthreads().values()))
 
         found = {"halfulp": _own(), **versions()}
-        # A worker that cannot read a task ends; this one, which says where halfulp is, it can read.
+        # A worker ends at a task that it cannot unpickle; this wrapper it can.
         wrap = functools.partial(_send, found, versions)
         try:
             yield from _stream(client.get_executor(pure=False), itertools.chain(first, waiting), wrap, room)
         except KilledWorker as error:
             raise ToolError(f"a job ended one worker after another ({error}); it may need more memory") from error
         except (CancelledError, OSError) as error:
-            raise ToolError(f"{place} is gone; what was done until then is kept") from error
+            raise ToolError(f"{place} is gone; finished results are saved") from error
         except ImportError as error:
             raise ToolError(
-                f"a worker of {place} cannot run what it is asked to ({error}): install the same halfulp there"
+                f"a worker of {place} cannot run a job ({error}): install the same halfulp there"
             ) from error
 
     def _connect(self) -> Any:
@@ -162,7 +161,7 @@ class JobPool:
             return self._client
         from distributed import Client
 
-        # Dask logs what a sentence of ours says.
+        # Our errors say what Dask would log.
         logger = logging.getLogger("distributed")
         self._open.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL + 1)
@@ -187,7 +186,7 @@ class JobPool:
 def _stream(
     executor: Executor, jobs: Iterable[Job], wrap: Callable[[Job], tuple[Any, ...]], room: Callable[[], int]
 ) -> Generator[tuple[Job, Any], None, None]:
-    """Results as they come, of so many jobs at a time as there is room for."""
+    """Results in the order of completion, with as many jobs at a time as there is room for."""
     waiting = iter(jobs)
     done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
     running: dict[Future[Any], Job] = {}
@@ -215,7 +214,7 @@ _SHARED: dict[str, Any] = {}
 
 
 def shared(key: str, make: Callable[[], T]) -> T:
-    """A value that the jobs of a process share, made by the first one that asks for the key; the last one is kept."""
+    """A value that the jobs of a process share by its key; the process holds the last one."""
     with _LOCK:
         if key not in _SHARED:
             _SHARED.clear()
@@ -249,6 +248,7 @@ def main(folder: Path) -> None:
     try:
         answer = function(*arguments), None
     except Exception as error:
+        # Any error of the job is raised again in the calling process.
         answer = None, error
     (folder / "result").write_bytes(pickle.dumps(answer))
 

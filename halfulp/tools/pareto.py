@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def undominated(points: Sequence[Sequence[float | None]]) -> list[bool]:
-    """For each point, whether no other one is as low in all coordinates and lower in one (the Pareto front).
+    """True for each point of the Pareto front: no other one is as low in all coordinates and lower in one.
 
     A coordinate that one of two points lacks is not compared.
     """

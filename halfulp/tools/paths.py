@@ -51,7 +51,7 @@ def _writable(root: Path) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that becomes ``path`` when the body ends well, and goes when it does not."""
+    """A file to write: it becomes ``path`` if the body ends well, and is removed otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -70,7 +70,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def machine_errors(doing: str) -> Iterator[None]:
-    """Turn the operating system's refusals into one sentence."""
+    """Turn errors of the operating system into ToolError."""
     try:
         yield
     except Timeout:
@@ -85,7 +85,7 @@ def machine_errors(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill that becomes ``folder`` when the body ends well, and goes when it does not.
+    """A folder to fill: it becomes ``folder`` if the body ends well, and is removed otherwise.
 
     One process at a time fills it.
 
@@ -97,8 +97,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     new, old = (folder.with_name(f".{folder.name}.{part}") for part in ("new", "old"))
     try:
         with machine_errors(str(folder)):
-            for left in (new, old):
-                shutil.rmtree(left, ignore_errors=True)
+            for stale in (new, old):
+                shutil.rmtree(stale, ignore_errors=True)
             new.mkdir(parents=True)
             yield new
             if folder.exists():
@@ -107,8 +107,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     finally:
         if old.exists() and not folder.exists():
             old.rename(folder)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
+        for stale in (new, old):
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -121,7 +121,7 @@ def locked(path: Path, timeout: float = -1) -> Iterator[None]:
         If the disk is full or the file of the lock cannot be written.
     """
     lock = FileLock(path, timeout=timeout, poll_interval=0.02)
-    # A Ctrl-C may come anywhere, and leaves no lock behind.
+    # A Ctrl-C at any place releases the lock.
     try:
         with machine_errors(str(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def locked(path: Path, timeout: float = -1) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch(kind: str) -> Iterator[Path]:
-    """A folder for files of this run, which goes at its end; so do those of earlier runs that were killed.
+    """A folder for files of this run, removed at its end, like those of earlier runs that were killed.
 
     Parameters
     ----------
@@ -164,19 +164,19 @@ def scratch(kind: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def saved_on_failure(name: str) -> Iterator[Path]:
-    """A folder for the files of a run. It goes unless a tool failed, whose log someone may want to read."""
+    """A folder for the files of a run, removed at its end unless a tool failed, for the sake of its log."""
     with machine_errors("the files of the run"):
         runs = work_root() / "runs"
         runs.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
-    keep = False
+    failed = False
     try:
         yield folder
     except ToolError:
-        keep = True
+        failed = True
         raise
     finally:
-        if not keep:
+        if not failed:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -67,7 +67,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#
 _MARKS = "osD^v<>"
 
 _styled = matplotlib.style.context(["default", _STYLE])
-"""Decorator for the look of plots, whatever the user's own settings of matplotlib are."""
+"""Decorator for the style of plots, independent of the user's settings of matplotlib."""
 
 
 def _panels(width: float, height: float, rows: int, columns: int, **shared: Any) -> tuple[Figure, Any]:

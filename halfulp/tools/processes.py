@@ -1,4 +1,4 @@
-"""Running tools: several at once, none left behind."""
+"""External tools: several at once, all ended with the program."""
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ _OWN = threading.local()
 
 
 class Stopped(Exception):
-    """A job was ended because nobody waits for it any more."""
+    """A job was cancelled."""
 
 
 def halt_by(halt: threading.Event) -> None:
@@ -66,8 +66,8 @@ class Command:
 
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a tool in a session of its own, so that a Ctrl-C reaches us alone and we end it. If we are ended ourselves,
-    so that we cannot, `bound` does.
+    """Start a tool in a session of its own, so that a Ctrl-C reaches only this program, which ends the tool. If this
+    program is killed, `bound` ends it.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[by
     with command.log.open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_BOUND), *command.argv],
-            # Nobody else has the other end, which closes with us.
+            # Only this program holds the other end.
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -94,7 +94,7 @@ def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[by
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a Ctrl-C that comes meanwhile wait until the end: what is started here is known to whoever has to end it."""
+    """Defer Ctrl-C to the end of the body, so that a process started there is known to its cleanup."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -118,7 +118,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def release(process: "subprocess.Popen[bytes]") -> None:
-    """Close what bound a tool that has ended to us."""
+    """Close the pipe to a tool that has ended."""
     if process.stdin is not None:
         process.stdin.close()
 
@@ -197,9 +197,9 @@ def complaint(what: str, ended: str, lines: Sequence[str]) -> str:
     said = [line.strip() for line in lines if line.strip()]
     if full := [line for line in said if any(sign in line for sign in _FULL)]:
         return f"the disk is full: {what} said: {full[0][:300]}"
-    # Yosys writes of many things before it writes of its error.
+    # Yosys logs much before its error.
     telling = next(filter(None, ([line for line in said if sign in line] for sign in ("ERROR:", "rror"))), said[-1:])
-    return f"{what} {ended}: {telling[0][:300] if telling else 'it said nothing'}"
+    return f"{what} {ended}: {telling[0][:300] if telling else 'no output'}"
 
 
 def processors() -> int:

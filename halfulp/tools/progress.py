@@ -5,16 +5,16 @@ from typing import Any
 
 
 class Progress:
-    """Told what is going on; this one keeps it to itself."""
+    """Receiver of progress; this one shows nothing."""
 
     def phase(self, text: str) -> None:
-        """Something of unknown length began."""
+        """Begin a phase of unknown length."""
 
     def total(self, text: str, count: int, done: int = 0) -> None:
-        """Something of ``count`` vectors began, ``done`` of them earlier."""
+        """Begin a phase of ``count`` vectors, of which ``done`` are done."""
 
     def advance(self, count: int) -> None:
-        """So many more vectors are through."""
+        """Count more vectors as done."""
 
     def __enter__(self) -> "Progress":
         return self
@@ -22,14 +22,14 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The run ended, one way or the other."""
+        """End the run."""
 
 
 silent = Progress()
 
 
 class Bar(Progress):
-    """A progress bar on standard error, which goes when the run ends. Without a terminal there is none."""
+    """A progress bar on standard error until the run ends; none without a terminal."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console

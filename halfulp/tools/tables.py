@@ -12,7 +12,7 @@ from .paths import write_whole
 
 @dataclass(frozen=True)
 class Table:
-    """Figures in rows, and how people read them.
+    """Figures in rows, with their formats and notes.
 
     Parameters
     ----------
@@ -21,14 +21,14 @@ class Table:
     frame : DataFrame
         Rows of texts and numbers; a missing one is NaN or None. Its index is not shown.
     formats : dict of str to str
-        For columns of numbers how they are shown in Markdown and LaTeX, as ``,.0f`` or ``.3g``. CSV has all of them.
+        Formats of columns of numbers in Markdown and LaTeX, such as ``,.0f`` or ``.3g``; CSV has all digits.
     notes : sequence of str
-        What has to be known to read the table: what was counted, where figures are from. A sentence each.
+        Sentences below the table, such as what was counted and the source of figures.
     best : dict of str to str
-        For columns of numbers whether the ``lowest`` or the ``highest`` is the best, which stands in bold type in
-        Markdown and LaTeX. Numbers that are equal are so together; where all are, none stands out.
+        Best value of columns of numbers, ``lowest`` or ``highest``, for bold type in Markdown and LaTeX; equal numbers
+        are bold together, unless all are equal.
     only_csv : sequence of str
-        Columns that Markdown and LaTeX leave out, because every row would be too long.
+        Columns that only CSV has, because rows would be too long.
     """
 
     title: str
@@ -95,7 +95,7 @@ class Table:
         return out
 
     def _sides(self) -> list[str]:
-        """Numbers stand at the right, texts at the left."""
+        """Alignment of columns: numbers right, texts left."""
         return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self._seen().items()]
 
 

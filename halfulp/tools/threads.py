@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch to one processor: the simulator or other workers have the rest, and would be waited for."""
+    """Limit torch to one thread, because simulators or other workers use the other processors."""
     import torch
 
     before = torch.get_num_threads()
