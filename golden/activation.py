@@ -15,7 +15,7 @@ from halfulp.hdl.specs.segments import MAX_POWER, Segments, Special
 from . import fixed
 from .check import check_bool, check_devices, codes_of, random_of
 from .codec import round_and_pack, unpack
-from .raw import ZERO_EXPONENT, Raw, add, align, int64, mask, multiply
+from .raw import ZERO_EXPONENT, Raw, add, align, in_units, int64, mask, multiply
 from .wide import LIMB, Wide
 
 POWER_BITS = MAX_POWER.bit_length() - 1
@@ -174,10 +174,8 @@ def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
     """``floor(x * factor * 2^fraction)`` as a power, bounded where results do not differ, and the fraction."""
     scaled = multiply(x, _constants([table.factor], torch.zeros_like(x.exponent)))
     most = POWER_BITS + table.fraction
-    up = scaled.exponent - (scaled.significand.width - 1) + table.fraction
     beyond = scaled.exponent >= POWER_BITS
-    units = scaled.significand.resized(scaled.significand.width + most).shift_left(up.clamp(0, most))
-    units, lost = units.shift_right((-up).clamp(min=0))
+    units, lost = in_units(scaled, -table.fraction, most)
     magnitude = torch.where(beyond, 1 << most, units.bits(0, min(most + 1, LIMB)))
     integer = torch.where(scaled.sign, -(magnitude + (lost & ~beyond)), magnitude)
     return integer >> table.fraction, integer & mask(table.fraction)

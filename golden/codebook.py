@@ -11,7 +11,7 @@ from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.codebook import Codebook
 
-from .raw import ZERO_EXPONENT, Raw, mask
+from .raw import ZERO_EXPONENT, Raw, in_units, mask
 from .round import Truncated, round_up
 from .wide import LIMB, MASK, Wide, limbs_of
 
@@ -75,11 +75,8 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
     """Place of the largest magnitude of the list up to a number's, and the fraction of the way to the next one."""
     highest = max(rung.magnitude for side in o.rungs for rung in side)
     scale = o.quantum - places
-    # Numbers that are shifted up further are beyond the range.
-    most = floor_log2(highest) - scale + 2
-    up = torch.where(x.zero, 0, x.exponent) - (x.significand.width - 1) - scale
-    units = x.significand.resized(x.significand.width + most + 1).shift_left(up.clamp(0, most))
-    units, lost = units.shift_right((-up).clamp(min=0))
+    # Numbers that would move up further are beyond the range.
+    units, lost = in_units(x, scale, floor_log2(highest) - scale + 2)
     width = units.width
     rungs, gaps, parities, last = _tables(o, width, units.low.device)
     length = len(parities) // 2

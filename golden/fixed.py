@@ -5,7 +5,7 @@ from torch import Tensor
 
 from halfulp.hdl.formats import Fixed, Rounding
 
-from .raw import ZERO_EXPONENT, Raw, int64, mask
+from .raw import ZERO_EXPONENT, Raw, in_units, int64, mask
 from .round import Truncated, round_up
 from .wide import Wide
 
@@ -30,11 +30,8 @@ def unpack(codes: Tensor, fmt: Fixed) -> Raw:
 
 def _units(x: Raw, o: Fixed, places: int) -> tuple[Wide, Tensor, Tensor]:
     """Magnitudes in units of the last place, the first bits below it, and a sticky bit for the rest."""
-    # Numbers that are shifted up further are beyond the range.
-    most = o.width + places
-    up = x.exponent - (x.significand.width - 1) - (o.quantum - places)
-    units = x.significand.resized(x.significand.width + most + 1).shift_left(up.clamp(0, most))
-    units, lost = units.shift_right((-up).clamp(min=0))
+    # Numbers that would move up further are beyond the range.
+    units, lost = in_units(x, o.quantum - places, o.width + places)
     return units.truncated(places), units.bits(0, places), lost if x.sticky is None else lost | x.sticky
 
 
@@ -56,20 +53,14 @@ def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | 
     """Codes of numbers, rounded once."""
     seen_places = rounding.places
     integer, below, sticky = _units(x, o, seen_places)
-    # Of a negative number the floor lies below what truncation keeps, and the rest is what it has more than the floor.
+    # The floor of a negative number is below the truncated one; the rest is counted from the floor.
     rest = torch.where(x.sign, -(below + sticky), below) & ((1 << seen_places) - 1)
     inexact_below = (below != 0) | sticky
     last = (integer.low ^ (x.sign & inexact_below)) & 1
     up_one = round_up(
-        rounding,
-        negative=x.sign,
-        last=last,
-        seen=rest,
-        sticky=sticky,
-        random=random,
-        twos_complement=True,
+        rounding, negative=x.sign, last=last, seen=rest, sticky=sticky, random=random, twos_complement=True
     )
-    # A magnitude again: of a negative number the floor is one more, and up is one less.
+    # The magnitude of a negative floor is one more, and going up is one less.
     step = torch.where(x.sign, inexact_below.to(torch.int64) - up_one, up_one)
     magnitude = integer + Wide.of(step, integer.width)
     negated = torch.where(x.sign, -magnitude.low64(), magnitude.low64())

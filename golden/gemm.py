@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -309,35 +309,22 @@ def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None
 
 def _steps(
     spec: MacSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
-) -> Iterable[Tensor | None]:
-    """Random words of each step, of the sum or of the product."""
-    given, states = words.given[index], words.states[index]
+) -> Iterator[Tensor | None]:
+    """Random words of each step, for the sum or for the product; made in blocks if they are not given."""
+    given, states, k = words.given[index], words.states[index], shape[-1]
     if given is not None:
-        return given.unbind(-1)
-    if states is not None and spec.random is not None:
-        return _stepping(spec.random, states, bits, shape[-1])
-    if words.key is not None and bits:
-        return _counting(words, index, shape, bits, device)
-    return itertools.repeat(None, shape[-1])
-
-
-def _counting(
-    words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
-) -> Iterator[Tensor]:
-    """Counter-based words, step by step, made in blocks."""
-    assert words.key is not None
+        yield from given.unbind(-1)
+        return
+    if states is None and (words.key is None or not bits):
+        yield from itertools.repeat(None, k)
+        return
     elements = torch.arange(torch.Size(shape[:-1]).numel(), device=device).reshape(shape[:-1])
-    for first in range(0, shape[-1], BLOCK):
-        steps = min(BLOCK, shape[-1] - first)
-        yield from philox_words(words.key, elements, steps, bits, first=words.first_step + first, stream=index).unbind(
-            -1
-        )
-
-
-def _stepping(source: Source, states: Tensor, bits: int, k: int) -> Iterator[Tensor]:
-    """Words of ``bits`` bits, step by step, made in blocks."""
-    stream = Stream(source, 1)
     for first in range(0, k, BLOCK):
         steps = min(BLOCK, k - first)
-        yield from of_stream(stream, steps, bits, states).unbind(-1)
-        states = jump(source, states, steps)
+        if states is not None and spec.random is not None:
+            block = of_stream(Stream(spec.random, 1), steps, bits, states)
+            states = jump(spec.random, states, steps)
+        else:
+            assert words.key is not None
+            block = philox_words(words.key, elements, steps, bits, first=words.first_step + first, stream=index)
+        yield from block.unbind(-1)

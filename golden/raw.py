@@ -89,6 +89,14 @@ def negate(x: Raw, where: Tensor) -> Raw:
     return replace(x, sign=x.sign ^ where)
 
 
+def in_units(x: Raw, scale: int, most: int) -> tuple[Wide, Tensor]:
+    """Magnitudes in units of 2^scale, and a flag for ones below; they move up by ``most`` places at most."""
+    width = x.significand.width
+    up = x.exponent - (width - 1) - scale
+    units = x.significand.resized(width + most + 1).shift_left(up.clamp(0, most))
+    return units.shift_right((-up).clamp(min=0))
+
+
 def order(x: Raw, y: Raw) -> Tensor:
     """True where x is less than y in magnitude, for significands of one width."""
     distance = x.exponent - y.exponent

@@ -102,12 +102,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except CheckError as error:
+    except (CheckError, ToolError) as error:
         click.echo(f"halfulp: {error}", err=True)
-        code = 1
-    except ToolError as error:
-        click.echo(f"halfulp: {error}", err=True)
-        code = 3
+        code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         # Amaranth would warn of an unfinished unit.
         warnings.simplefilter("ignore")

@@ -3,7 +3,8 @@
 An entry is a folder, named by a digest of its parts, that is written whole or not at all. Its manifest has the length
 and the digest of each file; they are checked before use, and a damaged entry is made again. A process that makes an
 entry holds a lock on it, for which other processes wait. If the build folder cannot be written, its entries are used,
-and new ones go to a temporary folder of the process.
+and new ones go to a temporary folder of the process. Writing raises ToolError if the disk is full or a file cannot be
+written.
 """
 
 import contextlib
@@ -83,13 +84,7 @@ class Entry:
 
     @contextlib.contextmanager
     def replacing(self) -> Iterator[Path]:
-        """A folder to fill: it replaces the entry if the body ends well, and is removed otherwise.
-
-        Raises
-        ------
-        ToolError
-            If the disk is full or the folder cannot be written.
-        """
+        """A folder to fill: it replaces the entry if the body ends well, and is removed otherwise."""
         with replacing_folder(self.folder) as folder:
             yield folder
             files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -106,13 +101,7 @@ class Entry:
         return None if folder is None else json.loads((folder / VALUE).read_text())
 
     def store(self, value: Any) -> None:
-        """Store a value, which JSON can hold, in place of an earlier one.
-
-        Raises
-        ------
-        ToolError
-            If the disk is full or the folder cannot be written.
-        """
+        """Store a value that JSON can hold, in place of an earlier one."""
         with self.lock(), self.replacing() as folder:
             (folder / VALUE).write_text(json.dumps(value))
 
@@ -130,11 +119,6 @@ def cached(kind: str, parts: Iterable[object], make: Callable[[Path], object], *
         As `Entry.of` takes them.
     make : callable
         Writes the files to the folder that it is given.
-
-    Raises
-    ------
-    ToolError
-        If the disk is full or the folder cannot be written.
     """
     return cached_all({None: Entry.of(kind, parts, name)}, lambda folders: make(folders[None]))[None]
 

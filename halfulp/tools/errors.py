@@ -10,8 +10,11 @@ class ToolError(Exception):
         Output of the tool, where it is known.
     """
 
+    exit_code = 3
     log = ""
 
 
 class CheckError(Exception):
     """A check failed, so that the run cannot go on: two models that have to agree do not. Exit code 1."""
+
+    exit_code = 1

@@ -20,7 +20,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -82,9 +81,7 @@ class JobPool:
     def __enter__(self) -> "JobPool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for running in list(self._running):
             running.close()
         self._client = None

@@ -1,4 +1,7 @@
-"""Folders of built things, and files and folders that are written whole or not at all."""
+"""Folders of built things, and files and folders that are written whole or not at all.
+
+Writing raises ToolError if the disk is full or a file or folder cannot be written.
+"""
 
 import atexit
 import contextlib
@@ -88,11 +91,6 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill: it becomes ``folder`` if the body ends well, and is removed otherwise.
 
     One process at a time fills it.
-
-    Raises
-    ------
-    ToolError
-        If the disk is full or the folder cannot be written.
     """
     new, old = (folder.with_name(f".{folder.name}.{part}") for part in ("new", "old"))
     try:
@@ -113,13 +111,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout: float = -1) -> Iterator[None]:
-    """Keep out other processes and threads that lock the same path; wait for them, or raise `Timeout`.
-
-    Raises
-    ------
-    ToolError
-        If the disk is full or the file of the lock cannot be written.
-    """
+    """Keep out other processes and threads that lock the same path; wait for them, or raise `Timeout`."""
     lock = FileLock(path, timeout=timeout, poll_interval=0.02)
     # A Ctrl-C at any place releases the lock.
     try:
@@ -138,15 +130,7 @@ def locked(path: Path, timeout: float = -1) -> Iterator[None]:
 def scratch(kind: str) -> Iterator[Path]:
     """A folder for files of this run, removed at its end, like those of earlier runs that were killed.
 
-    Parameters
-    ----------
-    kind : str
-        Beginning of the folder's name.
-
-    Raises
-    ------
-    ToolError
-        If the disk is full or the folder cannot be written.
+    ``kind`` is the beginning of its name.
     """
     runs = work_root() / "runs"
     for lock in runs.glob(f"{kind}-*.lock"):
@@ -184,11 +168,6 @@ def write_whole(path: Path, data: str | bytes, doing: str | None = None) -> None
     """Write a file that is either the old one or the new one, never half of it.
 
     A path that is no regular file, such as ``/dev/stdout``, is written to directly.
-
-    Raises
-    ------
-    ToolError
-        If the disk is full or the file cannot be written.
     """
     with machine_errors(doing or str(path)):
         payload = data.encode() if isinstance(data, str) else data

@@ -1,6 +1,5 @@
 """Progress of a run, on a terminal."""
 
-from types import TracebackType
 from typing import Any
 
 
@@ -19,9 +18,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the run."""
 
 
@@ -54,9 +51,7 @@ class Bar(Progress):
         self._rich.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._rich.stop()
 
     def phase(self, text: str) -> None:
