@@ -48,8 +48,6 @@ class Function:
         What `Segments` can reduce it by.
     left, right : Fraction, optional
         Slope of the line that it approaches at -inf, and at inf.
-    bends : tuple of float
-        Between these it is convex, or concave. None: not known.
     scales : bool
         Whether f(c x) = c f(x) for c above zero.
     beyond : bool
@@ -67,7 +65,6 @@ class Function:
     reduction: str | None = None
     left: Fraction | None = None
     right: Fraction | None = None
-    bends: tuple[float, ...] | None = ()
     scales: bool = False
     beyond: bool = False
     nan: Special = "nan"
@@ -179,7 +176,6 @@ def elu(alpha: Fraction) -> Function:
         exact=lambda x: x if x >= 0 else None,
         left=ZERO,
         right=ONE,
-        bends=() if 0 <= alpha <= 1 else (0.0,),
         minus_inf=-alpha,
         inf="inf",
     )
@@ -194,14 +190,12 @@ ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 _LINEAR: dict[str, Any] = {"symmetry": "linear", "left": ZERO, "right": ONE, "minus_inf": ZERO, "inf": "inf"}
 
 ROWS = (
-    Function("tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
-    Function(
-        "sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=ZERO
-    ),
-    Function("erf", mp.erf, _at_zero(0), "odd", left=ZERO, right=ZERO, bends=(0.0,), inf=ONE, minus_inf=-ONE),
+    Function("tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, inf=ONE, minus_inf=-ONE),
+    Function("sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, inf=ONE, minus_inf=ZERO),
+    Function("erf", mp.erf, _at_zero(0), "odd", left=ZERO, right=ZERO, inf=ONE, minus_inf=-ONE),
     Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
-    Function("gelu", _gelu, _at_zero(0), bends=(-math.sqrt(2), math.sqrt(2)), **_LINEAR),
-    Function("silu", _silu, _at_zero(0), bends=(-2.399357280515468, 2.399357280515468), **_LINEAR),
+    Function("gelu", _gelu, _at_zero(0), **_LINEAR),
+    Function("silu", _silu, _at_zero(0), **_LINEAR),
     Function("softplus", _softplus, **_LINEAR, beyond=True),
     elu(ONE),
     Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR, scales=True),
@@ -212,11 +206,10 @@ ROWS = (
         symmetry="point",
         left=ZERO,
         right=ZERO,
-        bends=(0.0,),
         inf=ONE,
         minus_inf=ZERO,
     ),
-    Function("hard_swish", **_rational(lambda x: x * _hard_sigmoid(x)), bends=(-3.0, 3.0), **_LINEAR),
+    Function("hard_swish", **_rational(lambda x: x * _hard_sigmoid(x)), **_LINEAR),
     Function(
         "reciprocal",
         **_rational(lambda x: 1 / x),
@@ -316,7 +309,7 @@ def _called(function: Callable[[Any], Any]) -> Function:
         found = [_value_of(value, x, bits) for bits in (80, 200)]
         return found[0] if found[0] == found[1] else None
 
-    return Function(name, value, exact, bends=None)
+    return Function(name, value, exact)
 
 
 def _value_of(value: Callable[[Any], Any], x: Fraction, bits: int) -> Fraction:
