@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,7 @@ from .formats.codebook import Codebook
 from .lines import search
 from .raw import Raw
 from .round import round_up
-from .wire import lookup, wire
+from .wire import lookup, shifted_up, wire
 
 MAX_WIDTH = 8
 """Bits of the widest codebook in hardware: wider ones are refused, because their tables are larger than any unit."""
@@ -52,7 +52,6 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
         nan=flags([value != value for value in fmt.values], "nan"),
         inf=flags([value in (float("inf"), -float("inf")) for value in fmt.values], "inf"),
         zero=flags([value == 0 for value in fmt.values], "zero"),
-        sticky=Const(0, 1),
         base=emin,
         emin=emin,
         emax=emax,
@@ -81,10 +80,7 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
     _check(o)
     places = rounding.places
     x = _placed(m, x, o, o.quantum - places)
-    width = len(x.integer)
-    negative = x.integer[-1] if x.integer.shape().signed else Const(0, 1)
-    magnitude = ((x.integer ^ negative.replicate(width)) + (negative & ~x.sticky))[:width]
-    magnitude = wire(m, magnitude, "magnitude")
+    magnitude = wire(m, fixed.magnitude_of(x), "magnitude")
 
     found = [
         search(m, magnitude, [rung.units << places for rung in ladder[1:]], name)
@@ -101,12 +97,12 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
     gap = chosen([[*side, 1] for side in steps], "gap")
     final = chosen([[*(0 for _ in side), 1] for side in steps], "final")
     # Long division: each step gives one place of the way to the next rung.
-    rest = wire(m, (magnitude - Cat(Const(0, places), inner))[:width], "beyond_inner")
+    rest = wire(m, (magnitude - Cat(Const(0, places), inner))[: len(magnitude)], "beyond_inner")
     quotient = []
     for place in reversed(range(places)):
         step = Cat(Const(0, place), gap)
         reached = wire(m, rest >= step, f"way_{place}")
-        rest = wire(m, Mux(reached, rest - step, rest)[:width], f"rest_{place}")
+        rest = wire(m, Mux(reached, rest - step, rest)[: len(magnitude)], f"rest_{place}")
         quotient.append(reached)
     return Truncated(
         sign=x.sign,
@@ -127,10 +123,7 @@ def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
     else:
         highest = max(rung.magnitude for ladder in o.rungs for rung in ladder)
         placed = fixed.of_raw(m, x, max(quantum, x.quantum), floor_log2(highest) + 1, "result")
-    missing = placed.quantum - quantum
-    integer = Cat(Const(0, missing), placed.integer)
-    integer = integer.as_signed() if placed.integer.shape().signed else integer
-    return FixedRaw(integer, placed.sign, placed.sticky, placed.nan, placed.inf, placed.negated, quantum)
+    return replace(placed, integer=shifted_up(placed.integer, placed.quantum - quantum), quantum=quantum)
 
 
 def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None) -> Value:

@@ -1,6 +1,6 @@
 """Fixed point: integers with a scale, from codes and back with one rounding.
 
-Nothing here moves at run time but what comes from a raw number: scales are known before the hardware exists.
+Scales are known before the hardware exists; only raw numbers are shifted at run time.
 """
 
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from .formats import RD, Fixed, Rounding
 from .product import product
 from .raw import Raw
 from .round import round_up
-from .wire import extended, shift_right_sticky, wire
+from .wire import NEVER, extended, shift_right_sticky, shifted_up, wire
 
 
 @dataclass(frozen=True)
 class FixedRaw:
-    """A number ``integer * 2^quantum``, plus what was lost below.
+    """A number ``integer * 2^quantum``, plus a part that was truncated.
 
     Attributes
     ----------
@@ -24,32 +24,37 @@ class FixedRaw:
         Signed or unsigned.
     sign : Value
         Sign of the number, of a zero and an infinity too.
-    sticky : Value
-        Something above zero and less than a unit of the integer, which is a floor, was cut off.
-    nan, inf : Value
-        Where the number came from a family that has these; both overrule it.
-    negated : Value
-        The number is minus the integer, which the next addition sees to.
     quantum : int
+    sticky : Value
+        Something above zero and less than a unit of the integer, which is a floor, was truncated.
+    nan, inf : Value
+        Both overrule the number.
+    negated : Value
+        The number is minus the integer, and the next addition negates it.
     """
 
     integer: Value
     sign: Value
-    sticky: Value
-    nan: Value
-    inf: Value
-    negated: Value
     quantum: int
+    sticky: Value = NEVER
+    nan: Value = NEVER
+    inf: Value = NEVER
+    negated: Value = NEVER
 
 
-NEVER = Const(0, 1)
+@dataclass(frozen=True)
+class Pair:
+    """Two numbers ready to be added."""
+
+    x: FixedRaw
+    y: FixedRaw
 
 
 def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> FixedRaw:
     """Number of a code."""
     integer = wire(m, bits.as_signed() if fmt.signed else bits, f"{name}_integer")
     sign = bits[-1] if fmt.signed else NEVER
-    return FixedRaw(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=fmt.quantum)
+    return FixedRaw(integer, sign, fmt.quantum)
 
 
 def multiply(m: Module, x: FixedRaw, y: FixedRaw, *, dsp: bool) -> FixedRaw:
@@ -65,7 +70,7 @@ def multiply(m: Module, x: FixedRaw, y: FixedRaw, *, dsp: bool) -> FixedRaw:
 def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
     """Exact sum of two numbers, of which one may have lost something and the second may be negated."""
     quantum = min(x.quantum, y.quantum)
-    first, second = (_scaled(z.integer, z.quantum - quantum) for z in (x, y))
+    first, second = (shifted_up(z.integer, z.quantum - quantum) for z in (x, y))
     negated = y.negated
     if isinstance(negated, Const):
         total = first + second
@@ -87,7 +92,6 @@ def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
         sticky=x.sticky | y.sticky,
         nan=wire(m, x.nan | y.nan | (x.inf & y.inf & (x.sign ^ y.sign)), "sum_nan"),
         inf=wire(m, inf, "sum_inf"),
-        negated=NEVER,
         quantum=quantum,
     )
 
@@ -108,7 +112,7 @@ def truncate_below(m: Module, x: FixedRaw, quantum: int) -> FixedRaw:
 
 
 def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exact: bool = False) -> FixedRaw:
-    """A raw number on a scale; below it something may be lost, unless it is known that nothing is: ``exact``.
+    """A raw number on a scale; something below it may be lost, but not if ``exact``.
 
     With a ``limit``, what is 2^(limit + 1) or more in magnitude becomes some number of its sign that is that or more.
     """
@@ -140,7 +144,6 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
         sticky=below,
         nan=x.nan,
         inf=x.inf,
-        negated=NEVER,
         quantum=quantum,
     )
 
@@ -152,13 +155,17 @@ def _most_leading_zeros(x: Raw, limit: int) -> int:
     return 1 if x.leading == "two" else len(x.significand) - 1
 
 
-def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
-    """Sign and magnitude of a number."""
+def magnitude_of(x: FixedRaw) -> Value:
+    """Magnitude of a number without the bits below its floor."""
     width = len(x.integer)
     negative = x.integer[-1] if x.integer.shape().signed else NEVER
-    magnitude = ((x.integer ^ negative.replicate(width)) + (negative & ~x.sticky))[:width]
-    magnitude = wire(m, magnitude, f"{name}_magnitude")
-    base = x.quantum + width - 1
+    return ((x.integer ^ negative.replicate(width)) + (negative & ~x.sticky))[:width]
+
+
+def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
+    """Sign and magnitude of a number."""
+    magnitude = wire(m, magnitude_of(x), f"{name}_magnitude")
+    base = x.quantum + len(magnitude) - 1
     return Raw(
         sign=x.sign,
         exponent=Const(0, 0),
@@ -177,7 +184,7 @@ def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A number cut at the last place of a fixed-point format: ``floor`` is on the format's scale."""
+    """A number truncated at the last place of a fixed-point format: ``floor`` is on the format's scale."""
 
     floor: Value
     discarded: Value
@@ -188,9 +195,9 @@ class Truncated:
 
 
 def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
-    """Cut a number at the last place of the result format."""
+    """Truncate a number at the last place of the result format."""
     places_down = o.quantum - x.quantum
-    floor = _scaled(x.integer, -places_down) if places_down <= 0 else _shifted_down(x.integer, places_down)
+    floor = shifted_up(x.integer, -places_down) if places_down <= 0 else _shifted_down(x.integer, places_down)
     return Truncated(
         floor=wire(m, floor, "floor"),
         discarded=extended(x.integer, places_down)[: max(places_down, 0)],
@@ -251,11 +258,6 @@ def _end(o: Fixed, negative: Value) -> Value:
 def _with_one_below(integer: Value) -> Value:
     extended = Cat(Const(1, 1), integer)
     return extended.as_signed() if integer.shape().signed else extended
-
-
-def _scaled(integer: Value, places_up: int) -> Value:
-    scaled = Cat(Const(0, places_up), integer)
-    return scaled.as_signed() if integer.shape().signed else scaled
 
 
 def _shifted_down(integer: Value, places_down: int) -> Value:

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from .formats import Float, Rounding
 from .raw import Raw, leading_zeros_of
 from .round import round_up
-from .wire import shift_left, shift_left_sticky, shift_right_sticky, wire
+from .wire import NEVER, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
@@ -26,7 +26,6 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
         nan=wire(m, nan, f"{name}_nan"),
         inf=wire(m, inf, f"{name}_inf"),
         zero=wire(m, ~significand.any(), f"{name}_zero"),
-        sticky=Const(0, 1),
         base=-fmt.bias,
         emin=fmt.emin,
         emax=fmt.emax,
@@ -37,20 +36,20 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
 
 def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
     """True for codes of NaN, and true for codes of infinity."""
-    magnitude, never = bits[:-1], Const(0, 1)
+    magnitude = bits[:-1]
     if fmt.specials == "fnuz":
-        return bits == fmt.sign_code, never
+        return bits == fmt.sign_code, NEVER
     if fmt.specials == "fn":
-        return magnitude == fmt.nan_code, never
+        return magnitude == fmt.nan_code, NEVER
     if fmt.specials == "finite":
-        return never, never
+        return NEVER, NEVER
     all_ones, fraction = magnitude[fmt.man :].all(), magnitude[: fmt.man].any()
     return all_ones & fraction, all_ones & ~fraction
 
 
 @dataclass(frozen=True)
 class Truncated:
-    """A number cut at the last place of a floating-point format.
+    """A number truncated at the last place of a floating-point format.
 
     The code of its magnitude, truncated, is ``(field << man) + kept``: the hidden bit of ``kept`` adds the one that a
     normal number's exponent field has more than a subnormal's.
@@ -141,15 +140,14 @@ def _places_down(room: Value, most: int, width: int) -> Value:
 def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
     """Code of a number, rounded once.
 
-    What does not come of rounding (infinity, NaN, what overflows or is flushed) takes the place of the truncated number
-    and goes through the adder that rounds: no multiplexer is behind that.
+    Other results (infinity, NaN, overflow, flushed numbers) take the place of the truncated number before the adder
+    that rounds: no multiplexer is behind it.
     """
     up = x.up
     if up is None:
         up = round_up(rounding, negative=x.sign, last=x.kept[0], discarded=x.discarded, sticky=x.sticky, random=random)
         up = wire(m, up, "round_up")
-    never = Const(0, 1)
-    infinite, largest, stays, becomes_nan = x.inf, never, never, never
+    infinite, largest, stays, becomes_nan = x.inf, NEVER, NEVER, NEVER
     if x.highest >= o.emax:
         over = _reaches(x, o, o.max_code + 1)
         at_largest = _reaches(x, o, o.max_code) & ~over
@@ -165,13 +163,13 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
         over = wire(m, over, "overflow")
         infinite, largest = infinite | (over & ~to_largest), over & to_largest
     # Below the smallest normal number of a format without subnormals the field is negative.
-    tiny = never
+    tiny = NEVER
     if not o.subnormals:
         rounds_to_smallest = (x.field == -1) & x.kept.all() & up
         tiny = x.zero | ((x.field < 0) & ~rounds_to_smallest)
     nan = x.nan
     if o.specials in ("fn", "fnuz"):
-        nan, infinite = nan | infinite, never
+        nan, infinite = nan | infinite, NEVER
     given = wire(m, nan | infinite | largest | tiny, "given")
     magnitudes = [code & (o.sign_code - 1) for code in (o.nan_code, o.infinity(negative=False), o.max_code, 0)]
     code: Value = Const(magnitudes[-1], o.width - 1)

@@ -10,13 +10,13 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, FixedRaw, add
+from .fixed import FixedRaw, add
 from .formats import RN
 from .formats.base import floor_log2
 from .product import product
 from .raw import Raw
 from .specs.pieces import Piece, PowerSum, last_place
-from .wire import lookup, wire
+from .wire import NEVER, lookup, wire
 
 Line = tuple[Fraction, Fraction]
 """Slope and intercept."""
@@ -188,7 +188,7 @@ def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str)
     integers = [int(value / Fraction(2) ** quantum) for value in values]
     integer = wire(m, table(index, integers), name)
     sign = integer[-1] if integer.shape().signed else NEVER
-    return FixedRaw(integer, sign, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=quantum)
+    return FixedRaw(integer, sign, quantum)
 
 
 def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Raw:
@@ -207,10 +207,7 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
         sign=wire(m, table(index, [int(value < 0) for value in values])[:1], f"{name}_sign"),
         exponent=wire(m, exponent, f"{name}_exponent"),
         significand=wire(m, _resized(table(index, significands), places + 1), f"{name}_significand"),
-        nan=NEVER,
-        inf=NEVER,
         zero=wire(m, table(index, [int(value == 0) for value in values])[:1], f"{name}_zero"),
-        sticky=NEVER,
         base=emin,
         emin=emin,
         emax=emax,

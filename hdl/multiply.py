@@ -59,7 +59,6 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
         nan=wire(m, x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf), "product_nan"),
         inf=wire(m, x.inf | y.inf, "product_inf"),
         zero=wire(m, x.zero | y.zero, "product_zero"),
-        sticky=Const(0, 1),
         zero_at_floor=False,
     )
 

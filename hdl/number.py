@@ -5,7 +5,7 @@ and makes no floating-point hardware.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from amaranth.hdl import Module, Value
@@ -16,11 +16,11 @@ from . import (
     fixed,
     floating,
     posit,
+    posit_as_fixed,
     raw,
     shape,  # noqa: F401  # formats are shapes of signals, so it decides Verilog
     takum,
 )
-from . import posit_as_fixed as posit_linear
 from .fixed import FixedRaw
 from .formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
 from .multiply import multiply as multiply_raw
@@ -53,7 +53,7 @@ def negate_if(x: Number, condition: Value) -> Number:
     if isinstance(x, FixedRaw):
         return fixed.negate_if(x, condition)
     if isinstance(x, PositAsFixed):
-        return posit_linear.negate_if(x, condition)
+        return posit_as_fixed.negate_if(x, condition)
     return replace(x, sign=x.sign ^ condition)
 
 
@@ -65,25 +65,17 @@ def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = 
     return multiply_raw(m, as_raw(m, x, "x"), as_raw(m, y, "y"), dsp=dsp, floor=floor)
 
 
-@dataclass(frozen=True)
-class FixedPair:
-    """Two numbers on fixed scales, ready to be added."""
-
-    x: FixedRaw
-    y: FixedRaw
-
-
-Aligned = raw.Aligned | FixedPair | posit_linear.Pair
+Aligned = raw.Aligned | fixed.Pair
 
 
 def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Aligned:
     """First half of a sum that is rounded to ``o``: both numbers on one scale."""
     if isinstance(o, Fixed):
-        return FixedPair(*_on_scale_of(m, x, y, o, rounding))
+        return fixed.Pair(*_on_scale_of(m, x, y, o, rounding))
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
-        return FixedPair(x, y)
-    if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_linear.adds(x, y, o, rounding):
-        return posit_linear.Pair(x.as_fixed, y.as_fixed)
+        return fixed.Pair(x, y)
+    if isinstance(x, PositAsFixed) and isinstance(y, PositAsFixed) and posit_as_fixed.adds(x, y, o, rounding):
+        return posit_as_fixed.Pair(x.as_fixed, y.as_fixed)
     x, y = as_raw(m, x, "x"), as_raw(m, y, "y")
     return raw.align(m, x, y, o.window + rounding.places, o.floor_exponent)
 
@@ -96,10 +88,10 @@ def add(
         assert isinstance(z, raw.Aligned)
         assert random is not None
         return eager.add(m, z, o, rounding, random), None
-    if isinstance(z, FixedPair):
+    if isinstance(z, posit_as_fixed.Pair):
+        return posit_as_fixed.add(m, z, rounding), random
+    if isinstance(z, fixed.Pair):
         return fixed.add(m, z.x, z.y, rounding), random
-    if isinstance(z, posit_linear.Pair):
-        return posit_linear.add(m, z, rounding), random
     return raw.add(m, z, rounding), random
 
 
@@ -131,18 +123,18 @@ def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed
 
 def _unpack_posit(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     number = posit.unpack(m, bits, fmt, name)
-    return posit_linear.unpack(m, bits, fmt, number, name) if posit_linear.has_fixed_view(fmt) else number
+    return posit_as_fixed.unpack(m, bits, fmt, number, name) if posit_as_fixed.has_fixed_view(fmt) else number
 
 
-def _truncate_posit(m: Module, x: Number, o: Posit, rounding: Rounding) -> posit.Truncated | posit_linear.Truncated:
-    if isinstance(x, posit_linear.Sum):
-        return posit_linear.truncate(m, x, o)
+def _truncate_posit(m: Module, x: Number, o: Posit, rounding: Rounding) -> posit.Truncated | posit_as_fixed.Truncated:
+    if isinstance(x, posit_as_fixed.Sum):
+        return posit_as_fixed.truncate(m, x, o)
     return posit.truncate(m, as_raw(m, x, "result"), o, rounding)
 
 
 def _pack_posit(m: Module, x: Any, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    if isinstance(x, posit_linear.Truncated):
-        return posit_linear.pack(m, x, o, rounding, saturating, random)
+    if isinstance(x, posit_as_fixed.Truncated):
+        return posit_as_fixed.pack(m, x, o, rounding, saturating, random)
     return posit.pack(m, x, o, rounding, saturating, random)
 
 

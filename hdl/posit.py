@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Const, Module, Value
 
 from .formats import Posit, Rounding
+from .formats.base import floor_log2
+from .formats.tapered import Tapered
 from .raw import Raw, leading_zeros_of
 from .round import round_up
-from .wire import extended, leading_zeros, saturate, shift_left, shift_right_sticky, wire
+from .wire import NEVER, extended, leading_zeros, saturate, shift_left, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     """Raw number of a code."""
-    sign = bits[-1]
-    body = wire(m, ((bits[:-1] ^ sign.replicate(fmt.width - 1)) + sign)[: fmt.width - 1], f"{name}_body")
+    body = wire(m, magnitude_of(bits), f"{name}_body")
     first = body[-1]
     # Regime bits beside the first one; its scale is that many 2^es up from 1, or one more than that down.
     count = leading_zeros(m, body[:-1] ^ first.replicate(fmt.width - 2), f"{name}_regime")
@@ -28,17 +29,27 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
     # An offset of a power of two for the sign bit of the scale: then the exponent is never negative.
     scale = Cat(tail[len(tail) - fmt.es :], count ^ (~first).replicate(len(count)), first)
+    return as_raw(m, bits[-1], none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
+
+
+def magnitude_of(bits: Value) -> Value:
+    """Code of the magnitude of a number, without the sign."""
+    return ((bits[:-1] ^ bits[-1].replicate(len(bits) - 1)) + bits[-1])[: len(bits) - 1]
+
+
+def as_raw(
+    m: Module, sign: Value, none: Value, exponent: Value, fraction: Value, base: int, fmt: Tapered, name: str
+) -> Raw:
+    """Raw number of the parts of a code; ``none`` is true for zero and NaR, which have no part but the sign."""
     return Raw(
         sign=sign,
-        exponent=wire(m, scale, f"{name}_exponent"),
-        significand=wire(m, Cat(tail[: len(tail) - fmt.es], ~none), f"{name}_significand"),
+        exponent=wire(m, exponent, f"{name}_exponent"),
+        significand=wire(m, Cat(fraction, ~none), f"{name}_significand"),
         nan=wire(m, none & sign, f"{name}_nan"),
-        inf=Const(0, 1),
         zero=wire(m, none & ~sign, f"{name}_zero"),
-        sticky=Const(0, 1),
-        base=-(1 << (len(scale) - 1)),
-        emin=-fmt.max_scale,
-        emax=fmt.max_scale,
+        base=base,
+        emin=floor_log2(fmt.smallest),
+        emax=floor_log2(fmt.largest),
         leading="one",
         zero_at_floor=True,
     )
@@ -46,10 +57,9 @@ def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
 
 @dataclass(frozen=True)
 class Truncated:
-    """The string of a posit, cut where its code ends.
+    """The string of a posit, truncated where its code ends.
 
-    ``beyond`` says that the number lies beyond the first or the last code, where ``kept`` has no meaning but its first
-    bit's.
+    ``beyond``: the number lies beyond the first or the last code, and only the first bit of ``kept`` is defined.
     """
 
     sign: Value
@@ -61,11 +71,16 @@ class Truncated:
     zero: Value
 
 
-def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
-    """Write the code of a number as a string without end, and cut it where the code ends."""
+def normal(m: Module, x: Raw) -> tuple[Value, Value, int]:
+    """Count of leading zeros, significand without them, and the least exponent that this gives."""
     count = leading_zeros_of(m, x, "leading_zeros")
     significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
-    smallest = x.emin if x.leading == "one" else x.quantum
+    return count, significand, x.emin if x.leading == "one" else x.quantum
+
+
+def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
+    """Write the code of a number as a string without end, and truncate it where the code ends."""
+    count, significand, smallest = normal(m, x)
     width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
     scale = x.exponent + x.base - count
     if x.leading == "two":
@@ -78,7 +93,7 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
     places_down = wire(m, regime ^ down.replicate(len(regime)), "regime_places")
     last = o.width - 2
     is_beyond = max(x.emax >> o.es, -(smallest >> o.es) - 1) >= last
-    beyond = wire(m, places_down >= last, "beyond") if is_beyond else Const(0, 1)
+    beyond = wire(m, places_down >= last, "beyond") if is_beyond else NEVER
     string = Cat(significand[:-1], scale[: o.es], down, ~down)
     # What is below the places looked at stays there, for nothing moves up.
     seen = o.width - 1 + rounding.places

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from . import fixed
-from .fixed import NEVER, FixedRaw
+from .fixed import FixedRaw
 from .formats import Format, Posit, Rounding
 from .raw import Raw
 from .round import round_up
-from .wire import leading_zeros, wire
+from .wire import NEVER, leading_zeros, wire
 
 LONGEST = 8
 """Longer posits have more placements than their significands have places to move."""
@@ -24,7 +24,7 @@ LONGEST = 8
 
 @dataclass(frozen=True)
 class PositAsFixed(Raw):
-    """Raw number of a narrow posit, with its fixed-point view, which the adder uses."""
+    """Raw number of a narrow posit, with its fixed-point view for the adder."""
 
     as_fixed: FixedRaw
     fmt: Posit
@@ -53,7 +53,7 @@ def unpack(m: Module, bits: Value, fmt: Posit, x: Raw, name: str) -> PositAsFixe
     beyond_one = _choose(run, placed, largest)
     within_one = Cat(bits, sign.replicate(width))[:width]
     integer = wire(m, Mux(sign ^ body[-1], beyond_one, within_one), f"{name}_in_fixed_point")
-    as_fixed = FixedRaw(integer.as_signed(), sign, sticky=NEVER, nan=x.nan, inf=NEVER, negated=NEVER, quantum=-largest)
+    as_fixed = FixedRaw(integer.as_signed(), sign, -largest, nan=x.nan)
     return PositAsFixed(**vars(x), as_fixed=as_fixed, fmt=fmt)
 
 
@@ -82,16 +82,13 @@ def adds(x: PositAsFixed, y: PositAsFixed, o: Format, rounding: Rounding) -> boo
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two numbers ready to be added."""
-
-    x: FixedRaw
-    y: FixedRaw
+class Pair(fixed.Pair):
+    """Fixed-point views of two posits, ready to be added."""
 
 
 @dataclass(frozen=True)
 class Sum(FixedRaw):
-    """Their exact sum, which is the only fixed-point number that has few placements in a posit."""
+    """Exact sum of two posits, which is the only fixed-point number that has few placements in a posit."""
 
 
 def add(m: Module, z: Pair, rounding: Rounding) -> Sum:
@@ -101,9 +98,9 @@ def add(m: Module, z: Pair, rounding: Rounding) -> Sum:
 
 @dataclass(frozen=True)
 class Truncated:
-    """The string of a posit in two's complement, cut where its code ends; ``kept`` is a floor.
+    """The string of a posit in two's complement, truncated where its code ends; ``kept`` is a floor.
 
-    ``beyond`` says that the number lies beyond the last code, which ``kept`` then is.
+    ``beyond``: the number lies beyond the last code, which ``kept`` then is.
     """
 
     sign: Value
@@ -115,7 +112,7 @@ class Truncated:
 
 
 def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
-    """Write the code of a sum as a string, and cut it where the code ends."""
+    """Write the code of a sum as a string, and truncate it where the code ends."""
     total = x.integer
     sign = total[-1]
     largest = o.max_scale

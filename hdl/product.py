@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .wire import extended, wire
+from .wire import extended, shifted_up, wire
 
 
 def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
@@ -18,7 +18,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
         return x * y
     # Twice the longer factor, in either sign.
     width = len(x) + 2
-    times_one, times_two = extended(x, width), extended(_doubled(x), width)
+    times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
     # A signed factor ends with a pair of bits, of which the upper one counts negative; an unsigned one with a single
     # bit, which does not. What is left over at the other end begins.
     y_signed = y.shape().signed
@@ -45,8 +45,3 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
         below = two
     whole = Cat(*final, rest)[: len(x) + len(y)]
     return whole.as_signed() if x.shape().signed or y_signed else whole
-
-
-def _doubled(value: Value) -> Value:
-    doubled = Cat(Const(0, 1), value)
-    return doubled.as_signed() if value.shape().signed else doubled

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, FixedRaw, of_raw
+from .fixed import FixedRaw, of_raw
 from .formats import RD, Rounding
 from .number import Number
 from .specs import Quire
-from .wire import wire
+from .wire import NEVER, shifted_up, wire
 
 
 def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
@@ -19,14 +19,12 @@ def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
     integer = x.integer
     if not isinstance(x.negated, Const):
         integer = wire(m, Mux(x.negated, -integer, integer), f"{name}_signed")
-    up = Cat(Const(0, x.quantum - quantum), integer)
-    signed = integer.shape().signed
-    return FixedRaw(up.as_signed() if signed else up, x.sign, NEVER, NEVER, NEVER, NEVER, quantum)
+    return FixedRaw(shifted_up(integer, x.quantum - quantum), x.sign, quantum)
 
 
 def held(integer: Value, nan: Value, inf: Value, inf_sign: Value, quire: Quire) -> FixedRaw:
     """Content of a quire as a number to add to; the sign is that of an infinity."""
-    return FixedRaw(integer, inf_sign, NEVER, nan, inf, NEVER, quire.quantum)
+    return FixedRaw(integer, inf_sign, quire.quantum, nan=nan, inf=inf)
 
 
 def read(number: FixedRaw) -> FixedRaw:
@@ -51,10 +49,8 @@ def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero
     return FixedRaw(
         integer=integer,
         sign=wire(m, Mux(inf, down, Mux(integer.any(), negative, zero_sign)), "total_sign"),
-        sticky=NEVER,
         nan=wire(m, nan, "total_nan"),
         inf=inf,
-        negated=NEVER,
         quantum=terms[0].quantum,
     )
 
@@ -69,10 +65,8 @@ def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
     return FixedRaw(
         integer=Cat(integer, integer[-1].replicate(quire.width))[: quire.width].as_signed(),
         sign=wire(m, sign, "held_sign"),
-        sticky=NEVER,
         nan=wire(m, base.nan | term.nan | (base.inf & term.inf & (base.sign ^ term.sign)), "held_nan"),
         inf=wire(m, inf, "held_inf"),
-        negated=NEVER,
         quantum=quire.quantum,
     )
 

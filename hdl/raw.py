@@ -1,4 +1,4 @@
-"""Raw numbers: what the cores of floating-point and posit units compute on.
+"""Raw numbers, on which the cores of floating-point and posit units compute.
 
 A format's code is unpacked to a raw number, a core makes another one of it, and that is packed. Everything known
 before the hardware exists (ranges of exponents, whether there can be leading zeros) is carried along as plain
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
-from .wire import leading_zeros, lookup, shift_left, shift_right_sticky, wire
+from .wire import NEVER, leading_zeros, lookup, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A number ``(-1)^sign * significand * 2^(exponent + base - (len(significand) - 1))``, plus what was lost below.
+    """A number ``(-1)^sign * significand * 2^(exponent + base - (len(significand) - 1))``, plus a truncated part.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Raw:
     significand : Value
         Unsigned.
     sticky : Value
-        Something above zero and less than the last bit of the significand was cut off.
+        Something above zero and less than the last bit of the significand was truncated.
     base : int
         See ``exponent``.
     emin, emax : int
@@ -36,11 +36,11 @@ class Raw:
         Where a number other than zero can have leading zeros: ``one``: nowhere; ``two``: one, anywhere, for the first
         one is in the first two places; ``floor``: only at the exponent ``emin``; ``any``: anywhere.
     zero_at_floor : bool
-        Whether zero has the exponent ``emin`` or less, rather than any.
+        Zero has the exponent ``emin`` or less, rather than any.
     tail : int
         Last bits of the significand that are zero where it has three leading zeros or more.
     up : Value, optional
-        Whether it goes up when it is rounded, if that is decided.
+        Rounding decision, if it is made already.
     most_zeros : int, optional
         Where a number other than zero can have leading zeros anywhere: most that it has above the exponent ``emin``.
     """
@@ -48,10 +48,10 @@ class Raw:
     sign: Value
     exponent: Value
     significand: Value
-    nan: Value
-    inf: Value
+    nan: Value = field(default=NEVER, kw_only=True)
+    inf: Value = field(default=NEVER, kw_only=True)
     zero: Value
-    sticky: Value
+    sticky: Value = field(default=NEVER, kw_only=True)
     base: int
     emin: int
     emax: int

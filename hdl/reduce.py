@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from .fixed import NEVER, FixedRaw, of_raw, to_raw
+from .fixed import FixedRaw, of_raw, to_raw
 from .formats import Rounding
 from .lines import as_fixed_raw, as_raw
 from .multiply import multiply
@@ -12,7 +12,7 @@ from .number import Number
 from .product import product
 from .raw import Raw, normalise
 from .specs.segments import Segments
-from .wire import wire
+from .wire import NEVER, shifted_up, wire
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
     number = normalise(m, number, "x", number.quantum, number.quantum)
     if table.reduction == "rsqrt":
         return _negated(_by_fours(m, number))
-    argument = _point(number.significand, len(number.significand) - 1)
+    argument = FixedRaw(number.significand, NEVER, 1 - len(number.significand))
     reduced = Reduced(argument, number.exponent, number.base, number.emin, number.emax)
     return reduced if table.reduction == "log2" else _negated(reduced)
 
@@ -52,7 +52,7 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
         if table.factor != 1:
             integer = wire(m, product(m, integer, factor.integer, "factor_product", dsp=dsp), "scaled_exact")
         places_up = x.quantum + factor.quantum + table.fraction
-        scaled = Cat(Const(0, places_up), integer) if places_up > 0 else integer[min(-places_up, len(integer) - 1) :]
+        scaled = shifted_up(integer, places_up) if places_up > 0 else integer[min(-places_up, len(integer) - 1) :]
         scaled = wire(m, scaled.as_signed() if integer.shape().signed else scaled, "scaled")
     else:
         multiplied = x
@@ -67,7 +67,7 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
     rest = Cat(scaled, (scaled[-1] if signed else NEVER).replicate(fraction))[:fraction]
     most = len(power) - signed
     return Reduced(
-        argument=_point(wire(m, rest, "rest") if fraction else Const(0, 1), fraction),
+        argument=FixedRaw(wire(m, rest, "rest") if fraction else NEVER, NEVER, -fraction),
         power=wire(m, power, "power"),
         base=0,
         lowest=-(1 << most) if signed else 0,
@@ -82,7 +82,7 @@ def _by_fours(m: Module, x: Raw) -> Reduced:
     # The base is made even, so that halving what is left floors as it should.
     half = (x.exponent + (x.base & 1)) >> 1
     return Reduced(
-        argument=_point(wire(m, significand, "argument"), len(x.significand) - 1),
+        argument=FixedRaw(wire(m, significand, "argument"), NEVER, 1 - len(x.significand)),
         power=wire(m, half, "half_exponent"),
         base=(x.base - (x.base & 1)) // 2,
         lowest=x.emin // 2,
@@ -113,13 +113,9 @@ def unscaled_where(x: Reduced, condition: Value) -> Reduced:
 def power_of(m: Module, x: Reduced) -> FixedRaw:
     """The power as a number, which a logarithm has added."""
     power = wire(m, (x.power + x.base)[: max(x.highest, ~x.lowest).bit_length() + 1].as_signed(), "integer_part")
-    return _point(power, 0)
+    return FixedRaw(power, NEVER, 0)
 
 
 def _negated(x: Reduced) -> Reduced:
     """With minus the power."""
     return replace(x, power=-x.power, base=-x.base, lowest=-x.highest, highest=-x.lowest)
-
-
-def _point(integer: Value, places: int) -> FixedRaw:
-    return FixedRaw(integer, NEVER, sticky=NEVER, nan=NEVER, inf=NEVER, negated=NEVER, quantum=-places)

@@ -1,9 +1,9 @@
 """The rounding decision, and how far down it looks."""
 
-from amaranth.hdl import Const, Value
+from amaranth.hdl import Value
 
 from .formats import Rounding
-from .wire import carry_out
+from .wire import NEVER, carry_out
 
 
 def round_up(
@@ -29,32 +29,31 @@ def round_up(
     discarded : Value
         Bits below it, the first one on top. Missing places are zeros.
     sticky : Value
-        Whether anything is left below ``discarded``.
+        Something is below ``discarded``.
     random : Value, optional
         Random word of a stochastic rounding.
     twos_complement : bool
-        Whether it is a floor: then up is toward plus infinity.
+        The number is a floor: then up is toward plus infinity.
     """
     if rounding.mode == "sr":
         assert random is not None
         seen = min(rounding.bits, len(discarded))
         # Only the upper bits of the word can carry where fewer bits than it has are discarded.
         if seen == 0:
-            return Const(0, 1)
+            return NEVER
         return carry_out(discarded[len(discarded) - seen :], random[rounding.bits - seen :])
     inexact = discarded.any() | sticky
-    first = discarded[-1] if len(discarded) else Const(0, 1)
+    first = discarded[-1] if len(discarded) else NEVER
     below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
-    never = Const(0, 1)
     if twos_complement:
         # Above the floor of a negative number, away from zero is down and toward zero is up.
         directed = {"ra": first & (below_first | ~negative), "rh": first & (below_first | negative)}
-        directed |= {"rz": inexact & negative, "ru": inexact, "rd": never}
+        directed |= {"rz": inexact & negative, "ru": inexact, "rd": NEVER}
     else:
         directed = {
             "ra": first,
             "rh": first & below_first,
-            "rz": never,
+            "rz": NEVER,
             "ru": inexact & ~negative,
             "rd": inexact & negative,
         }
@@ -62,6 +61,6 @@ def round_up(
         "rn": first & (below_first | last),
         # Up from an even number is what setting the last bit does.
         "ro": inexact & ~last,
-        "exact": never,
+        "exact": NEVER,
         **directed,
     }[rounding.mode]

@@ -7,10 +7,9 @@ down: c is G - 1 up, and the complement of that down. (Hunhold, CoNGA 2024, sect
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import Rounding
-from .formats.base import floor_log2
 from .formats.takum import HEAD, MAX_REGIME, Takum
-from .posit import Truncated
-from .raw import Raw, leading_zeros_of
+from .posit import Truncated, as_raw, magnitude_of, normal
+from .raw import Raw
 from .wire import extended, leading_zeros, shift_left, wire
 
 BASE = -256
@@ -19,11 +18,9 @@ BASE = -256
 
 def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
     """Raw number of a code."""
-    sign = bits[-1]
     none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
-    magnitude = ((bits[:-1] ^ sign.replicate(fmt.width - 1)) + sign)[: fmt.width - 1]
     missing = max(HEAD - 1 + MAX_REGIME - (fmt.width - 1), 0)
-    body = wire(m, Cat(Const(0, missing), magnitude), f"{name}_body")
+    body = wire(m, Cat(Const(0, missing), magnitude_of(bits)), f"{name}_body")
     down = ~body[-1]
     regime = wire(m, body[-4:-1] ^ down.replicate(3), f"{name}_regime")
     tail = body[:-4]
@@ -32,27 +29,13 @@ def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
     shifted = shift_left(m, inverted, regime, f"{name}_tail")
     characteristic = (shifted[MAX_REGIME + len(tail) :] - 1)[:8] ^ down.replicate(8)
     fraction = shifted[MAX_REGIME : MAX_REGIME + len(tail)] ^ down.replicate(len(tail))
-    return Raw(
-        sign=sign,
-        exponent=wire(m, Cat(characteristic, ~down), f"{name}_exponent"),
-        significand=wire(m, Cat(fraction[len(tail) - fmt.fraction_bits :], ~none), f"{name}_significand"),
-        nan=wire(m, none & sign, f"{name}_nan"),
-        inf=Const(0, 1),
-        zero=wire(m, none & ~sign, f"{name}_zero"),
-        sticky=Const(0, 1),
-        base=BASE,
-        emin=floor_log2(fmt.smallest),
-        emax=floor_log2(fmt.largest),
-        leading="one",
-        zero_at_floor=True,
-    )
+    fraction = fraction[len(tail) - fmt.fraction_bits :]
+    return as_raw(m, bits[-1], none, Cat(characteristic, ~down), fraction, BASE, fmt, name)
 
 
 def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
     """Write the code of a number as a string without end, and truncate it where the code ends."""
-    count = leading_zeros_of(m, x, "leading_zeros")
-    significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
-    smallest = x.emin if x.leading == "one" else x.quantum
+    count, significand, smallest = normal(m, x)
     width = max(x.emax, -smallest, -BASE).bit_length() + 1
     scale = wire(m, extended(x.exponent + x.base - count, width)[:width].as_signed(), "scale")
     down = scale[-1]

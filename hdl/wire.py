@@ -8,6 +8,10 @@ LONGEST_CARRY_IN_TABLES = 5
 that and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
 
 
+NEVER = Const(0, 1)
+"""Condition that never holds."""
+
+
 def wire(m: Module, value: Value, name: str) -> Value:
     """Named signal that carries ``value``, so that Verilog and waveforms show it once, under its name."""
     if len(value) == 0:
@@ -23,6 +27,12 @@ def extended(value: Value, width: int) -> Value:
     return Cat(value, filling.replicate(max(width - len(value), 0)))
 
 
+def shifted_up(value: Value, places: int) -> Value:
+    """A value, signed or not, with so many zeros below."""
+    shifted = Cat(Const(0, places), value)
+    return shifted.as_signed() if value.shape().signed else shifted
+
+
 def carry_out(x: Value, y: Value) -> Value:
     """Carry out of the sum of two values of one width.
 
@@ -30,7 +40,7 @@ def carry_out(x: Value, y: Value) -> Value:
     """
     if len(x) > LONGEST_CARRY_IN_TABLES:
         return (x + y)[len(x)]
-    carry: Value = Const(0, 1)
+    carry: Value = NEVER
     for one, other in zip(x, y, strict=True):
         carry = (one & other) | ((one | other) & carry)
     return carry
@@ -80,7 +90,7 @@ def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: i
     The widest step comes first: it leaves the fewest bits to choose, and a count of zeros has its upper bits first.
     Of what a step leaves, bits that the rest of the amount cannot bring up to the kept ones are only looked at.
     """
-    below: Value = Const(0, 1)
+    below: Value = NEVER
     for level in reversed(range(len(amount))):
         step = min(1 << level, len(value))
         shifted = Cat(Const(0, step), value[: len(value) - step])
@@ -93,7 +103,7 @@ def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: i
 
 
 def shift_right_sticky(
-    m: Module, value: Value, amount: Value, name: str, fill: Value | None = None, below: int = 0
+    m: Module, value: Value, amount: Value, name: str, fill: Value = NEVER, below: int = 0
 ) -> tuple[Value, Value]:
     """``value >> amount`` within the value's places and so many more ``below``, and whether a one was shifted out.
 
@@ -102,8 +112,7 @@ def shift_right_sticky(
     The widest step comes first. But where there are as many places below as in the value, the two narrowest do, and
     leave the wide ones few bits to choose from; the last one, by four, shares its tables with an adder behind it.
     """
-    lost: Value = Const(0, 1)
-    fill = Const(0, 1) if fill is None else fill
+    lost: Value = NEVER
     width = len(value) + below
     amount = _enough(amount, width)
     levels = list(reversed(range(len(amount))))

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 from amaranth.hdl import Cat, Module, Mux, Value
 
 from halfulp.hdl import fixed
-from halfulp.hdl.fixed import NEVER, FixedRaw
+from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import EXACT, RN, Format, Rounding
 from halfulp.hdl.lines import (
     Blocks,
@@ -30,7 +30,7 @@ from halfulp.hdl.specs import Build, PwlSpec
 from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, TABLE
 from halfulp.hdl.specs.pieces import PowerSum
 from halfulp.hdl.specs.segments import Segments, Special
-from halfulp.hdl.wire import lookup, wire
+from halfulp.hdl.wire import NEVER, lookup, wire
 
 from .base import Arithmetic, Computed, Options
 
@@ -188,8 +188,7 @@ class PiecewiseLinear(Arithmetic):
             "minus_zero": zero & finite & x.sign,
             "negative": x.sign & ~zero & finite,
         }
-        never: Value = NEVER
-        nan, inf, inf_sign, plus_zero, minus_zero = never, never, never, never, never
+        nan = inf = inf_sign = plus_zero = minus_zero = NEVER
         where, values = [], []
         for name, special in self._given().items():
             condition = wire(m, conditions[name], f"is_{name}")
@@ -207,7 +206,7 @@ class PiecewiseLinear(Arithmetic):
                     values.append(value)
         odd = t.symmetry == "odd"
         zero_sign = minus_zero | (x.sign & ~plus_zero) if odd else minus_zero
-        negative = x.sign if odd and t.reduction is not None else never
+        negative = x.sign if odd and t.reduction is not None else NEVER
         if values:
             negative = negative & ~Cat(*where).any()
         return Flags(nan, inf, inf_sign, negative, zero_sign), Taken(Cat(*where), tuple(values))

@@ -9,7 +9,7 @@ from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, as_raw, pack, truncate, unpack
 from halfulp.hdl.raw import Raw, order
 from halfulp.hdl.specs import Build, CompareSpec
-from halfulp.hdl.wire import wire
+from halfulp.hdl.wire import NEVER, wire
 
 from .base import Options, Unit
 
@@ -97,23 +97,22 @@ class Compare(Unit):
         self, m: Module, code_a: Value, code_b: Value, a: Number, b: Number
     ) -> tuple[Value, Value, Value, Value]:
         """Whether a < b, a = b, whether they have no order, and whether one is NaN or NaR."""
-        never = Const(0, 1)
         nan = wire(m, a.nan | b.nan, "is_nan")
         if isinstance(a, FixedRaw) and isinstance(b, FixedRaw):
             quantum = min(a.quantum, b.quantum)
             x, y = (z.integer << (z.quantum - quantum) for z in (a, b))
-            return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), never, never
+            return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), NEVER, NEVER
         nan_is_ordered = all(fmt.nan_is_ordered for fmt in self.operands.values())
         if nan_is_ordered and self.operands["a"] == self.operands["b"]:
             # These codes are ordered as two's-complement integers, NaR the least.
             less, equal = code_a.as_signed() < code_b.as_signed(), code_a == code_b
-            return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never, nan
+            return wire(m, less, "is_less"), wire(m, equal, "is_equal"), NEVER, nan
         less, equal = self._raw_relations(m, as_raw(m, a, "a"), as_raw(m, b, "b"))
         less, equal = less & ~nan, equal & ~nan
         if nan_is_ordered:
             # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
             less, equal = less | (a.nan & ~b.nan), equal | (a.nan & b.nan)
-        return wire(m, less, "is_less"), wire(m, equal, "is_equal"), never if nan_is_ordered else nan, nan
+        return wire(m, less, "is_less"), wire(m, equal, "is_equal"), NEVER if nan_is_ordered else nan, nan
 
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
         """Whether a < b and a = b, of two that are not NaN."""

@@ -26,11 +26,6 @@ class BinarySpec(UnitSpec):
     b: Format
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
 
-    @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
-        return {"b": a}
-
     @property
     def _ranges(self) -> tuple[ValueRange, ValueRange]:
         return ValueRange.of(self.a), ValueRange.of(self.b)
@@ -77,8 +72,7 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
-        return {"b": a, "c": a}
+        return super().defaults(a) | {"c": a}
 
     @property
     def default_result(self) -> Format:
@@ -107,7 +101,6 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
         return {"o": parse("e4m3fn")}
 
     @property

@@ -52,8 +52,7 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
-        return {"k": 4, "b": a}
+        return super().defaults(a) | {"k": 4}
 
     @property
     def default_result(self) -> Format:

@@ -167,11 +167,6 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
             self._products.check_fits(self.product, f"product of {self.a} and {self.b}")
 
     @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
-        return {"b": a}
-
-    @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:
         """Description with the defaults of the short form for fields that are not given."""
         return super().filled(a, **(given if "acc" in given else given | {"acc": a.default_accumulator()}))
@@ -222,11 +217,6 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """True for formats whose code 0 is zero: the result, by default in the operands' format, starts from it."""
         return fmt.decode(0) == 0
-
-    @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
-        return {"b": a}
 
     @property
     def terms(self) -> ValueRange:

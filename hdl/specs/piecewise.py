@@ -64,7 +64,6 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out."""
         return {"function": "tanh"}
 
     @property

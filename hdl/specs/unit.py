@@ -140,7 +140,7 @@ class UnitSpec:
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:
         """Fields that the short form may leave out, and their values for an operand format."""
-        return {}
+        return {"b": a} if "b" in cls.__dataclass_fields__ else {}
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
