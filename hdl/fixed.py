@@ -3,7 +3,7 @@
 Scales are known before the hardware exists; only raw numbers are shifted at run time.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -11,7 +11,7 @@ from .formats import RD, Fixed, Rounding
 from .product import product
 from .raw import Raw
 from .round import round_up
-from .wire import NEVER, extended, shift_right_sticky, shifted_up, wire
+from .wire import NEVER, extended, never, shift_right_sticky, shifted_up, wire
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class FixedRaw:
     integer: Value
     sign: Value
     quantum: int
-    sticky: Value = NEVER
-    nan: Value = NEVER
-    inf: Value = NEVER
-    negated: Value = NEVER
+    sticky: Value = field(default_factory=never)
+    nan: Value = field(default_factory=never)
+    inf: Value = field(default_factory=never)
+    negated: Value = field(default_factory=never)
 
 
 @dataclass(frozen=True)

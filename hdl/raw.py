@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from .formats import RD, Rounding
-from .wire import NEVER, leading_zeros, lookup, shift_left, shift_right_sticky, wire
+from .wire import leading_zeros, lookup, never, shift_left, shift_right_sticky, wire
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Raw:
     sign: Value
     exponent: Value
     significand: Value
-    nan: Value = field(default=NEVER, kw_only=True)
-    inf: Value = field(default=NEVER, kw_only=True)
+    nan: Value = field(default_factory=never, kw_only=True)
+    inf: Value = field(default_factory=never, kw_only=True)
     zero: Value
-    sticky: Value = field(default=NEVER, kw_only=True)
+    sticky: Value = field(default_factory=never, kw_only=True)
     base: int
     emin: int
     emax: int

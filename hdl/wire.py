@@ -12,6 +12,11 @@ NEVER = Const(0, 1)
 """Condition that never holds."""
 
 
+def never() -> Value:
+    """`NEVER` as the default of a field, for which a dataclass refuses values without a hash."""
+    return NEVER
+
+
 def wire(m: Module, value: Value, name: str) -> Value:
     """Named signal that carries ``value``, so that Verilog and waveforms show it once, under its name."""
     if len(value) == 0:
