@@ -19,14 +19,8 @@ class Accumulate(Accumulating):
 
     Parameters
     ----------
-    a : Format or str
-        Operand format.
-    acc : Format or str
-        Accumulator format; or ``exact``, a quire that holds the sum without rounding and is rounded when it is read.
-    o : Format or str, optional
-        Result format of an exact accumulator, and of its start values: default: that of ``a``.
-    carry : int
-        Carry guard of an exact accumulator, in bits; see `Quire`.
+    a, acc, o, carry
+        As of `SumSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options

@@ -20,17 +20,8 @@ class Dot(Unit):
 
     Parameters
     ----------
-    k : int
-        Pairs, 1 to 256.
-    a, b : Format or str
-        Operand formats; they may differ.
-    o : Format or str
-        Result format.
-    c : Format or str, optional
-        Format of a start value; without, the sum starts from +0.
-    order : str
-        ``exact``: the products are summed without loss, and rounded once. ``sequential``: the sum is rounded to ``o``
-        after every product, in ascending order, as an accumulator would.
+    k, a, b, o, c, order
+        As of `DotSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options

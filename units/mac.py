@@ -19,18 +19,8 @@ class Mac(Accumulating):
 
     Parameters
     ----------
-    a, b : Format or str
-        Operand formats; they may differ.
-    acc : Format or str
-        Accumulator format; or ``exact``, a quire that holds the sum without rounding and is rounded when it is read.
-    o : Format or str, optional
-        Result format of an exact accumulator, and of its start values: default: that of ``a``.
-    carry : int
-        Carry guard of an exact accumulator, in bits; see `Quire`.
-    product : Format or str, optional
-        Format that the product is rounded to before it is added. None keeps it exact: a step then rounds once.
-    product_rounding : Rounding or str
-        Rounding of the product; ``exact`` needs a product format that holds every product.
+    a, b, acc, o, carry, product, product_rounding
+        As of `MacSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options

@@ -22,14 +22,8 @@ class Quire(Accumulating):
 
     Parameters
     ----------
-    a, b : Format or str
-        Operand formats; they may differ.
-    o : Format or str
-        Result format, and of start values.
-    carry : int
-        Carry guard, in bits: fewer than 2^carry terms cannot overflow the register. What overflows it is infinite from
-        then on, until a sum begins anew: inf of its sign in a float, NaR in a posit, the end of the range in fixed
-        point.
+    a, b, o, carry
+        As of `QuireSpec`; formats may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options

@@ -32,7 +32,7 @@ class Errors:
     ulp, absolute : array of float64
         Differences between ``got`` and ``value``, in units of the last place of that, and as they are.
     off : array of int
-        How many numbers of the output ``got`` is away from ``rounded``.
+        Numbers of the output from ``rounded`` to ``got``.
     """
 
     x: Numbers
@@ -45,22 +45,18 @@ class Errors:
 
     @property
     def max_ulp(self) -> float:
-        """The largest error in units of the last place."""
         return float(self.ulp.max())
 
     @property
     def mean_ulp(self) -> float:
-        """The mean of the errors in units of the last place."""
         return float(self.ulp.mean())
 
     @property
     def max_absolute(self) -> float:
-        """The largest error as it is."""
         return float(self.absolute.max())
 
     @property
     def mean_absolute(self) -> float:
-        """The mean of the errors as they are."""
         return float(self.absolute.mean())
 
     @property
@@ -88,7 +84,6 @@ def errors(
     ----------
     segments : Segments
     function : Function
-        What it is held against.
     interval : (Fraction, Fraction), optional
         Outside of it the function is taken at its nearer end.
     rounding : Rounding

@@ -127,14 +127,14 @@ def fit(
     """
     asked = _Asked(
         function=function_of(function),
-        fmt=_format(fmt, "fmt"),
-        out=_format(fmt if out is None else out, "out"),
+        fmt=parse(fmt),
+        out=parse(fmt if out is None else out),
         pieces=_pieces(pieces, error),
         error=_target(error),
         breakpoints=one_of("breakpoints", breakpoints, BREAKPOINTS),
         power=_power_sum(slopes, terms, slope),
-        slope=None if slope is None else _format(slope, "slope"),
-        intercept=None if intercept is None else _format(intercept, "intercept"),
+        slope=None if slope is None else parse(slope),
+        intercept=None if intercept is None else parse(intercept),
         against=one_of("against", against, REFERENCES),
         rounding=Rounding.parse(rounding),
     )
@@ -370,14 +370,6 @@ def _narrowest(numbers: list[float], step: float) -> Fixed:
 
 
 # Parameters --------------------------------------------------------------------------------------------------------
-
-
-def _format(given: Format | str, what: str) -> Format:
-    if isinstance(given, str):
-        return parse(given)
-    if not isinstance(given, Format):
-        raise TypeError(f"{what} is a Format or a text such as 'fxp4.12', not {type(given).__name__}")
-    return given
 
 
 def _pieces(pieces: int | None, error: Any) -> int | None:

@@ -35,44 +35,6 @@ E2M1FN = _float("e2m1fn")
 POSIT8, POSIT16, POSIT32, POSIT64 = (Posit(width) for width in (8, 16, 32, 64))
 INT4, INT8, INT16, INT32 = (Fixed(width, 0) for width in (4, 8, 16, 32))
 
-__all__ = [
-    "BF16",
-    "E2M1FN",
-    "E2M3FN",
-    "E3M2FN",
-    "E3M4",
-    "E4M3",
-    "E4M3B11FNUZ",
-    "E4M3FN",
-    "E4M3FNUZ",
-    "E5M2",
-    "E5M2FNUZ",
-    "E6M5",
-    "EXACT",
-    "FP16",
-    "FP32",
-    "FP64",
-    "INT4",
-    "INT8",
-    "INT16",
-    "INT32",
-    "ML_DTYPES",
-    "NAMED",
-    "POSIT8",
-    "POSIT16",
-    "POSIT32",
-    "POSIT64",
-    "RA",
-    "RD",
-    "RN",
-    "RO",
-    "RU",
-    "RZ",
-    "TF32",
-    "Format",
-    "Rounding",
-    "decimal_text",
-    "parse",
-    "stochastic",
-]
+__all__ = ["EXACT", "ML_DTYPES", "NAMED", "RA", "RD", "RN", "RO", "RU", "RZ"]
+__all__ += ["Format", "Rounding", "decimal_text", "parse", "stochastic"]
 __all__ += families.__all__

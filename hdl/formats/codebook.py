@@ -97,7 +97,9 @@ class Codebook(Format):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name of a codebook; one has small letters, digits and underscores")
+            raise ValueError(
+                f"invalid name {self.name!r} of a codebook; expected small letters, digits and _"
+            )
         object.__setattr__(self, "values", tuple(_number(value) for value in self.values))
         object.__setattr__(self, "nan", _number(self.nan))
         for text, known in ((self.order, ORDERS), (self.overflow, OVERFLOWS)):
@@ -149,11 +151,11 @@ class Codebook(Format):
     def from_text(cls, text: str) -> Self | None:
         """``codebook:NAME``, registered in Python or in a data file, or a name."""
         if text in cls.names:
-            return cls._known("nf4") or cls._keep(cls("nf4", _NF4))
+            return cls._registered(text) or cls._keep(cls(text, _NF4))
         match = _TEXT.fullmatch(text)
         if match is None:
             return None
-        found = cls._known(match[1])
+        found = cls._registered(match[1])
         for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
             path = Path(folder) / f"{match[1]}.toml"
             if found is None and path.is_file():
@@ -195,7 +197,7 @@ class Codebook(Format):
         return cls._keep(fmt)
 
     @classmethod
-    def _known(cls, name: str) -> Self | None:
+    def _registered(cls, name: str) -> Self | None:
         found = _KNOWN.get(name)
         return found if isinstance(found, cls) else None
 

@@ -323,8 +323,7 @@ def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
         Of the first lane.
     sharing : str
         ``own``: each lane has a source, and they are as far apart as can be. ``rotated``: all share one; lane i has its
-        words rotated by i places, and those of a plateau source complemented too in every second turn of rotations, so
-        that there are 2 * width forms of a word.
+        words rotated by i places, and those of a plateau source complemented too in every second turn.
     """
     if sharing == "own":
         return [Stream(source, first) for first in source.seeds(count, seed)]

@@ -128,7 +128,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     o : Format
         Result format, and that of start values; default: that of the accumulator, or of ``a`` where the sum is exact.
     carry : int
-        Carry guard of the quire, in bits.
+        Carry guard of the quire, in bits; see `QuireSpec`.
 
     Raises
     ------
@@ -203,7 +203,8 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     o : Format
         Result format, and that of start values; default: that of ``a``.
     carry : int
-        Carry guard, in bits.
+        Carry guard, in bits: fewer than 2^carry terms cannot overflow the register. An overflow is infinite from then
+        on, until a sum begins anew: inf of its sign in a float, NaR in a posit, the end of the range in fixed point.
     """
 
     a: Format

@@ -284,13 +284,13 @@ class Element(wiring.Component):
         with m.If(self.i.valid & self.i.swap):
             m.d.sync += Cat(*held_a).eq(Cat(*next_a))
         a = Cat(*held_a).word_select(now.slot, len(now.a)) if self.rows > 1 else held_a[0]
-        latency, lag = self.steps[0].latency, self.steps[0].lag
+        latency, before_state = self.steps[0].latency, lag(self.steps[0].spec, self.steps[0].build)
         # What becomes of a vector in the multiply-accumulates, cycle by cycle; before the first one it comes in.
         flags = [Cat(source.valid, source.first, source.last, source.address) for source in (self.i, now)]
         for stage in range(latency):
             flags.append(delayed(m, flags[-1], 1, f"stage{stage}"))
-        (_, first, _, *_), (valid, _, last, *_) = flags[lag + 1], flags[latency + 1]
-        before, after = self._memory(m, "accumulators", flags[lag][3:], flags[latency + 1][3:], valid)
+        (_, first, _, *_), (valid, _, last, *_) = flags[before_state + 1], flags[latency + 1]
+        before, after = self._memory(m, "accumulators", flags[before_state][3:], flags[latency + 1][3:], valid)
         m.d.comb += after.eq(Cat(*(step.o for step in self.steps)))
         width = len(self.steps[0].o)
         for lane, step in enumerate(self.steps):

@@ -1,4 +1,4 @@
-"""One step of a multiply-accumulate whose accumulator is kept elsewhere."""
+"""One step of a multiply-accumulate whose accumulator is in a memory."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from halfulp.units.mac import product_term
 
 
 class Step(Unit):
-    """acc + a * b, from a state to the next: what a memory of accumulators is updated with.
+    """acc + a * b, from a state of the accumulator to the next.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Step(Unit):
     a : In(unsigned(spec.a.width))
     b : In(unsigned(spec.b.width))
     valid : In(1)
-        Whether there are operands, with a source of random words.
+        Presence of operands, with a source of random words.
     en : In(1, init=1)
     held : In(unsigned(state_bits(spec)))
         The state before, ``lag`` cycles after the operands.
@@ -58,11 +58,6 @@ class Step(Unit):
             sums=sums(spec),
         )
 
-    @property
-    def lag(self) -> int:
-        """Cycles from the operands to the state that they are added to."""
-        return lag(self.spec, self.build)
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipe = self.start_pipeline(m)
@@ -86,7 +81,8 @@ class Step(Unit):
         assert register is not None
         placed, before, word = pipe.stage("placed", quire.place(m, term, register.quantum, "term"), before, word)
         after = quire.step(m, _held(self.spec, before), placed, register)
-        state: Value = pipe.stage("held", Cat(after.integer, after.nan, after.inf, after.sign, *_given(word)))
+        parts = [after.integer, after.nan, after.inf, after.sign, *([] if word is None else [word])]
+        state: Value = pipe.stage("held", Cat(*parts))
         return state
 
 
@@ -147,10 +143,10 @@ def lag(spec: MacSpec, build: Build) -> int:
 
 
 def state_bits(spec: MacSpec) -> int:
-    """Bits of an accumulator that is kept elsewhere.
+    """Bits of the state of an accumulator.
 
-    Of one in a format its code. Of an exact one the quire, whether it is NaN, whether infinite and of which sign, and
-    the random word of the last step, which rounds it when it is read.
+    An accumulator in a format is its code. An exact one is the quire, flags of NaN and infinity, the infinity's sign,
+    and the random word of the last step, which rounds it when it is read.
     """
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
@@ -160,7 +156,3 @@ def _held(spec: MacSpec, state: Value) -> Any:
     assert register is not None
     nan, inf, inf_sign = state[register.width : register.width + 3]
     return quire.held(state[: register.width].as_signed(), nan, inf, inf_sign, register)
-
-
-def _given(word: Value | None) -> list[Value]:
-    return [] if word is None else [word]
