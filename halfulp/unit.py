@@ -127,13 +127,14 @@ def unit(text: "str | UnitSpec | Description") -> Description:
     ValueError
         If it names no unit, or one that cannot be built; the error points at the place.
     """
-    from .hdl.specs import PwlSpec, UnitSpec
+    from .hdl.specs import UnitSpec
+    from .hdl.specs.piecewise import PwlSpec, is_table_name
 
     if isinstance(text, Description):
         return text
     spec = UnitSpec.parse(text)
-    if isinstance(spec, PwlSpec):
-        from .hdl.fit.store import check_function
+    if isinstance(spec, PwlSpec) and is_table_name(spec.function):
+        from .hdl.fit.store import table_of
 
-        check_function(spec.function)
+        table_of(spec)
     return Description(spec)

@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from halfulp.hdl.formats import RN, Fixed, Format, Rounding, parse
-from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs.pieces import Piece, PowerSum
+from halfulp.hdl.specs.piecewise import check_budget
 from halfulp.hdl.specs.segments import Segments
 
 from .error import Errors, errors
-from .folding import Folding, folding_of, one_of
+from .folding import Folding, folding_of
 from .functions import Function, function_of
 from .grid import Grid, fixed_for, grid_of
 from .lean import Key, fewest_places, leanest
 from .points import BEHIND, MEASURES, REFERENCES, Points, points_of
-from .segmentation import BREAKPOINTS, Found, Parts, Tails, Task
-
-MOST_PIECES = 1024
+from .segmentation import Found, Parts, Tails, Task
 
 SHARE = 1 / 16
 """Growth of the error that is allowed where formats of coefficients are chosen; half of it is the slope's."""
@@ -125,24 +124,27 @@ def fit(
     TypeError, ValueError
         If something is of the wrong kind, or is asked that cannot be.
     """
+    if pieces is None and error is None:
+        raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
+    check_budget(pieces=pieces, error=error, breakpoints=breakpoints, slopes=slopes, terms=terms)
+    check_one_of("against", against, REFERENCES)
     asked = _Asked(
         function=function_of(function),
         fmt=parse(fmt),
         out=parse(fmt if out is None else out),
-        pieces=_pieces(pieces, error),
-        error=_target(error),
-        breakpoints=one_of("breakpoints", breakpoints, BREAKPOINTS),
+        pieces=pieces,
+        error=None if error is None else float(error),
+        breakpoints=breakpoints,
         power=_power_sum(slopes, terms, slope),
         slope=None if slope is None else parse(slope),
         intercept=None if intercept is None else parse(intercept),
-        against=one_of("against", against, REFERENCES),
+        against=against,
         rounding=Rounding.parse(rounding),
     )
-    if breakpoints == "uniform" and pieces is None:
-        raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
     folding = folding_of(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
     chosen = measure or measure_of(asked.function, asked.out, folding.reduction)
-    return asked.fit(folding, one_of("measure", chosen, MEASURES))
+    check_one_of("measure", chosen, MEASURES)
+    return asked.fit(folding, chosen)
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
@@ -372,27 +374,8 @@ def _narrowest(numbers: list[float], step: float) -> Fixed:
 # Parameters --------------------------------------------------------------------------------------------------------
 
 
-def _pieces(pieces: int | None, error: Any) -> int | None:
-    if pieces is None and error is None:
-        raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
-    if pieces is None:
-        return None
-    check_int("pieces", pieces, "fit", 1, MOST_PIECES)
-    return pieces
-
-
-def _target(error: Any) -> float | None:
-    if error is None:
-        return None
-    if not isinstance(error, int | float | Fraction) or isinstance(error, bool):
-        raise TypeError(f"an error is a number, not {type(error).__name__}")
-    if not 0 <= error < np.inf:
-        raise ValueError(f"an error of {error} is out of range; it is zero or more, and finite")
-    return float(error)
-
-
 def _power_sum(slopes: str, terms: int, slope: Any) -> PowerSum | None:
-    if one_of("slopes", slopes, ("any", "pow2")) == "any":
+    if slopes == "any":
         return None
     if slope is not None:
         raise ValueError("slopes that are sums of powers of two have no format; leave slope out")

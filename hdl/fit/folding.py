@@ -10,6 +10,7 @@ from mpmath import mp
 
 from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.checks import check_one_of
 from halfulp.hdl.specs.pieces import check_holds
 from halfulp.hdl.specs.segments import SYMMETRIES
 
@@ -47,13 +48,6 @@ def power_factor(out: Format) -> tuple[Fraction, int]:
     places = fraction + scale.bit_length()
     with mp.workprec(places + 64):
         return Fraction(int(mp.nint(mpmath.ldexp(1 / mp.ln2, places))), 1 << places), fraction
-
-
-def one_of(what: str, given: Any, known: tuple[str, ...]) -> str:
-    """An option, refused unless it is known."""
-    if given not in known:
-        raise ValueError(f"unknown {what} {given!r}; there are {', '.join(known)}")
-    return str(given)
 
 
 def folding_of(
@@ -134,7 +128,7 @@ def _symmetry(
         return function.symmetry if usable and fits and (ends is None or function.symmetry != "linear") else None
     if asked is None:
         return None
-    one_of("symmetry", asked, SYMMETRIES)
+    check_one_of("symmetry", asked, SYMMETRIES)
     if not usable:
         raise ValueError(f"symmetry {asked} needs numbers below zero, and an interval that is the same there")
     if asked == "linear" and not (fmt.spacing == "uniform" and ends is None):

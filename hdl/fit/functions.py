@@ -16,6 +16,8 @@ import mpmath
 from mpmath import mp
 
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.specs.piecewise import FUNCTIONS as NAMES
+from halfulp.hdl.specs.piecewise import read_function
 from halfulp.hdl.specs.segments import Special
 
 ALL, NONZERO, POSITIVE = "all numbers", "numbers other than zero", "numbers above zero"
@@ -251,10 +253,8 @@ ROWS = (
 )
 """Values at zeros and infinities are those of IEEE 754-2019, 9.2, where it has the function."""
 
-FUNCTIONS = {row.name: row for row in ROWS}
-
-PARAMETERS: dict[str, Callable[[Fraction], Function]] = {"elu": elu, "leaky_relu": leaky_relu}
-"""Functions with a parameter, which is written after a colon: ``elu:0.5``."""
+_ROWS = {row.name: row for row in ROWS}
+FUNCTIONS = {name: _ROWS[name] for name in NAMES}
 
 
 def function_of(given: "str | Function | Callable[[Any], Any]") -> Function:
@@ -277,18 +277,10 @@ def function_of(given: "str | Function | Callable[[Any], Any]") -> Function:
 
 
 def _named(text: str) -> Function:
-    name, colon, parameter = text.partition(":")
-    if name not in FUNCTIONS:
-        raise ValueError(f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}, and any callable")
-    if not colon:
+    name, value = read_function(text)
+    if value is None:
         return FUNCTIONS[name]
-    if name not in PARAMETERS:
-        raise ValueError(f"{name} has no parameter; {', '.join(PARAMETERS)} have one")
-    try:
-        value = Fraction(parameter)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"the parameter {parameter!r} of {name} is no number") from None
-    made = PARAMETERS[name](value)
+    made = {"elu": elu, "leaky_relu": leaky_relu}[name](value)
     # Of letters, digits and underscores, as names of modules are.
     suffix = str(value).replace("-", "minus_").replace("/", "_")
     return made if value == Fraction(1) and name == "elu" else replace(made, name=f"{name}_{suffix}")

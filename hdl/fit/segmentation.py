@@ -16,9 +16,6 @@ from .grid import Grid
 from .lines import Band, Line, sums
 from .points import Points
 
-BREAKPOINTS = ("free", "uniform", "power")
-"""Starts of pieces: at any argument; at equal distances; where leading bits of the argument change."""
-
 Parts = list[tuple[int, Line]]
 """Breakpoints at which pieces begin, by their places, and their lines."""
 

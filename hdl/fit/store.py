@@ -110,16 +110,6 @@ def read(path: Path) -> Segments:
         raise ValueError(f"{path} holds no segments: {error}") from None
 
 
-def check_function(name: str) -> None:
-    """Raise ValueError unless there is a function, or a saved table of segments, of a name."""
-    from .functions import function_of
-
-    if is_table_name(name):
-        read(_saved(name))
-    else:
-        function_of(name)
-
-
 def write(table: Segments) -> Path:
     """A file of segments in the build folder, whose name tells them."""
     path = _saved(str(table))

@@ -1,5 +1,7 @@
 """Checks of parameters."""
 
+from collections.abc import Collection
+
 
 def check_int(name: str, value: object, owner: str, low: int | None = None, high: int | None = None) -> None:
     """Raise TypeError unless a parameter is an int, and ValueError if it is out of range."""
@@ -14,3 +16,9 @@ def check_bool(name: str, value: object, owner: str) -> None:
     """Raise TypeError unless a parameter is a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} of a {owner} is a bool, not {type(value).__name__}")
+
+
+def check_one_of(name: str, value: object, known: Collection[str]) -> None:
+    """Raise ValueError unless an option is known."""
+    if value not in known:
+        raise ValueError(f"unknown {name} {value!r}; there are {', '.join(known)}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from .base import CodeOrder, Format, RoundedUnit, floor_log2
+from .checks import check_one_of
 from .rounding import Rounding
 
 ORDERS = ("sign-magnitude", "two's complement")
@@ -97,14 +98,11 @@ class Codebook(Format):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ValueError(
-                f"invalid name {self.name!r} of a codebook; expected small letters, digits and _"
-            )
+            raise ValueError(f"invalid name {self.name!r} of a codebook; expected small letters, digits and _")
         object.__setattr__(self, "values", tuple(_number(value) for value in self.values))
         object.__setattr__(self, "nan", _number(self.nan))
-        for text, known in ((self.order, ORDERS), (self.overflow, OVERFLOWS)):
-            if text not in known:
-                raise ValueError(f"{self} has {text!r}; it takes one of {', '.join(known)}")
+        check_one_of("order", self.order, ORDERS)
+        check_one_of("overflow", self.overflow, OVERFLOWS)
         count = len(self.values)
         if count & (count - 1) or not 2 <= count <= 1 << MAX_WIDTH:
             raise ValueError(f"{self} has {count} values; a codebook has a power of two, 2 to {1 << MAX_WIDTH}")

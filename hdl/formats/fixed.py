@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from .base import CodeOrder, Format, floor_log2
-from .checks import check_bool, check_int
+from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
 
 OVERFLOWS = ("saturate", "wrap")
@@ -55,10 +55,7 @@ class Fixed(Format):
         check_int("int_bits", self.int_bits, "fixed-point format", -MAX_BITS, MAX_BITS)
         check_int("frac_bits", self.frac_bits, "fixed-point format", -MAX_BITS, MAX_BITS)
         check_bool("signed", self.signed, "fixed-point format")
-        if self.overflow not in OVERFLOWS:
-            raise ValueError(
-                f"unknown overflow {self.overflow!r}; a fixed-point format has one of {', '.join(OVERFLOWS)}"
-            )
+        check_one_of("overflow", self.overflow, OVERFLOWS)
         if not 1 <= self.width <= MAX_WIDTH:
             raise ValueError(f"{self} has {self.width} bits; a fixed-point format has 1 to {MAX_WIDTH}")
 

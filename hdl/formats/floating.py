@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from .base import Format, floor_log2
-from .checks import check_bool, check_int
+from .checks import check_bool, check_int, check_one_of
 from .rounding import Rounding
 
 SPECIALS = ("ieee", "fn", "fnuz", "finite")
@@ -93,8 +93,7 @@ class Float(Format):
             raise ValueError(f"{self._size} has {self.exp} exponent bit{plural}; a float needs {MIN_EXP} to {MAX_EXP}")
         if not 0 <= self.man <= MAX_MAN:
             raise ValueError(f"{self._size} has {self.man} mantissa bits; a float needs 0 to {MAX_MAN}")
-        if self.specials not in SPECIALS:
-            raise ValueError(f"unknown specials {self.specials!r}; a float has one of {', '.join(SPECIALS)}")
+        check_one_of("specials", self.specials, SPECIALS)
         check_bool("subnormals", self.subnormals, "float")
         if self.man == 0 and self.specials == "ieee":
             raise ValueError(

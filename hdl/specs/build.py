@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from halfulp.hdl.formats.checks import check_bool, check_int
+from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 
 MAX_PIPELINE = 64
 """Most register stages of a unit; more only costs registers."""
@@ -68,8 +68,7 @@ class Build:
                 continue
             if not isinstance(value, str):
                 raise TypeError(f"{field} of a build is a text, not {type(value).__name__}")
-            if value not in known:
-                raise ValueError(f"unknown {field} {value!r}; there are {', '.join(known)}")
+            check_one_of(field, value, known)
 
     def check_effect(self, unit: str, fields: Collection[str]) -> None:
         """Raise ValueError if a field is set that has no effect on a unit.

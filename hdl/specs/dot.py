@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfulp.hdl.formats.base import Format
-from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.checks import check_int, check_one_of
 
 from .quire import Quire
 from .ranges import ValueRange
@@ -47,8 +47,7 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
     def check(self) -> None:
         """Raise TypeError or ValueError if the number of pairs or the order is wrong."""
         check_int("k", self.k, "dot product", 1, MAX_K)
-        if self.order not in ORDERS:
-            raise ValueError(f"unknown order {self.order!r}; a dot product has one of {', '.join(ORDERS)}")
+        check_one_of("order", self.order, ORDERS)
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Any]:

@@ -1,17 +1,36 @@
 """Description of a piecewise-linear function."""
 
+import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
+from halfulp.hdl.formats.checks import check_int, check_one_of
 
+from .pieces import MAX_TERMS
 from .ranges import ValueRange
 from .unit import UnitSpec
 
-PIECES = 8
-"""Default pieces of a fit."""
+PIECES, MOST_PIECES = 8, 1024
+"""Default and largest number of pieces of a fit."""
+
+PARAMETRIC = ("elu", "leaky_relu")
+"""Functions with a parameter, which follows a colon: ``elu:0.5``."""
+
+FUNCTIONS = (
+    *("tanh", "sigmoid", "erf", "exp", "gelu", "silu", "softplus", "elu", "relu", "leaky_relu"),
+    *("hard_sigmoid", "hard_swish", "reciprocal", "rsqrt", "log2"),
+)
+"""Names of functions; `halfulp.hdl.fit.functions` has their values."""
+
+BREAKPOINTS = ("free", "uniform", "power")
+"""Starts of pieces: at any argument; at equal distances; where leading bits of the argument change."""
+
+SLOPES = ("any", "pow2")
+"""Slopes of pieces: of a format, or sums of signed powers of two."""
 
 _TABLE = re.compile(r"\w+-[0-9a-f]{8}")
 
@@ -33,7 +52,7 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
     Raises
     ------
     TypeError, ValueError
-        As `UnitSpec` does, or if a table has a budget.
+        As `UnitSpec` does, or if there is no such function, or a field of the budget is wrong, or a table has a budget.
     """
 
     function: str
@@ -48,14 +67,17 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
     def check(self) -> None:
         """Raise TypeError or ValueError if function or budget cannot be."""
         if not isinstance(self.function, str):
-            raise TypeError(f"the function of a unit is named by a text, not {type(self.function).__name__}")
+            raise TypeError(f"function of a unit is a str, not {type(self.function).__name__}")
         if is_table_name(self.function):
             for name in self.budget:
                 raise ValueError(
                     f"{name} does nothing to the saved table {self.function}; it is part of a fit's budget"
                 )
-        elif self.pieces is None and self.error is None:
+            return
+        read_function(self.function)
+        if self.pieces is None and self.error is None:
             object.__setattr__(self, "pieces", PIECES)
+        check_budget(**self.budget)
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
@@ -76,6 +98,43 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
     def results(self) -> tuple[ValueRange, str] | None:
         """None: exact values are known when the table is, which refuses the rounding ``exact`` then."""
         return None
+
+
+def read_function(text: str) -> tuple[str, Fraction | None]:
+    """Name and parameter of a function such as ``leaky_relu:0.2``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such function, or it has no such parameter.
+    """
+    name, colon, parameter = text.partition(":")
+    check_one_of("function", name, FUNCTIONS)
+    if not colon:
+        return name, None
+    if name not in PARAMETRIC:
+        raise ValueError(f"{text} is refused: {name} has no parameter; {', '.join(PARAMETRIC)} have one")
+    try:
+        return name, Fraction(parameter)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{text} is refused: the parameter {parameter!r} of {name} is no number") from None
+
+
+def check_budget(
+    *, pieces: Any = None, error: Any = None, breakpoints: str = "free", slopes: str = "any", terms: Any = 2
+) -> None:
+    """Raise TypeError or ValueError if a field of the budget of a fit is wrong."""
+    if pieces is not None:
+        check_int("pieces", pieces, "fit", 1, MOST_PIECES)
+    if error is not None and (not isinstance(error, int | float | Fraction) or isinstance(error, bool)):
+        raise TypeError(f"an error is a number, not {type(error).__name__}")
+    if error is not None and not 0 <= error < math.inf:
+        raise ValueError(f"an error of {error} is out of range; it is zero or more, and finite")
+    check_one_of("breakpoints", breakpoints, BREAKPOINTS)
+    check_one_of("slopes", slopes, SLOPES)
+    check_int("terms", terms, "slope", 1, MAX_TERMS)
+    if breakpoints == "uniform" and pieces is None:
+        raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
 
 
 def is_table_name(name: str) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from halfulp.hdl.formats.base import Format
-from halfulp.hdl.formats.checks import check_bool, check_int
+from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 from halfulp.hdl.formats.fixed import Fixed
 from halfulp.hdl.formats.rounding import Rounding, stochastic
 
@@ -58,8 +58,7 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
         check_bool("increment", self.increment, "stochastic rounder")
         if not self.increment:
             self.o.check_wraps(self.saturate)
-        if self.sharing not in SHARINGS:
-            raise ValueError(f"unknown sharing {self.sharing!r}; lanes have one of {', '.join(SHARINGS)}")
+        check_one_of("sharing", self.sharing, SHARINGS)
         if self.sharing != "own" and self.random is None:
             raise ValueError(f"sharing {self.sharing} does nothing where random words are an input; name a source")
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
-from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.checks import check_int, check_one_of
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 
 from .pieces import Piece, PowerSum, ceiling, check_bits, check_holds, last_place
@@ -134,8 +134,8 @@ class Segments:
         check_int("fraction", self.fraction, "table of segments", 0, MAX_FRACTION)
 
     def _check_folding(self) -> None:
-        if self.symmetry is not None and self.symmetry not in SYMMETRIES:
-            raise ValueError(f"unknown symmetry {self.symmetry!r}; there are {', '.join(SYMMETRIES)}")
+        if self.symmetry is not None:
+            check_one_of("symmetry", self.symmetry, SYMMETRIES)
         if self.symmetry != "point" and self.centre != 1:
             raise ValueError(f"centre {self.centre} does nothing; only symmetry point has one")
         check_bits(self.centre)
@@ -143,8 +143,8 @@ class Segments:
             raise ValueError(f"{self.name} is {self.symmetry}: below zero it has no value of its own")
 
     def _check_reduction(self) -> None:
-        if self.reduction is not None and self.reduction not in REDUCTIONS:
-            raise ValueError(f"unknown reduction {self.reduction!r}; there are {', '.join(REDUCTIONS)}")
+        if self.reduction is not None:
+            check_one_of("reduction", self.reduction, REDUCTIONS)
         if self.reduction != "exp2" and (self.factor != 1 or self.fraction != 0):
             raise ValueError("factor and fraction do nothing; only reduction exp2 has them")
         if self.reduction is not None and self.symmetry not in (None, "odd"):
