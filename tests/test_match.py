@@ -125,10 +125,10 @@ def test_search_matches_brute_force(known, monkeypatch):
 
 
 def test_with_source_adds_lfsr_to_stochastic_mac():
-    assert str(LFSR) == "e5m2*e5m2+e6m5.sr10@lfsr16"
-    assert str(with_source(MacSpec.parse("e5m2*e5m2+e6m5.sr20"))) == "e5m2*e5m2+e6m5.sr20@lfsr20"
+    assert str(LFSR) == "mac e5m2*e5m2+e6m5.sr10@lfsr16"
+    assert str(with_source(MacSpec.parse("e5m2*e5m2+e6m5.sr20"))) == "mac e5m2*e5m2+e6m5.sr20@lfsr20"
     for text in ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr3@plateau3"):
-        assert str(with_source(MacSpec.parse(text))) == text
+        assert with_source(MacSpec.parse(text)).formula == text
 
 
 def test_match_reports_board_without_room(known, monkeypatch):

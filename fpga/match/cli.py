@@ -129,6 +129,6 @@ def tile(
             (scratch / path).write_text(content)
     whole = cells.share(board.target, cores)
     click.echo(
-        f"{cores} x {n} x {m} multiply-accumulates of {design.mac} for {board.title}: about {cores * cells.lut:,} LUT, "
-        f"{whole['LUT']:.1f} %; {design.clock:g} MHz are asked for"
+        f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: about "
+        f"{cores * cells.lut:,} LUT, {whole['LUT']:.1f} %; {design.clock:g} MHz are asked for"
     )

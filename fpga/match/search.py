@@ -129,7 +129,7 @@ def searched(
         found += _fastest_number(n, m, board, load, mac, costs.cells(n, m), clock)
         progress.advance(1)
     if not found:
-        raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac}")
+        raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.formula}")
     how = (
         "MHz: what published designs reached that take as large a share of lookup tables (Ben Ali et al., DATE 2025)."
         if clock is None
@@ -138,8 +138,8 @@ def searched(
     # Cells of every option are known here.
     front = undominated([(option.total.seconds, option.lut) for option in found])
     return list(itertools.compress(found, front)), [
-        f"Multiply-accumulates: {mac}. Of {len(SIZES) ** 2} sizes of arrays, each with the number of cores that is the "
-        "fastest, those that no other beats in time and lookup tables.",
+        f"Multiply-accumulates: {mac.formula}. Of {len(SIZES) ** 2} sizes of arrays, each with the number of "
+        "cores that is the fastest, those that no other beats in time and lookup tables.",
         "Time: from start to done of the kernels, exact in cycles but for the memory, which is taken to answer after "
         f"{board.memory.latency_ns:g} ns.",
         f"LUT: of the cores, by what small ones take ({costs.source}); the platform takes some too.",

@@ -228,7 +228,7 @@ def measure(
         others=others,
         dots=dots,
         trained=trained,
-        errors={str(mac): row for mac, row in zip(macs, found, strict=True)},
+        errors={mac.formula: row for mac, row in zip(macs, found, strict=True)},
     )
 
 

@@ -218,7 +218,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     variants = {name: _variants(study, TARGETS[name], progress, pool) for name in study.targets}
     rows = [
         Row(
-            mac=str(mac),
+            mac=mac.formula,
             variants={name: variants[name][index] for name in study.targets},
             errors=found[index],
             accuracy=_accuracy([run for run in study.trained if run.mac == mac]),

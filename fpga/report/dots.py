@@ -113,7 +113,8 @@ def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error
     exact = _exact(a, b, mac) if dots.against == "rounded" else _sums(drawn[0] * drawn[1])
     size = _rms(exact)
     if size == 0:
-        raise ValueError(f"dots.scale is {dots.scale:g}, at which all products of {mac} are zero; take a larger one")
+        products = f"all products of {mac.formula}"
+        raise ValueError(f"dots.scale is {dots.scale:g}, at which {products} are zero; take a larger one")
     off = [value - sum_ for value, sum_ in zip(values, exact, strict=True) if isinstance(value, Fraction)]
     if len(off) < len(values):
         return Error(distribution, length, None, None, len(values) - len(off))

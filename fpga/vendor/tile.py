@@ -109,7 +109,7 @@ class Design:
         """
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
-        size = f"{self.n} x {self.m} multiply-accumulates of {self.mac}"
+        size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"
         if whole[most] > 100:
             fit = int(100 / cells.share(self.board.target)[most])
             raise ValueError(

@@ -60,7 +60,7 @@ def is_turned(n: int, m: int) -> bool:
 
 def file_name(spec: MacSpec) -> str:
     """Beginning of the file names of a description's kernels."""
-    return re.sub(r"[^a-z0-9]+", "_", str(spec))
+    return re.sub(r"[^a-z0-9]+", "_", spec.formula)
 
 
 def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: str) -> str:

@@ -200,7 +200,7 @@ def _mac(given: object) -> MacSpec | None:
 
 
 def _text(mac: MacSpec | None) -> str:
-    return FLOAT if mac is None else str(mac)
+    return FLOAT if mac is None else mac.formula
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
     mac = macs.pop() if len(macs) == 1 else MIXED
     policy = str(policies[0][1]) if len(policies) == 1 else "; ".join(f"{name}: {one}" for name, one in policies)
     cells = {
-        "mac": str(mac) if isinstance(mac, MacSpec) or mac == MIXED else "fp32",
+        "mac": mac.formula if isinstance(mac, MacSpec) else mac or "fp32",
         "network": network_of(plan),
         "accuracy": f"{last.accuracy:.4f}",
         "loss": f"{last.loss:.6g}",

@@ -138,9 +138,9 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     Notes
     -----
-    Where product and sum are both stochastic, each has a source of the kind ``random``. ``str()`` leaves out the name
-    of the unit: ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or
-    ``posit8*posit8+exact=posit8.rn``.
+    Where product and sum are both stochastic, each has a source of the kind ``random``. Texts are
+    ``mac e5m2*e5m2+e6m5.sr10@lfsr16``, ``mac e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or ``mac posit8*posit8+exact=posit8.rn``,
+    and the same without ``mac``.
     """
 
     a: Format
@@ -150,9 +150,6 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     product_rounding: Rounding = EXACT
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
-
-    def __str__(self) -> str:
-        return self.text.removeprefix(f"{self.form.unit} ")
 
     def check(self) -> None:
         """Raise TypeError or ValueError if accumulator or product cannot be."""

@@ -87,6 +87,11 @@ class UnitSpec:
         return self.form.write(self)
 
     @property
+    def formula(self) -> str:
+        """The text without the name of the unit."""
+        return self.text.partition(" ")[2]
+
+    @property
     def name(self) -> str:
         """The text with all formats and in the characters of a Verilog name."""
         return re.sub(r"\W", "_", self.form.write(self, explicit=True))

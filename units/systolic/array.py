@@ -54,7 +54,7 @@ class Array(wiring.Component):
                 f"the multiply-accumulates of an array have sources of their own, but {self.mac} names none, "
                 "as ...@lfsr16 does"
             )
-        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac}{shape}"
+        name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
         self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
         self.tiling = tiling
         self.a_lanes = a_lanes
