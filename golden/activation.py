@@ -65,11 +65,14 @@ def value_of(x: Tensor, table: Segments, rounding: Rounding) -> Raw:
 def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
     """Values of the lines that numbers are on."""
     fmt, folded = table.fmt, table.symmetry is not None
-    # x and -x have one key, that of the negative one, which two's complement always holds.
-    sign = -1 if folded and fmt.lowest < 0 else 1
-    codes_reached = torch.tensor([int64(fmt.encode(sign * start, EXACT)) for start in table.reached], dtype=torch.int64)
-    starts = _key(codes_reached, fmt, folded).to(codes.device)
-    piece = torch.bucketize(_key(codes, fmt, folded), starts, right=True)
+    if table.by_code:
+        piece = torch.tensor(table.places, device=codes.device)[codes]
+    else:
+        # x and -x have one key, that of the negative one, which two's complement always holds.
+        sign = -1 if folded and fmt.lowest < 0 else 1
+        reached = torch.tensor([int64(fmt.encode(sign * start, EXACT)) for start in table.reached], dtype=torch.int64)
+        starts = _key(reached, fmt, folded).to(codes.device)
+        piece = torch.bucketize(_key(codes, fmt, folded), starts, right=True)
     sides = [table.unfolded(negative) for negative in (False, True)]
     piece = piece + (x.sign & ~x.zero).to(torch.int64) * len(sides[0])
     return _line(x, piece, [piece for side in sides for piece in side], table.out, rounding)
@@ -77,9 +80,6 @@ def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
 
 def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
     """Integers in the order of numbers, or of their magnitudes."""
-    if fmt.code_order == "table":
-        ranks = torch.tensor([fmt.rank(code) or 0 for code in range(1 << fmt.width)], device=codes.device)[codes]
-        return ranks.abs() if folded else ranks
     if fmt.code_order == "sign-magnitude":
         magnitude = codes & mask(fmt.width - 1)
         if fmt.flushes:

@@ -84,7 +84,7 @@ def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor |
     """Round after every product; the first is added to the start value, which has a format of its own."""
     total = base
     if total is None:
-        total = unpack(torch.zeros_like(products.exponent[..., 0]), spec.o)
+        total = unpack(torch.full_like(products.exponent[..., 0], spec.o.encode(0)), spec.o)
     for index in range(spec.k):
         sums = spec.sums_of(index)
         exact = add(align(products.at(index), total, looked_at(spec.o, spec.rounding, sums)), spec.rounding)

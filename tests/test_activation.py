@@ -161,6 +161,23 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
     check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure)))
 
 
+@pytest.mark.parametrize("structure", ["comparators", "address"])
+def test_pwl_gives_minus_zero_the_value_at_zero(structure: str) -> None:
+    """The line of numbers below zero has minus that value."""
+    check_in_simulation(PiecewiseLinear(table=made("odd", "e3m2", "e5m2"), build=Build(structure=structure)))
+
+
+def test_pwl_of_a_codebook_finds_pieces_by_code() -> None:
+    """Of numbers without opposites: below zero a magnitude is on another piece than its neighbours above zero."""
+    for shape in ("odd", "none", "reciprocal"):
+        table = made(shape, "nf4", "fxp2.6")
+        check_golden(table, "rn", saturate=False)
+        check_in_simulation(PiecewiseLinear(table=table, build=Build(structure="address")))
+        if shape != "reciprocal":
+            with pytest.raises(ValueError, match="comparators"):
+                PiecewiseLinear(table=table, build=Build(structure="comparators"))
+
+
 def check_in_simulation(unit: PiecewiseLinear) -> None:
     """A combinational unit against the oracle, with all operands and some random words."""
     mode, rng = unit.rounding, np.random.default_rng(2)

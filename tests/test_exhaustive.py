@@ -54,9 +54,10 @@ class Bundle(Unit):
     def __init__(self, units):
         self.units = units
         widest = max(units.values(), key=lambda unit: len(unit.inputs))
+        self.stateful = widest.stateful
         super().__init__(
             UnitSpec(),
-            inputs=widest.inputs,
+            inputs={name: shape for unit in units.values() for name, shape in unit.inputs.items()},
             words={},
             outputs={
                 f"{label}_{port}": unsigned(len(Value.cast(getattr(unit, port))))

@@ -222,6 +222,10 @@ class PiecewiseLinear(Arithmetic):
         given["zero"] = t.zero
         if fmt.has_negative_zero:
             given["minus_zero"] = t.minus_zero
+            at_zero = None if t.reduction else t.value(Fraction(0))
+            if t.minus_zero is None and at_zero is not None and not self._is_of_pieces("minus_zero", at_zero):
+                # The line of numbers below zero has another value there.
+                given["minus_zero"] = at_zero
         if fmt.lowest < 0:
             given["negative"] = t.negative
         return {name: special for name, special in given.items() if special is not None}
@@ -262,12 +266,12 @@ class PiecewiseLinear(Arithmetic):
         """The line that a raw number is on, by its code, which is made to grow with the number."""
         t, fmt = self.table, self.table.fmt
         folded = t.symmetry is not None
+        if t.by_code:
+            sides = [t.unfolded(negative) for negative in ((False, True) if folded else (False,))]
+            return by_sign(m, wire(m, lookup(bits, t.places), "piece"), x.sign, sides)
         sign, rest = bits[-1], bits[:-1]
         inverted = rest ^ sign.replicate(len(rest))
-        if fmt.code_order == "table":
-            ranks = [fmt.rank(code) or 0 for code in range(1 << fmt.width)]
-            key = lookup(bits, [abs(rank) if folded else rank for rank in ranks])
-        elif fmt.code_order == "two's complement":
+        if fmt.code_order == "two's complement":
             key = (inverted + sign)[: len(rest)] if folded else bits.as_signed()
         else:
             key = rest if folded else Cat(inverted, sign).as_signed()
@@ -357,10 +361,6 @@ def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
 def key_of(number: Fraction, fmt: Format) -> int:
     """Where a number of a format is among its codes in rising order; the codes of both zeros are there or after."""
     code = fmt.encode(number, EXACT)
-    if fmt.code_order == "table":
-        rank = fmt.rank(code)
-        assert rank is not None
-        return rank
     if fmt.code_order == "two's complement":
         return code - (1 << fmt.width) if number < 0 else code
     if number > 0:
@@ -376,12 +376,16 @@ def check_structure(structure: str, table: Segments, rounding: Rounding) -> None
         raise ValueError(f"{table.fmt} has {table.fmt.width} bits; a table is for {TABLE_WIDTH} or fewer")
     if structure == ADDRESS and (bits := address_bits(table)) > MAX_ADDRESS:
         raise ValueError(f"{bits} bits tell the pieces of {table} apart; an address has up to {MAX_ADDRESS}")
+    if structure == COMPARATORS and table.by_code:
+        raise ValueError(f"codes of {table.fmt} are in no order that comparators find; name address or table")
     if structure == TABLE and rounding.bits:
         raise ValueError(f"a table holds results, and {rounding} has another for each random word; name another mode")
 
 
 def address_bits(table: Segments) -> int:
     """First bits of an argument that tell which line it is on."""
+    if table.by_code:
+        return table.fmt.width
     if table.reduction == "exp2":
         width, unit = max(table.fraction, 1), Fraction(1, 1 << table.fraction)
     elif table.reduction is not None:
@@ -402,4 +406,4 @@ def default_structure(table: Segments, rounding: Rounding) -> str:
     """The structure that is expected to be the smallest."""
     if table.fmt.width <= TABLE_WIDTH and not rounding.bits:
         return TABLE
-    return ADDRESS if address_bits(table) <= SHORT_ADDRESS else COMPARATORS
+    return ADDRESS if table.by_code or address_bits(table) <= SHORT_ADDRESS else COMPARATORS

@@ -103,7 +103,7 @@ class Dot(Unit):
         spec = self.spec
         a = [unpack(m, port.as_value(), spec.a, f"a{index}") for index, port in enumerate(self.a)]
         b = [unpack(m, port.as_value(), spec.b, f"b{index}") for index, port in enumerate(self.b)]
-        start = Const(0, spec.o.width) if spec.c is None else self.c.as_value()
+        start = Const(spec.o.encode(0), spec.o.width) if spec.c is None else self.c.as_value()
         compute = self._exact if spec.order == "exact" else self._sequential
         m.d.comb += self.o.as_value().eq(compute(m, pipe, a, b, start))
         return m

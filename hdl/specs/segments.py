@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from halfulp.hdl.formats import Format, Rounding, parse
 from halfulp.hdl.formats.base import floor_log2
@@ -270,6 +271,18 @@ class Segments:
         starts = [start for start in self._starts[1:] if start <= last]
         numbers = (ceiling(self.fmt, start) for start in starts)
         return tuple(last if number is None else number for number in numbers)
+
+    @property
+    def by_code(self) -> bool:
+        """True if only a table of all codes tells which piece a number is on: its codes are in no order."""
+        return self.reduction is None and self.fmt.code_order == "table"
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Index of the piece that the number of each code of ``fmt`` is on, folded; that of NaN means nothing."""
+        starts = self._starts[1 : len(self.reached) + 1]
+        numbers: list[Any] = [abs(number) if self.symmetry else number for number in self.fmt.values]
+        return [sum(start <= number for start in starts) for number in numbers]
 
     @cached_property
     def extremes(self) -> tuple[Fraction, Fraction]:

@@ -1,0 +1,134 @@
+"""Every unit of the catalogue in a format: its RTL, golden and exact results on the same vectors."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import halfulp
+from halfulp.hdl.formats import Format, Rounding
+from halfulp.hdl.formats.rounding import EXACT
+from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
+from halfulp.hdl.specs import UNITS, UnitSpec
+from halfulp.sim.bench import result_formats
+from halfulp.sim.corner_segments import corner_cases
+from halfulp.sim.model import CompiledModel
+from halfulp.sim.ports import Codes, Ports
+from halfulp.sim.reference import operands_of, reference, words_of
+from halfulp.sim.space import Space
+from halfulp.sim.vectors import random_words, sampled
+from halfulp.units.catalogue import component
+from tests.test_exhaustive import Bundle
+
+MODES = (*ROUNDING_MODES, "sr3")
+CHUNK = 1 << 17
+
+
+def specs(fmt: Format, name: str) -> list[UnitSpec]:
+    """Descriptions of a unit in a format, rounded to nearest: sums exact and rounded, with a start value and without.
+
+    All formats are that one, but for accumulators that it cannot start; none if the unit does not take it.
+    """
+    cls = UNITS[name]
+    if not cls.takes(fmt, None):
+        return []
+    given = {part: fmt for part in cls.form.parts if part not in ("function", "product")}
+    if "acc" in given:
+        given["acc"] = given["o"] = fmt if fmt.decode(0) == 0 else fmt.default_accumulator()
+    spec = cls.filled(**{"a": fmt, **given, **({"k": 2} if cls.form.count else {})})
+    found = [spec]
+    if "acc" in given:
+        found.append(replace(spec, acc="exact"))
+    if "product" in cls.form.parts:
+        found.append(replace(spec, product=fmt, product_rounding=spec.rounding))
+    if "order" in cls.__dataclass_fields__:
+        found += [replace(spec, order="sequential"), replace(spec, c=None), replace(spec, c=None, order="sequential")]
+    return found
+
+
+def rounded(spec: UnitSpec, mode: str, saturate: bool = False) -> UnitSpec:
+    """A description with another rounding of the result, and of the product where that is rounded."""
+    rounding = Rounding.parse(mode)
+    product = {} if getattr(spec, "product_rounding", EXACT) == EXACT else {"product_rounding": rounding}
+    return replace(spec, rounding=rounding, saturate=saturate, **product)
+
+
+def vectors(unit: Any, most_bits: int, count: int, seed: int = 1) -> Iterator[dict[str, Codes]]:
+    """All inputs of a unit, in chunks, where they are at most 2^most_bits; else directed and random ones."""
+    inputs = Ports.of(unit.inputs)
+    space = Space.of(inputs)
+    rng = np.random.default_rng(seed)
+    if space.bits > most_bits:
+        for size in [CHUNK] * (count // CHUNK) + [count % CHUNK] * (count % CHUNK > 0):
+            yield sampled(inputs, result_formats(unit), size, rng, corners=corner_cases(unit))
+        return
+    every_word = space.bits + space.random_bits <= most_bits
+    total = 1 << (space.bits + (space.random_bits if every_word else 0))
+    for start in range(0, total, CHUNK):
+        size = min(CHUNK, total - start)
+        codes = space.codes(start, size, with_random=every_word)
+        yield codes if every_word else codes | random_words(inputs, size, rng)
+
+
+def rtl_mismatches(
+    pairs: dict[UnitSpec, UnitSpec], *, most_bits: int = 24, count: int = 10**6
+) -> tuple[int, list[str]]:
+    """RTL of descriptions against the golden model of others, which are to have the same results.
+
+    The descriptions are of one number of clock cycles. Returns the number of results compared, and mismatches as texts.
+    """
+    units = {f"u{place}": component(spec) for place, spec in enumerate(pairs)}
+    twins = [component(spec) for spec in pairs.values()]
+    bundle = Bundle(units)
+    idle = {name: np.zeros(1, dtype=np.uint64) for name in bundle.inputs}
+    checks, failed = 0, []
+    with CompiledModel.of_unit(bundle) as loop:
+        groups: dict[tuple[str, ...], list[tuple[str, Any, Any]]] = {}
+        for (label, unit), twin in zip(units.items(), twins, strict=True):
+            groups.setdefault(tuple(unit.inputs), []).append((label, unit, twin))
+        for members in groups.values():
+            for codes in vectors(members[0][1], most_bits, count):
+                size = max(map(len, codes.values()))
+                found = loop.run(idle | codes, size)
+                for label, unit, twin in members:
+                    for port, expected in reference(twin, codes).items():
+                        got = found[f"{label}_{port}"]
+                        checks += size
+                        wrong = np.flatnonzero(got != expected)
+                        failed += [text(unit, codes, at, port, expected[at], got[at]) for at in wrong[:3]]
+    return checks, failed
+
+
+def text(unit: Any, codes: dict[str, Codes], at: int, port: str, expected: int, got: int) -> str:
+    """A mismatch as a text."""
+    operands = {name: hex(int(column[at % len(column)])) for name, column in codes.items()}
+    return f"{unit.name} {port}: {operands} expected {int(expected):#x}, got {int(got):#x}"
+
+
+def exact_mismatches(spec: UnitSpec, *, most_bits: int = 16, count: int = 1 << 12) -> tuple[int, list[str]]:
+    """Golden model of a description against exact fractions."""
+    unit, description = component(spec), halfulp.unit(spec.text)
+    checks, failed = 0, []
+    for codes in vectors(unit, most_bits, count):
+        size = max(map(len, codes.values()))
+        columns = {name: np.broadcast_to(column, size).tolist() for name, column in codes.items()}
+        expected = list(reference(unit, codes).items())
+        operands = [_rows(columns, names) for names in operands_of(unit)]
+        words = {name: _rows(columns, names) for name, names in words_of(unit).items()}
+        for at in range(size):
+            given = {name: row[at] for name, row in words.items()}
+            results = description.exact(*(row[at] for row in operands), **given)
+            results = results if isinstance(results, tuple) else (results,)
+            checks += 1
+            failed += [
+                text(unit, codes, at, port, result, column[at])
+                for (port, column), result in zip(expected, results, strict=True)
+                if int(column[at]) != result
+            ]
+    return checks, failed
+
+
+def _rows(columns: dict[str, list[int]], names: str | list[str]) -> Any:
+    """Codes of one operand in turn, or of several together."""
+    return columns[names] if isinstance(names, str) else list(zip(*(columns[name] for name in names), strict=True))

@@ -1,0 +1,148 @@
+"""Takums and codebooks in every unit of the catalogue: RTL, golden model and exact results on the same inputs.
+
+With HALFULP_EXHAUSTIVE=1 in the environment these are all inputs where they are at most 2^24, and else a million."""
+
+import functools
+import math
+import statistics
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from halfulp.hdl.formats import Codebook, Takum
+from halfulp.hdl.specs import UNITS
+from halfulp.sim.reference import reference
+from halfulp.units.catalogue import component
+from tests.every_unit import MODES, exact_mismatches, rounded, rtl_mismatches, specs, vectors
+from tests.test_codebook import BUILT_IN, as_codebook, parse
+from tests.test_exhaustive import EXHAUSTIVE
+
+
+def quantiles(width):
+    """Codebook with the quantiles of the normal distribution in rising order, as NF4 has them, asymmetric."""
+    count = 1 << width
+    cuts = [round(statistics.NormalDist().inv_cdf((code + 1) / (count + 1)) * 512) for code in range(count)]
+    zero = cuts[count // 2 - 1]
+    return Codebook.register(f"quantiles{width}", [Fraction(cut - zero, 1024) for cut in cuts])
+
+
+def skewed(width):
+    """Codebook with -0, infinities and NaN, whose negative numbers are larger."""
+    sizes = [Fraction(round(1.07**step * 64), 64) + step for step in range((1 << (width - 1)) - 2)]
+    sizes[0] = Fraction(0)
+    negative = [-3 * size / 2 for size in sizes[1:]]
+    values = [*sizes, math.inf, math.nan, -0.0, *negative, -math.inf, math.nan]
+    return Codebook.register(f"skewed{width}", values, overflow="infinity", threshold=2 * sizes[-1])
+
+
+def curved(width):
+    """Codebook in two's complement with NaN and neighbours at growing distances."""
+    steps = [Fraction(step * (step + 6), 64) for step in range(1 << (width - 1))]
+    values = [*steps, math.nan, *(-step - Fraction(1, 8) for step in reversed(steps[1:]))]
+    return Codebook.register(f"curved{width}", values, order="two's complement")
+
+
+OWN = (quantiles, skewed, curved)
+
+
+SMALL = (lambda: Takum(5), *(functools.partial(make, 4) for make in OWN))
+WIDE = (lambda: Takum(8), *(functools.partial(make, 8) for make in OWN))
+NAMES = ("takum", *(make.__name__ for make in OWN))
+
+
+def few(fmt, latency, modes=MODES):
+    """Units of some latency in a format, each in another rounding."""
+    found = [spec for name in UNITS for spec in specs(fmt, name) if component(spec).latency == latency]
+    return [rounded(spec, modes[place % len(modes)]) for place, spec in enumerate(found)]
+
+
+@pytest.mark.parametrize("make", SMALL, ids=NAMES)
+def test_golden_of_every_unit_matches_exact(make):
+    for spec in (*few(make(), 0), *few(make(), 1)):
+        checks, failed = exact_mismatches(spec, most_bits=4, count=32)
+        assert not failed
+        assert checks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("make", WIDE, ids=NAMES)
+def test_golden_of_8_bits_matches_exact_in_all_modes(make, name):
+    for spec in specs(make(), name):
+        for mode in MODES:
+            checks, failed = exact_mismatches(rounded(spec, mode), most_bits=17 if EXHAUSTIVE else 8, count=1 << 10)
+            assert not failed
+            assert checks
+
+
+FAST = (("quantiles", 0), ("skewed", 1))
+"""Small formats and latencies whose RTL is tested with every change."""
+
+
+@pytest.mark.parametrize(
+    ("make", "latency"),
+    [
+        pytest.param(make, latency, id=f"{name}-{latency}", marks=() if (name, latency) in FAST else pytest.mark.slow)
+        for make, name in zip(SMALL, NAMES, strict=True)
+        for latency in (0, 1)
+    ],
+)
+def test_rtl_of_every_unit_matches_golden(make, latency):
+    found = few(make(), latency, ("sr3",))
+    checks, failed = rtl_mismatches(dict(zip(found, found, strict=True)), most_bits=12, count=1 << 12)
+    assert not failed
+    assert checks
+
+
+MANY = {"most_bits": 24, "count": 1 << 17} if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 12}
+"""Vectors of one rounding in slow tests."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize(
+    "make", [*WIDE, lambda: Takum(16), lambda: Takum(32)], ids=[f"{name}8" for name in NAMES] + ["takum16", "takum32"]
+)
+def test_rtl_in_all_modes_matches_golden(make, name):
+    for spec in specs(make(), name):
+        same = [rounded(spec, mode) for mode in MODES]
+        checks, failed = rtl_mismatches(dict(zip(same, same, strict=True)), **MANY)
+        assert not failed
+        assert checks
+
+
+def pairs(text, name, modes):
+    """Descriptions in a codebook with the values of a built-in format, and in that format.
+
+    Only the unit that is for fixed point takes no codebook.
+    """
+    book, fmt = as_codebook(text), parse(text)
+    assert bool(specs(book, name)) == (name != "sru")
+    for one, other in zip(specs(book, name), specs(fmt, name), strict=name != "sru"):
+        yield {
+            rounded(one, mode, saturate): rounded(other, mode, saturate) for mode in modes for saturate in (False, True)
+        }
+
+
+@pytest.mark.parametrize("text", BUILT_IN)
+def test_golden_of_codebooks_in_every_unit_equals_the_built_in_formats(text):
+    for name in UNITS:
+        for found in pairs(text, name, MODES):
+            for place, (one, other) in enumerate(found.items()):
+                if EXHAUSTIVE or place % len(MODES) == len(name) % len(MODES):
+                    book, built_in = component(one), component(other)
+                    for codes in vectors(built_in, 8, 1 << 17 if EXHAUSTIVE else 1 << 8):
+                        expected = reference(built_in, codes)
+                        for port, found_codes in reference(book, codes).items():
+                            assert np.array_equal(found_codes, expected[port]), one.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("text", BUILT_IN)
+def test_rtl_of_codebooks_in_all_modes_equals_the_built_in_formats(text, name):
+    for found in pairs(text, name, MODES):
+        checks, failed = rtl_mismatches(found, **MANY)
+        assert not failed
+        assert checks
