@@ -7,8 +7,7 @@ from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.specs import DotSpec
 
 from . import register
-from .check import check_devices, codes_of, random_of
-from .codec import rounded, unpack
+from .codec import operands, rounded, unpack
 from .raw import Raw, add, align, multiply
 from .round import looked_at
 
@@ -43,28 +42,23 @@ def dot(
     a, b, c, o, rounding, saturate
         As for all operations, see `halfulp.golden`.
     """
-    check_devices(x=x, y=y, start=start, random=random)
-    for name, codes in (("x", x), ("y", y)):
-        if not isinstance(codes, Tensor):
-            raise TypeError(f"{name} is a tensor of codes, not {type(codes).__name__}")
-        if codes.dim() == 0:
-            raise ValueError(f"{name} has no dimension to sum along; a dot product takes codes of shape (..., k)")
-    if x.shape != y.shape:
-        raise ValueError(f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product pairs their codes")
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise TypeError(f"x and y are tensors of codes, not {type(x).__name__} and {type(y).__name__}")
+    if x.shape != y.shape or x.dim() == 0:
+        raise ValueError(
+            f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product takes both of one shape (..., k), "
+            "with a dimension to sum along"
+        )
     spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate)
     if (start is None) != (spec.c is None):
         raise ValueError("start values and their format c go together; give both or neither")
-    random = random_of("random", random, spec.rounding)
+    codes = {"x": x, "y": y} if start is None else {"x": x, "y": y, "start": start}
+    (first, second, *addends), random = operands(spec, random, **codes)
     words_shape = x.shape if spec.order == "sequential" else x.shape[:-1]
     for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
-        if given is not None and not isinstance(given, Tensor):
-            raise TypeError(f"{name} is a tensor of codes, not {type(given).__name__}")
         if given is not None and given.shape != shape:
             raise ValueError(f"{name} is of shape {tuple(given.shape)}, and {tuple(shape)} goes with x and y")
-    products = multiply(unpack(codes_of("x", x, spec.a.width), spec.a), unpack(codes_of("y", y, spec.b.width), spec.b))
-    base = None
-    if start is not None and spec.c is not None:
-        base = unpack(codes_of("start", start, spec.c.width), spec.c)
+    products, base = multiply(first, second), addends[0] if addends else None
     if spec.order == "sequential":
         return _sequential(spec, products, base, random)
     return rounded(spec, _exact(spec, products, base), random)
