@@ -46,8 +46,8 @@ def dot(
         raise TypeError(f"x and y are tensors of codes, not {type(x).__name__} and {type(y).__name__}")
     if x.shape != y.shape or x.dim() == 0:
         raise ValueError(
-            f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product takes both of one shape (..., k), "
-            "with a dimension to sum along"
+            f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product needs one shape (..., k), "
+            "whose last dimension it sums along"
         )
     spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate)
     if (start is None) != (spec.c is None):
