@@ -10,12 +10,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from halfulp.hdl.formats import Codebook, Takum
+from halfulp.hdl.formats import Codebook, Rounding, Takum, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.sim.reference import reference
 from halfulp.units.catalogue import component
 from tests.every_unit import MODES, exact_mismatches, rounded, rtl_mismatches, specs, vectors
-from tests.test_codebook import BUILT_IN, as_codebook, parse
+from tests.test_codebook import BUILT_IN, as_codebook
 from tests.test_exhaustive import EXHAUSTIVE
 
 
@@ -146,3 +146,23 @@ def test_rtl_of_codebooks_in_all_modes_equals_the_built_in_formats(text, name):
         checks, failed = rtl_mismatches(found, **MANY)
         assert not failed
         assert checks
+
+
+FOUR_BITS = ("fxp2.2", "fxp1.3-wrap", "ufxp2.2", "e2m1fn", "e2m1-ftz", "posit4", "takum4")
+"""Formats of all families but codebooks."""
+
+
+@pytest.mark.sampled(len(UNITS))
+@pytest.mark.parametrize("name", UNITS)
+def test_rh_of_all_families_matches_golden_and_exact(name):
+    if not UNITS[name].takes(parse("fxp2.2"), Rounding.parse("rh")):
+        pytest.skip("rounds at random only")
+    formats = [*map(parse, FOUR_BITS), *(make(4) for make in OWN)]
+    found = [rounded(spec, "rh") for fmt in formats for spec in specs(fmt, name)]
+    for spec in found:
+        checks, failed = exact_mismatches(spec, most_bits=12, count=256)
+        assert not failed
+        assert checks
+    checks, failed = rtl_mismatches(dict(zip(found, found, strict=True)), most_bits=12, count=1 << 12)
+    assert not failed
+    assert checks
