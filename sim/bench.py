@@ -16,7 +16,6 @@ from . import regressions
 from .build import design, models
 from .compare import judge, spelled
 from .corner_segments import corner_cases
-from .corner_words import with_corner_words
 from .implementation import Implementation
 from .model import CompiledModel
 from .ports import Codes, Ports
@@ -24,7 +23,7 @@ from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
 from .rules import SHOWN
 from .simulate import Outcome, UnitSimulation
-from .vectors import DEFAULT, Vectors, chains, make
+from .vectors import DEFAULT, Vectors, chains, make, with_corner_words
 from .wave import decode_wave
 
 PLAIN, CHAIN, STREAM = 1 << 13, 1 << 12, 1 << 12

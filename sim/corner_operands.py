@@ -1,7 +1,4 @@
-"""Operands made backwards: from a result that is hard to round to operands that come closest to it.
-
-Plain exact arithmetic, one vector at a time; a few thousand of these say more than millions of random ones.
-"""
+"""Operands whose exact result is hard to round, made from such a result, one vector at a time."""
 
 import math
 from collections.abc import Sequence
@@ -18,31 +15,27 @@ Columns = list[Codes]
 
 
 def targets(o: Grid, rng: np.random.Generator, n: int) -> list[Fraction]:
-    """Exact values at which a rounding to a format turns: two in five at the edges of its range, the others anywhere.
+    """Exact values around changes of a rounded result: numbers, ties between neighbours, and quarter steps.
 
-    They are numbers, ties between neighbours, and quarter steps.
+    Two in five are at the edges of the range, the others anywhere.
     """
     turns = o.turns(0), o.turns(1)
     codes = rng.integers(0, max(o.max_code, 1), n, dtype=np.uint64).tolist()
     quarters = rng.choice(np.array([0, 2, 2, 1, 3]), n).tolist()
     edges = rng.random(n).tolist()
     kinds = rng.random(n).tolist()
-    signs = _signs(o, rng, n).tolist()
+    signs = rng.choice(np.array([-1, 1]), n).tolist() if o.negatives else [1] * n
+    sides = [turns[sign < 0] for sign in signs]
     return [
-        sign * (_at(turns[sign < 0], edge) if kind < 0.4 else o.between(code, quarter, int(sign < 0)))
-        for sign, kind, edge, code, quarter in zip(signs, kinds, edges, codes, quarters, strict=True)
+        sign * (side[int(edge * len(side))] if kind < 0.4 else o.between(code, quarter, int(sign < 0)))
+        for sign, side, kind, edge, code, quarter in zip(signs, sides, kinds, edges, codes, quarters, strict=True)
     ]
-
-
-def _at(numbers: Sequence[Fraction], share: float) -> Fraction:
-    """Number at a share of the way through some, from 0 to below 1."""
-    return numbers[int(share * len(numbers))]
 
 
 def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n: int) -> Columns:
     """Operands whose sum of terms, single ones and products of two, comes closest to a target, from either side.
 
-    The last operand is what comes closest; the terms before the last are as large as the result, or smaller.
+    The last operand is solved for; the terms before the last are as large as the result, or smaller.
     """
     rest = targets(o, rng, n)
     size = _exponents(rest)
@@ -63,11 +56,12 @@ def sums(terms: Sequence[tuple[Grid, ...]], o: Grid, rng: np.random.Generator, n
         if not last.negatives:
             # The number closest to a negative quotient would be zero, over and over.
             rest = [abs(left) for left in rest]
-    return [*columns, _near(last, rest, rng)]
+    # Just below the number in magnitude, or a place or two beside it.
+    return [*columns, last.neighbour(truncated(last, rest), rng.choice(np.array([0, 0, 1, 1, -1, 2]), n))]
 
 
 def values(grid: Grid, codes: Codes) -> list[Fraction]:
-    """Numbers of codes; zeros where they are none."""
+    """Numbers of codes; zeros for NaN and infinities."""
     numbers = [grid.fmt.decode(code) for code in codes.tolist()]
     return [number if isinstance(number, Fraction) else Fraction(0) for number in numbers]
 
@@ -75,11 +69,6 @@ def values(grid: Grid, codes: Codes) -> list[Fraction]:
 def truncated(grid: Grid, numbers: Sequence[Fraction]) -> Codes:
     """Codes of numbers, truncated to the format."""
     return np.array([grid.fmt.encode(number, RZ, saturate=True) for number in numbers], dtype=np.uint64)
-
-
-def _near(grid: Grid, numbers: Sequence[Fraction], rng: np.random.Generator) -> Codes:
-    """Codes just below numbers in magnitude, or a place or two beside them."""
-    return grid.neighbour(truncated(grid, numbers), rng.choice(np.array([0, 0, 1, 1, -1, 2]), len(numbers)))
 
 
 def _sized(term: tuple[Grid, ...], exponent: Ints, rng: np.random.Generator) -> Columns:
@@ -98,10 +87,6 @@ def _numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
     zero = np.zeros(n, dtype=np.uint64)
     mantissa = np.choose(rng.integers(0, 5, n), [words(rng, n), zero, zero + np.uint64(1), ~zero, words(rng, n)])
     return grid.compose(rng.integers(0, 2, n), np.clip(exponent, grid.quantum, grid.emax), mantissa)
-
-
-def _signs(grid: Grid, rng: np.random.Generator, n: int) -> Ints:
-    return rng.choice(np.array([-1, 1]), n) if grid.negatives else np.ones(n, dtype=np.int64)
 
 
 def _exponents(numbers: Sequence[Fraction]) -> Ints:

@@ -148,9 +148,8 @@ def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[I
         raise ValueError(f"the text {unit!r} includes its formats; {fmt} cannot stand beside it")
     for option in FIELDS:
         if options.get(option) is not None:
-            raise ValueError(
-                f"the text {unit!r} includes all options of results; --{_spelled(option)} cannot stand beside it"
-            )
+            spelled = "round" if option == "rounding" else option.replace("_", "-")
+            raise ValueError(f"the text {unit!r} includes all options of results; --{spelled} cannot stand beside it")
     given = {name: value for name, value in options.items() if name in BUILD and value is not None}
     return [Implementation.parse(unit, **given)]
 
@@ -164,10 +163,6 @@ def implementation(unit: str, fmt: str | None = None, **options: Any) -> Impleme
 
 def _names(cls: type[UnitSpec]) -> list[str]:
     return [item.name for item in fields(cls)]
-
-
-def _spelled(option: str) -> str:
-    return {"rounding": "round"}.get(option, option).replace("_", "-")
 
 
 def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:

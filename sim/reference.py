@@ -1,6 +1,5 @@
 """Reference results of a unit: the golden model, called with the unit's own parameters."""
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -9,15 +8,6 @@ from .ports import STATE, Codes, is_random
 
 CHUNK = 1 << 17
 """Vectors of one call of the golden model; more exceed the processor's caches."""
-
-
-@functools.cache
-def _golden() -> tuple[Any, Any]:
-    import torch
-
-    from halfulp import golden
-
-    return torch, golden
 
 
 def row_of(unit: Any) -> Any:
@@ -47,13 +37,16 @@ def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> d
     dict
         For each output an array of codes.
     """
-    torch, golden = _golden()
+    import torch
+
+    from halfulp import golden
+
     name = row_of(unit).name + ("_sequence" if chained else "")
     length = max(len(column) for column in codes.values())
-    tensors = {port: _tensor(torch, column) for port, column in (codes | own_words(unit, length)).items()}
+    tensors = {port: torch.tensor(column.view(np.int64)) for port, column in (codes | own_words(unit, length)).items()}
     state = [port for port in unit.inputs if port in STATE] if chained else []
-    operands = [_stacked(torch, tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
-    words = {name: _stacked(torch, tensors, names) for name, names in words_of(unit).items()}
+    operands = [_stacked(tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
+    words = {name: _stacked(tensors, names) for name, names in words_of(unit).items()}
     results = getattr(golden, name)(*operands, **words, **unit.parameters)
     fields = results if isinstance(results, tuple) else (results,)
     # A vector of results has one port for each.
@@ -86,13 +79,10 @@ def words_of(unit: Any) -> dict[str, Any]:
     return {"random": numbered} if numbered else {port: port for port in ports}
 
 
-def _stacked(torch: Any, tensors: dict[str, Any], names: str | list[str]) -> Any:
+def _stacked(tensors: dict[str, Any], names: str | list[str]) -> Any:
     """A tensor, or several along a dimension of their own."""
+    import torch
+
     if isinstance(names, str):
         return tensors[names]
     return torch.stack(torch.broadcast_tensors(*(tensors[name] for name in names)), -1)
-
-
-def _tensor(torch: Any, codes: Codes) -> Any:
-    # A copy of a read-only array, because torch does not protect it.
-    return torch.from_numpy((codes if codes.flags.writeable else codes.copy()).view(np.int64))

@@ -1,18 +1,13 @@
-"""Matrix products on a Verilated systolic array."""
+"""Payloads of matrix products on a systolic array."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .model import CompiledModel, Passed, Words, pack, unpack
+from .model import Words, pack, unpack
 from .ports import Codes
-
-SLOWEST = 1000
-"""Cycles that a transfer may take before a run counts as stuck."""
 
 
 class Product:
@@ -71,47 +66,3 @@ class Product:
 
 def _codes(codes: Tensor) -> Codes:
     return codes.cpu().numpy().astype(np.uint64)
-
-
-class Systolic:
-    """The Verilated model of an array.
-
-    Parameters
-    ----------
-    array : Array
-    """
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.model = CompiledModel.of_streams(array)
-
-    def __enter__(self) -> "Systolic":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.model.close()
-
-    def run(
-        self,
-        a: Tensor,
-        b: Tensor,
-        *,
-        filling: int = 0,
-        go: Mapping[str, npt.NDArray[np.uint8]] | None = None,
-        more: int = 0,
-    ) -> tuple[Tensor, Passed]:
-        """A matrix product, and what went through the streams.
-
-        Parameters
-        ----------
-        a, b : Tensor
-            Codes, of shapes (n, k) and (k, m), none of which is 0.
-        filling : int
-            Code of what pads the tiles.
-        go, more
-            As `CompiledModel.stream` takes them.
-        """
-        product = Product(self.array, a, b, filling)
-        transfers = product.count + sum(map(len, product.payloads.values()))
-        passed = self.model.stream(product.payloads, {"c": product.count}, go=go, limit=SLOWEST * transfers, more=more)
-        return product.result(passed.words["c"]), passed

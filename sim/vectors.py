@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from halfulp.hdl.formats import Format
 from .directed import NO_CORNERS, Directed, sums_of
 from .fields import Grid
 from .ports import STATE, Codes, Ports, is_random
+from .reference import reference
 from .space import Space
 
 EXHAUSTIVE_BITS = 16
@@ -20,6 +22,9 @@ MOST_BITS = 20
 
 DEFAULT = 1 << 19
 """Vectors of a run that is not exhaustive, by default."""
+
+CORNER_WORDS = 1 << 12
+"""Vectors at the beginning with a random word at the edge between rounding down and up."""
 
 EXACT_ROWS, FEW_EXACT_ROWS = 1 << 11, 1 << 7
 """Vectors of one strategy that are worked out with exact fractions, of which a processor does some ten thousand a
@@ -124,6 +129,35 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
             ones = np.uint64((1 << port.width) - 1)
             rows[port.name] = np.where(kind == 0, np.uint64(0), np.where(kind == 1, ones, words))
     return rows
+
+
+def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
+    """Replace the random words of the first vectors by the least one that rounds up, or by the one before it.
+
+    Random words of many bits never hit this edge. It is found by bisection with the golden model; where the word has no
+    effect, any word is taken.
+    """
+    bits = unit.parameters["rounding"].bits
+    if not bits or "random" not in codes:
+        return codes
+    some = {name: column[:CORNER_WORDS] for name, column in codes.items()}
+    count = len(some["random"])
+    low, high = np.zeros(count, dtype=np.uint64), np.full(count, (1 << bits) - 1, dtype=np.uint64)
+    top = _results(unit, some, high)
+    for _ in range(bits):
+        middle = low + (high - low) // np.uint64(2)
+        reached = _results(unit, some, middle) == top
+        high = np.where(reached, middle, high)
+        low = np.where(reached, low, np.minimum(middle + np.uint64(1), high))
+    before = np.arange(count) % 2 == 1
+    words = codes["random"].copy()
+    words[:count] = np.where(before & (high > 0), high - np.uint64(1), high)
+    return codes | {"random": words}
+
+
+def _results(unit: Any, codes: dict[str, Codes], words: Codes) -> Codes:
+    results = reference(unit, codes | {"random": words})
+    return results["o" if "o" in results else "maximum"]
 
 
 def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[str, Codes]:

@@ -49,7 +49,7 @@ def test_bench_kills_every_mutant_that_is_not_equivalent(own: Path) -> None:
     with CompiledModel(made.design) as model:
         for mutant in campaign.mutants:
             assert (recording.first_difference(model, mutant.number) is None) == (mutant.fate == EQUIVALENT)
-    row = table([campaign]).frame.iloc[0]
+    row = table(campaign).frame.iloc[0]
     assert (row["mutants"], row["killed"], row["kill rate"]) == (MUTANTS, campaign.count(KILLED), 100)
     placed = [mutant.change.place for mutant in campaign.mutants if mutant.change.src]
     assert len(placed) > 8

@@ -18,7 +18,7 @@ from halfulp.hdl.formats import Fixed
 from halfulp.hdl.formats.source import Stream
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.sim.model import CompiledModel, pack, unpack
-from halfulp.sim.systolic import Product, Systolic
+from halfulp.sim.systolic import Product
 from halfulp.units.systolic import Chain, Grid, array
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
@@ -147,9 +147,10 @@ def test_arrays_keep_macs_busy(kind):
     mac = MacSpec.parse("int3*int3+int9.rn")
     made = kind(mac=mac, n=8, m=8, build=Build(pipeline=2))
     a, b = operands(np.random.default_rng(2), mac, 64, 256, 64)
-    with Systolic(made) as systolic:
-        found, passed = systolic.run(a, b)
-    assert torch.equal(found, golden.gemm(a, b, mac))
+    product = Product(made, a, b)
+    with CompiledModel.of_streams(made) as model:
+        passed = model.stream(product.payloads, {"c": product.count}, limit=10**6)
+    assert torch.equal(product.result(passed.words["c"]), golden.gemm(a, b, mac))
     assert passed.cycles["c"] == made.cycles(64, 256, 64)
     assert 64 * 256 * 64 / (passed.cycles["c"] * 64) >= 0.97
 

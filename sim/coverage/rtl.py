@@ -82,17 +82,8 @@ def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Tabl
     """
     found = points(unit, seed=seed, limit=limit)
     counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)
-    frame = pd.DataFrame(
-        [
-            {
-                "of the Verilog": kind,
-                "points": counts[kind],
-                "reached": reached[kind],
-                "%": 100 * reached[kind] / counts[kind],
-            }
-            for kind in counts
-        ]
-    )
+    rows = [(kind, counts[kind], reached[kind], 100 * reached[kind] / counts[kind]) for kind in counts]
+    frame = pd.DataFrame(rows, columns=["of the Verilog", "points", "reached", "%"])
     notes = [_missing(kind, [point for point in found if point.kind == kind and not point.hits]) for kind in counts]
     return Table(f"Code coverage of {unit.name}", frame, {"%": ".1f"}, [note for note in notes if note])
 

@@ -298,7 +298,7 @@ class Stage:
             if key == "between" and at % 2 and codes[at // 2] in self._edges[negative]:
                 continue
             table[negative, at, rest] = self._range_places.get((negative, key, rest), NONE)
-        return torch.tensor([_signed64(code) for code in codes]), table
+        return torch.from_numpy(np.array(codes, dtype=np.uint64).view(np.int64)), table
 
     def _range(self, x: Raw, where: Truncated) -> Places:
         negative, code = x.sign.to(torch.int64), where.code
@@ -447,10 +447,6 @@ def is_number(raw: Raw) -> Tensor:
 def _exponents(raws: Sequence[Raw]) -> Tensor:
     """Exponents of terms; those of NaN, infinities and zeros are below all others."""
     return torch.stack([torch.where(is_number(raw), raw.exponent, ZERO_EXPONENT) for raw in raws])
-
-
-def _signed64(code: int) -> int:
-    return code - (1 << 64) if code >= 1 << 63 else code
 
 
 def _numpy(tensor: Tensor) -> Places:

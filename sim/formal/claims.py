@@ -2,9 +2,9 @@
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
@@ -15,10 +15,11 @@ from halfulp.sim.vector_text import write_vector
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.tables import Table
 
 from . import properties, structures
 from .miters import Miter
-from .prove import REFUTED, Question, Verdict, versions
+from .prove import PROVED, REFUTED, UNFINISHED, Question, Verdict, versions
 
 SMALL = ("e5m2", "e4m3fn", "posit8", "fxp4.4")
 """Formats for which all is claimed by default."""
@@ -34,17 +35,8 @@ LIMIT = 60.0
 MODES = (*ROUNDINGS, "sr4")
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of claim.
-
-    Attributes
-    ----------
-    says : str
-        The claim, in a line.
-    miter : callable
-        Makes, of a unit, the circuit whose output is high where the claim does not hold.
-    """
+class Kind(NamedTuple):
+    """A kind of claim: a line about it, and the circuit for a unit whose output is high where it does not hold."""
 
     says: str
     miter: Callable[[Implementation], Miter]
@@ -220,7 +212,9 @@ def examine(
         while waiting and waiting[0][1] in verdicts:
             claim, question = waiting.popleft()
             progress.advance(1)
-            yield _finding(claim, verdicts.pop(question))
+            verdict = verdicts.pop(question)
+            lines = tuple(witness_lines(claim, verdict)) if verdict.status == REFUTED else ()
+            yield Finding(claim, verdict, lines)
 
     with contextlib.closing((pool or JobPool()).run(jobs(), versions=versions)) as running:
         for job, verdict in running:
@@ -229,10 +223,6 @@ def examine(
             verdicts[question] = verdict
             yield from ended()
         yield from ended()
-
-
-def _finding(claim: Claim, verdict: Verdict) -> Finding:
-    return Finding(claim, verdict, tuple(witness_lines(claim, verdict)) if verdict.status == REFUTED else ())
 
 
 def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
@@ -247,6 +237,26 @@ def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         yield from (f"  {line(port, codes[port.name])}" for port in (*inputs, *outputs))
         yield f"  save:  {Implementation.of(unit).command('save', '--vector', write_vector(codes, inputs))}"
+
+
+def table(findings: Sequence[Finding]) -> Table:
+    """Table of claims and verdicts, in their order."""
+    # pandas takes long to load.
+    import pandas as pd
+
+    rows = [(one.claim.kind, one.claim.unit, one.verdict.status, one.verdict.seconds) for one in findings]
+    counts = collections.Counter(finding.verdict.status for finding in findings)
+    kinds = dict.fromkeys(finding.claim.kind for finding in findings)
+    return Table(
+        "What is proved, for all inputs",
+        pd.DataFrame(rows, columns=["claim", "unit", "verdict", "seconds"]),
+        {"seconds": ".1f"},
+        [
+            ", ".join(f"{counts[status]} {status}" for status in (PROVED, REFUTED, UNFINISHED))
+            + f", in {sum(finding.verdict.seconds for finding in findings):.0f} seconds of ABC, when they were asked.",
+            *(f"{kind}: {KINDS[kind].says}." for kind in kinds),
+        ],
+    )
 
 
 def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str, int]]]:

@@ -28,13 +28,10 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
     """
     from halfulp.tools.progress import Bar
 
-    from .claims import claims, examine
+    from .claims import claims, examine, table
 
     with requests():
         wanted = claims(unit, fmt)
-    # pandas takes long to load.
-    from .report import table
-
     findings = []
     with pool, Bar("formal") as bar:
         bar.total("proving", len(wanted))

@@ -49,7 +49,7 @@ def mutate(
 
     with pool, Bar(built.name) as bar:
         campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar, pool=pool)
-    tables = {"mutation": mutation.table([campaign]), "mutants": mutation.mutants_table(campaign)}
+    tables = {"mutation": mutation.table(campaign), "mutants": mutation.mutants_table(campaign)}
     publish(Report(tables, hidden=["mutants"]), output)
     for line in mutation.survivors(campaign):
         click.echo(line)

@@ -122,7 +122,9 @@ def campaign(
     made = shared(key, partial(_made, unit))
     upsets = [number for number, change in enumerate(made.changes, 1) if change.mode == "inv"]
     others = [number for number, change in enumerate(made.changes, 1) if change.mode != "inv"]
-    todo = [(number, size) for number, size in zip(upsets, _spread(flips or 0, len(upsets)), strict=True) if size]
+    total, count = flips or 0, max(len(upsets), 1)
+    sizes = [total * (part + 1) // count - total * part // count for part in range(len(upsets))]
+    todo = [(number, size) for number, size in zip(upsets, sizes, strict=True) if size]
     todo += [(number, stuck) for number in others if stuck]
     return Faults(unit, run_changes(unit.name, run_faults, (key, unit, seed), todo, BATCH, progress, pool))
 
@@ -147,11 +149,6 @@ def check(unit: Any, flips: int | None) -> None:
         raise ValueError(f"{unit.name} has no registers to upset; --pipeline gives it some, --stuck-at needs none")
     if not any(isinstance(shape, Format) for shape in unit.outputs.values()):
         raise ValueError(f"{unit.name} has no numbers as results, and so no errors in ulp")
-
-
-def _spread(total: int, parts: int) -> list[int]:
-    """A number in parts that differ by one at most."""
-    return [(total * (part + 1)) // parts - (total * part) // parts for part in range(parts)]
 
 
 def _effect(

@@ -266,22 +266,17 @@ def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
     return regressions.judged(unit, steps if unit.stateful else steps[:1], why)
 
 
-def table(campaigns: list[Campaign]) -> Table:
-    """A row for each campaign."""
-    frame = pd.DataFrame(
-        [
-            {
-                "netlist": campaign.title,
-                "mutants": len(campaign.mutants),
-                **{fate: campaign.count(fate) for fate in (KILLED, EQUIVALENT, SURVIVED, UNDECIDED)},
-                "kill rate": 100 * campaign.rate,
-            }
-            for campaign in campaigns
-        ]
-    )
+def table(campaign: Campaign) -> Table:
+    """Numbers of mutants by their fates."""
+    row = {
+        "netlist": campaign.title,
+        "mutants": len(campaign.mutants),
+        **{fate: campaign.count(fate) for fate in (KILLED, EQUIVALENT, SURVIVED, UNDECIDED)},
+        "kill rate": 100 * campaign.rate,
+    }
     return Table(
         "Mutants that the bench kills",
-        frame,
+        pd.DataFrame([row]),
         {"kill rate": ".2f"},
         [
             "Mutants are changes of one bit of the netlist, chosen by Yosys; those of clocks are omitted.",
@@ -315,17 +310,10 @@ def save(campaign: Campaign) -> list[Path]:
 
 def mutants_table(campaign: Campaign) -> Table:
     """A row for each mutant."""
-    frame = pd.DataFrame(
-        [
-            {
-                "mutant": mutant.number,
-                "fate": mutant.fate,
-                "change": mutant.change.mode,
-                "net": mutant.change.net,
-                "source": mutant.change.place,
-            }
-            for mutant in campaign.mutants
-        ],
-        columns=["mutant", "fate", "change", "net", "source"],
+    rows = [
+        (mutant.number, mutant.fate, mutant.change.mode, mutant.change.net, mutant.change.place)
+        for mutant in campaign.mutants
+    ]
+    return Table(
+        f"Mutants of {campaign.title}", pd.DataFrame(rows, columns=["mutant", "fate", "change", "net", "source"])
     )
-    return Table(f"Mutants of {campaign.title}", frame)

@@ -11,12 +11,11 @@ from pyuvm import uvm_sequence
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import plan, result_formats
-from halfulp.sim.corner_words import with_corner_words
 from halfulp.sim.directed import Directed
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.rules import PACED, Pace
 from halfulp.sim.space import Space
-from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled
+from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled, with_corner_words
 
 from .items import Grants, Operation
 
