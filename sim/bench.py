@@ -14,7 +14,7 @@ from halfulp.tools.threads import one_thread
 
 from . import regressions
 from .build import design, models
-from .compare import judge, spelled
+from .compare import compare, spelled
 from .corner_segments import corner_cases
 from .implementation import Implementation
 from .model import CompiledModel
@@ -214,14 +214,14 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
     for start in range(0, vectors.count, CHUNK):
         codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
         count = min(CHUNK, vectors.count - start)
-        more, found = compare(unit, loop, codes, count, SHOWN - len(failures), watch)
+        more, found = run_and_compare(unit, loop, codes, count, SHOWN - len(failures), watch)
         failed += more
         failures += found
         progress.advance(count)
     return Check("compiled loop", "plain", vectors.count, failed, failures)
 
 
-def compare(
+def run_and_compare(
     unit: Any, loop: CompiledModel, codes: dict[str, Codes], count: int, most: int, watch: Watch | None = None
 ) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
@@ -230,7 +230,7 @@ def compare(
     want, got = reference(unit, codes), loop.run(codes, count)
     if watch is not None:
         watch.sample(codes, got)
-    return judge(unit, codes, want, got, most)
+    return compare(unit, codes, want, got, most)
 
 
 def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
@@ -240,7 +240,7 @@ def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: 
     got = loop.run(steps, count)
     if watch is not None:
         watch.sample(steps, got, chained=True)
-    failed, failures = judge(unit, steps, want, got, SHOWN, chained=True)
+    failed, failures = compare(unit, steps, want, got, SHOWN, chained=True)
     return Check("compiled loop", "chain", count, failed, failures)
 
 

@@ -1,4 +1,4 @@
-"""Classes of operands and results: where a code lies in its format."""
+"""Classes of operands and results by the place of a code in its format."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -162,7 +162,7 @@ class Regimes:
 
 
 def some_codes(fmt: Format) -> Codes:
-    """All codes of a narrow format; of a wide one some, every boundary and power of two among them."""
+    """All codes of a narrow format; some codes of a wide one, with every boundary and power of two."""
     if fmt.width <= ALL_BITS:
         return np.arange(1 << fmt.width, dtype=np.uint64)
     grid, rng = Grid.of(fmt), np.random.default_rng(0)
@@ -170,4 +170,4 @@ def some_codes(fmt: Format) -> Codes:
     powers = np.arange(grid.quantum, grid.emax + 1)
     zero = np.zeros(len(powers), dtype=np.uint64)
     signs = [grid.compose(np.full_like(powers, sign), powers, zero) for sign in (0, 1)]
-    return np.concatenate([grid.landmarks(), anywhere, *signs])
+    return np.concatenate([grid.corner_codes(), anywhere, *signs])

@@ -69,7 +69,7 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
         built = implementation(unit, fmt, **options)
         built = replace(built, spec=built.spec.without_source).component()
         steps = regressions.parse_steps(vector, Ports.of(built.inputs))
-        row = regressions.judged(built, steps, why)
+        row = regressions.with_results(built, steps, why)
         path, new = regressions.save(built, row)
     click.echo(row.text(built))
     click.echo(f"halfulp: {'saved in' if new else 'already in'} {path}", err=True)

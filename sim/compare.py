@@ -11,7 +11,7 @@ from .reference import own_words
 from .report import Failure, mismatch, unexplained
 
 
-def judge(
+def compare(
     unit: Any,
     codes: Mapping[str, Codes],
     want: Mapping[str, Codes],
@@ -32,7 +32,7 @@ def judge(
     most : int
         Wrong results that are spelled out.
     chained : bool
-        Whether these are steps in time of a unit with state, from reset.
+        These are steps in time of a unit with state, from reset.
     """
     wrong = np.zeros(len(next(iter(got.values()))), dtype=bool)
     for name, column in got.items():

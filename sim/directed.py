@@ -43,9 +43,9 @@ class Directed:
     Parameters
     ----------
     operands : dict of str to Format
-        The unit's format-shaped inputs, whose names say what becomes of them: see `sums_of`.
+        The unit's format-shaped inputs, whose names decide their use: see `sums_of`.
     results : list of Format
-        What is rounded to: the result format, and that of a rounded product.
+        Formats that are rounded to: the result, and a rounded product.
     rng : numpy.random.Generator
     exact_rows : int
         Most rows of one strategy that are computed one at a time in fractions, which takes 0.1 ms each.
@@ -109,18 +109,18 @@ class Directed:
 
     def boundaries(self, n: int) -> Rows:
         """Specials and boundaries against each other: all combinations where ``n`` has room, else some."""
-        landmarks = {name: grid.landmarks() for name, grid in self.grids.items()}
-        total = math.prod(len(codes) for codes in landmarks.values())
+        corner_codes = {name: grid.corner_codes() for name, grid in self.grids.items()}
+        total = math.prod(len(codes) for codes in corner_codes.values())
         if total > n:
             # Among many operands three or so, that not every sum is NaN; and often the ends, which are few.
             rows = self.middling(n)
-            for name, codes in landmarks.items():
+            for name, codes in corner_codes.items():
                 ends = self.rng.choice(self.grids[name].extremes(), n)
                 special = np.where(self.rng.random(n) < 1 / 4, ends, self.rng.choice(codes, n))
-                rows[name] = np.where(self.rng.random(n) < 3 / len(landmarks), special, rows[name])
+                rows[name] = np.where(self.rng.random(n) < 3 / len(corner_codes), special, rows[name])
             return rows
         rows, index = {}, np.arange(total)
-        for name, codes in landmarks.items():
+        for name, codes in corner_codes.items():
             rows[name] = codes[index % len(codes)]
             index = index // len(codes)
         return rows
@@ -258,7 +258,7 @@ class Directed:
     # From the result backwards ---------------------------------------------------------------------------------
 
     def backwards(self, n: int, terms: list[Term]) -> Rows:
-        """At most as many as may be computed exactly, each on its own; see `corner_operands`."""
+        """Operands of results that are hard to round, computed one at a time; see `corner_operands`."""
         few = min(n, self._exact_rows())
         # Single operands come closer to a target than products, so they come last.
         parts = [self._backwards(few, sorted(terms, key=len, reverse=True), self.results[0])]
@@ -278,7 +278,7 @@ class Directed:
     def _shuffled(
         self, terms: list[Term], strategy: Callable[[int, list[Term]], Rows], chunks: int = CHUNKS
     ) -> Callable[[int], Rows]:
-        """A strategy of which each chunk has the terms in another order."""
+        """A strategy with another order of the terms in each chunk."""
 
         def made(n: int) -> Rows:
             parts = []
@@ -299,7 +299,7 @@ class Directed:
         return rows
 
     def _power(self, term: Term, exponent: Ints) -> Rows:
-        """A term that is 2^exponent or minus that, as far as its formats go."""
+        """A term that is 2^exponent or minus that, within its formats."""
         zero = np.zeros(len(exponent), dtype=np.uint64)
         shares = zip(term, self._shares(term, exponent), strict=True)
         return {name: self.grids[name].compose(self._sign(len(own)), own, zero) for name, own in shares}

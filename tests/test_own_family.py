@@ -153,7 +153,7 @@ def test_grid_of_own_family_orders_numbers() -> None:
     test_sim_vectors.test_grid_composes_codes_of_given_numbers("shuffled6")
     test_sim_vectors.test_grid_parts_round_trip("shuffled6")
     test_sim_vectors.test_grid_neighbours_stop_at_ends("shuffled6")
-    assert {0, *range(1, 4)} <= set(Grid.of(FMT).unsigned(Grid.of(FMT).landmarks())[1].tolist())
+    assert {0, *range(1, 4)} <= set(Grid.of(FMT).unsigned(Grid.of(FMT).corner_codes())[1].tolist())
 
 
 @pytest.mark.parametrize(

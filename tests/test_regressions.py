@@ -18,7 +18,7 @@ from halfulp.sim.bench import run
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
-from halfulp.sim.regressions import Regression, judged, parse_steps, place, read, save
+from halfulp.sim.regressions import Regression, parse_steps, place, read, save, with_results
 from halfulp.sim.report import Check, exact_codes, summary
 from halfulp.tools.errors import CheckError
 from tests.short_form import build
@@ -80,7 +80,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def saved(unit: Any, vector: str, why: str = "for a test") -> tuple[Path, bool]:
-    return save(unit, judged(unit, parse_steps(vector, Ports.of(unit.inputs)), why))
+    return save(unit, with_results(unit, parse_steps(vector, Ports.of(unit.inputs)), why))
 
 
 class Said:

@@ -152,7 +152,7 @@ def test_sweep_ends_on_worker_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any) -> Any:
         raise MemoryError("no more")
 
-    monkeypatch.setattr(sweeping, "compare", broken)
+    monkeypatch.setattr(sweeping, "run_and_compare", broken)
     with pytest.raises(MemoryError, match="no more"):
         sweep(build("mul", "e3m2fn"), restart=True)
 

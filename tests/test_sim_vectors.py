@@ -268,7 +268,7 @@ def is_tie(fmt: Format, value: Fraction) -> bool:
 def test_landmarks_hold_specials_and_boundaries(text: str) -> None:
     fmt = parse(text)
     assert isinstance(fmt, Float)
-    codes = set(Grid.of(fmt).landmarks().tolist())
+    codes = set(Grid.of(fmt).corner_codes().tolist())
     for magnitude in (0, 1, (1 << fmt.man) - 1, 1 << fmt.man, fmt.max_code, max(fmt.max_code - 1, 0)):
         assert {magnitude, magnitude | fmt.sign_code} <= codes
     if fmt.inf_code is not None:
@@ -301,7 +301,7 @@ def some_codes(fmt: Format) -> np.ndarray:
         return np.arange(1 << fmt.width, dtype=np.uint64)
     rng = np.random.default_rng(0)
     anywhere = rng.integers(0, (1 << fmt.width) - 1, 300, dtype=np.uint64, endpoint=True)
-    return np.concatenate([Grid.of(fmt).landmarks(), anywhere])
+    return np.concatenate([Grid.of(fmt).corner_codes(), anywhere])
 
 
 @pytest.mark.parametrize("text", [*FORMATS, *EXTREMES, "fp64", "e2m0", "e4m3fnuz"])

@@ -217,13 +217,13 @@ class SwappedSeedsTest(TileTest):
 class Blind(Scoreboard):
     """Compares nothing."""
 
-    def judged(self, part: Any, got: Any, most: int) -> tuple[int, list[Any]]:
+    def compare_part(self, part: Any, got: Any, most: int) -> tuple[int, list[Any]]:
         return 0, []
 
-    def _expect(self, prediction: Any) -> None:
+    def _add_prediction(self, prediction: Any) -> None:
         pass
 
-    def _see(self, item: Any) -> None:
+    def _add_result(self, item: Any) -> None:
         pass
 
 

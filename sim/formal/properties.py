@@ -24,7 +24,7 @@ def commutes(asked: Implementation) -> Miter:
 
 
 def monotone(asked: Implementation) -> Miter:
-    """Of two numbers in order, rounded with the same random word, the results are in order."""
+    """Results of two numbers in order, rounded with the same random word, are in order."""
 
     def wrong(m: Module, i: Miter) -> Value:
         words = {name: i[name] for name in unit.words}
@@ -114,7 +114,7 @@ def _invalid(unit: object, given: Codes, result: Value) -> Value:
 
 
 def _valid_state(asked: Implementation) -> Miter:
-    """Of an accumulator, from any state: after a step that is accepted, it holds a valid code."""
+    """An accumulator has a valid code after a step that is accepted, from any state."""
     unit = asked.component()
     step = clocked(unit)
     o = unit.outputs["o"]

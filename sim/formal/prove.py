@@ -1,7 +1,6 @@
 """Proofs by ABC, on Yosys' netlist, that an output of a circuit is never 1; verdicts are stored."""
 
 import functools
-import importlib.util
 import json
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 from amaranth.back import rtlil
 
 from halfulp.sim.build import emitter
+from halfulp.sim.toolchain import installed
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
@@ -52,7 +52,7 @@ class Verdict:
     status : str
         ``proved``, ``refuted`` or ``not finished``.
     seconds : float
-        What it took to find out.
+        Time of the proof.
     witness : dict, optional
         Inputs that refute it, by port.
     """
@@ -99,9 +99,9 @@ class Question:
     text : str
         RTLIL of the circuit.
     steps : sequence of Step
-        What it is made of.
+        Modules that it has instances of.
     registers : bool
-        Whether the circuit has any. Then it is only proved, or not finished.
+        The circuit has registers. Then it is only proved, or not finished.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Question:
         return Entry.of("formal", (self.text, *(step.netlist for step in self.steps), *_tools()), self.name)
 
     def known(self, limit: float) -> Verdict | None:
-        """The answer, if it is known or was not found in so many seconds."""
+        """The stored answer, unless it is not finished and had less time than the limit."""
         found = self.entry.value()
         if found is None:
             return None
@@ -123,7 +123,7 @@ class Question:
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
     def answer(self, limit: float) -> Verdict:
-        """Find the answer, and save it.
+        """Find the answer and store it.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Question:
         return verdict
 
     def save(self, verdict: Verdict) -> None:
-        """Have the answer known from now on."""
+        """Store the answer."""
         self.entry.store(asdict(verdict))
 
 
@@ -163,22 +163,6 @@ def _yosys(folder: Path, job: Mapping[str, Any], files: Mapping[str, str]) -> No
         (folder / "job.json").write_text(json.dumps(job))
     argv = [sys.executable, "-m", "halfulp.sim.formal.netlist"]
     run_all([Command("Yosys", argv, folder / "yosys.log", folder)], 1)
-
-
-@functools.cache
-def prover() -> Path:
-    """The program ABC, which comes with Yosys.
-
-    Raises
-    ------
-    ToolError
-        If it is not there.
-    """
-    spec = importlib.util.find_spec("pyosys")
-    for place in spec.submodule_search_locations or [] if spec else []:
-        if (Path(place) / "yosys-abc").is_file():
-            return Path(place) / "yosys-abc"
-    raise ToolError("yosys-abc was not found beside pyosys; install it with: pip install pyosys")
 
 
 def _abc(folder: Path, limit: float) -> str:
@@ -213,7 +197,9 @@ def _always(folder: Path, limit: float) -> str:
 
 def _output(folder: Path, commands: str, deadline: float) -> str | None:
     """Output of ABC for some commands, or None when its time is up."""
-    command = Command("ABC", [str(prover()), "-c", commands], folder / "abc.log", folder)
+    command = Command(
+        "ABC", [str(installed("pyosys", "yosys-abc") / "yosys-abc"), "-c", commands], folder / "abc.log", folder
+    )
     try:
         run_all([command], seconds=deadline - time.monotonic())
     except TimeoutError:

@@ -53,7 +53,7 @@ class EquivalenceChecker:
         self.inputs, self.latency, self.limit = list(inputs), latency, limit
         self.component = Clocked(step, {**inputs, SELECT: WIDTH}, outputs, {SELECT: 0})
 
-    def judge(self, number: int) -> EquivalenceResult:
+    def check(self, number: int) -> EquivalenceResult:
         """Verdict on a change, by its number."""
         if not self.component.step.registers:
             return self._result(self._ask(self._apart(number, 0), f"{number}"), [0], {})

@@ -165,7 +165,7 @@ class _Bench:
     unit: Any
     title: str
     made: Made
-    judge: EquivalenceChecker
+    checker: EquivalenceChecker
     recording: Recording | None = None
     traffic: tuple[dict[str, Any], ...] = ()
 
@@ -205,7 +205,7 @@ def _fate(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
     change = bench.made.changes[number - 1]
     if bench.kills(model, number, True):
         return Mutant(number, change, KILLED, [])
-    equivalence = bench.judge.judge(number)
+    equivalence = bench.checker.check(number)
     if equivalence.equivalent:
         return Mutant(number, change, EQUIVALENT, [])
     if bench.kills(model, number, False):
@@ -263,7 +263,7 @@ def witness_of(unit: Any, mutant: Mutant) -> Regression | None:
         return None
     steps = tuple({name: row[name] for name in unit.inputs} for row in rows)
     why = f"shows the mutant {mutant.change} of {mutant.change.place}"
-    return regressions.judged(unit, steps if unit.stateful else steps[:1], why)
+    return regressions.with_results(unit, steps if unit.stateful else steps[:1], why)
 
 
 def table(campaign: Campaign) -> Table:

@@ -12,10 +12,8 @@ from typing import Any
 
 from pyuvm import ConfigDB, uvm_factory, uvm_test
 
-from halfulp.sim.report import Check
-
-FOUND = "findings.pickle"
-"""File of the checks and notes of a simulation."""
+JOB, FOUND = "job.pickle", "findings.pickle"
+"""Files of the job, and of the checks and notes that the simulation found."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +41,14 @@ class Job:
     sequence: str = "campaign"
     vector: Mapping[str, int] | None = None
 
-    def save(self, folder: Path) -> None:
-        """Write the job to the folder of the simulation."""
-        (folder / "job.pickle").write_bytes(pickle.dumps(self))
 
-    @classmethod
-    def load(cls, folder: Path) -> "Job":
-        """Read the job in the folder of the simulation."""
-        job: Job = pickle.loads((folder / "job.pickle").read_bytes())
-        return job
+def save(path: Path, value: Any) -> None:
+    """Write a job, or findings."""
+    path.write_bytes(pickle.dumps(value))
 
 
-def save_findings(folder: Path, checks: list[Check], notes: list[str]) -> None:
-    """Write checks and notes for the process that started the simulation."""
-    (folder / FOUND).write_bytes(pickle.dumps((checks, notes)))
-
-
-def load_findings(folder: Path) -> tuple[list[Check], list[str]] | None:
-    """Checks and notes of the simulation, if it wrote them."""
-    path = folder / FOUND
+def load(path: Path) -> Any:
+    """Read a job, or findings; None without a file."""
     return pickle.loads(path.read_bytes()) if path.is_file() else None
 
 

@@ -12,7 +12,7 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import machine_errors, saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 
-from .job import Job, class_of, load_findings, name_of, prepare
+from .job import FOUND, JOB, Job, class_of, load, name_of, prepare, save
 from .tests import UnitTest
 
 
@@ -73,10 +73,10 @@ def run(
     with saved_on_failure(f"uvm-{unit.name}") as folder:
         trace = folder / "trace.vcd" if wave else None
         with machine_errors("the job of the simulation"):
-            job.save(folder)
+            save(folder / JOB, job)
         with Simulation(built, made.top, "halfulp.sim.uvm.tests", ["uvm"], folder, wave=trace) as simulation:
             found = simulation.finish(progress.advance)
-        findings = load_findings(folder)
+        findings = load(folder / FOUND)
         if findings is None:
             raise ToolError(f"the environment of {unit.name} has no result: {found['uvm']} (whole log: {folder / LOG})")
         result.checks, result.notes = findings

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pyuvm import uvm_analysis_port, uvm_component, uvm_scoreboard, uvm_subscriber
 
-from halfulp.sim.compare import judge
+from halfulp.sim.compare import compare
 from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.report import Check, Failure
 from halfulp.sim.rules import SHOWN, Broken
@@ -52,8 +52,8 @@ class Scoreboard(uvm_scoreboard):
     def build_phase(self) -> None:
         self.unit: Any = self.cdb_get("unit")
         self.outputs = self.outputs_of(self.unit)
-        self.predictions = export("predictions", self, self._expect)
-        self.results = export("results", self, self._see)
+        self.predictions = export("predictions", self, self._add_prediction)
+        self.results = export("results", self, self._add_result)
         self.broken = export("broken", self, self._fail)
         self.compared = uvm_analysis_port("compared", self)
         self.explain: Callable[[Sequence[int]], Broken | None] = lambda expected: None
@@ -66,18 +66,18 @@ class Scoreboard(uvm_scoreboard):
         """Ports of a result."""
         return Ports.of(unit.outputs)
 
-    def judged(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
+    def compare_part(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
         """Number of wrong results among the first of a prediction, and the first of them in full."""
         count = len(next(iter(got.values())))
         codes = {name: column[:count] for name, column in part.codes.items()}
         want = {name: column[:count] for name, column in part.want.items()}
         self.compared.write(Compared(codes, got, part.chained))
-        return judge(self.unit, codes, want, got, most, chained=part.chained)
+        return compare(self.unit, codes, want, got, most, chained=part.chained)
 
-    def _expect(self, prediction: Prediction) -> None:
+    def _add_prediction(self, prediction: Prediction) -> None:
         self._due.append(prediction)
 
-    def _see(self, item: Operation) -> None:
+    def _add_result(self, item: Operation) -> None:
         self._seen.setdefault(item.epoch, []).append(item)
 
     def _fail(self, broken: Broken) -> None:
@@ -96,7 +96,7 @@ class Scoreboard(uvm_scoreboard):
                 self._fail(("count", "a result was given before its operands were taken"))
             if found:
                 checked += len(found)
-                wrong, failures = self.judged(part, columns(self.outputs, found), SHOWN - len(self._failures))
+                wrong, failures = self.compare_part(part, columns(self.outputs, found), SHOWN - len(self._failures))
                 failed += wrong
                 self._failures += failures
             if len(found) < len(part.cycles) and part.epoch == last:

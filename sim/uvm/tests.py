@@ -15,7 +15,7 @@ from .collector import hits
 from .dut import Dut
 from .env import HarnessEnv, UnitEnv
 from .interfaces import Interface, Packed, Pins, Sink, Source, Streams
-from .job import Job, class_of, prepare, save_findings
+from .job import FOUND, JOB, Job, class_of, load, prepare, save
 from .scoreboard import Scoreboard
 from .sequences import ITEMS, SEQUENCES
 
@@ -123,7 +123,7 @@ class UnitTest(uvm_test):
         return [hits([env.collector.coverage for env in self.env.envs.values()])]
 
     def report_phase(self) -> None:
-        save_findings(Path(os.environ["HALFULP_JOB"]), self.checks, self.notes)
+        save(Path(os.environ["HALFULP_JOB"]) / FOUND, (self.checks, self.notes))
 
     def final_phase(self) -> None:
         # The test of cocotb fails, too, where something is wrong or nothing was checked.
@@ -135,7 +135,7 @@ class UnitTest(uvm_test):
 @cocotb.test()
 async def uvm(_dut: Any) -> None:
     """Prepare the factory and the ConfigDB, and run the job's test."""
-    job = Job.load(Path(os.environ["HALFULP_JOB"]))
+    job: Job = load(Path(os.environ["HALFULP_JOB"]) / JOB)
     test = class_of(job.test)
     _, unit = prepare(test, job.request)
     ConfigDB().set(None, "*", "job", job)

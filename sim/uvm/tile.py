@@ -155,7 +155,7 @@ class TileSequence(uvm_sequence):
         for fmt, shape in ((array.mac.a, (n, k)), (array.mac.b, (k, m))):
             numbers, size = Numbers.of(fmt), shape[0] * shape[1]
             codes = np.where(
-                rng.random(size) < calm, numbers.middling(rng, size), rng.choice(numbers.landmarks(), size)
+                rng.random(size) < calm, numbers.middling(rng, size), rng.choice(numbers.corner_codes(), size)
             )
             made.append(torch.from_numpy(codes.astype(np.int64).reshape(shape)))
         return made[0], made[1]
@@ -282,7 +282,7 @@ class TileScoreboard(Scoreboard):
     def outputs_of(self, unit: Any) -> Ports:
         return ports_of(unit, "c")
 
-    def judged(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
+    def compare_part(self, part: Prediction, got: dict[str, Codes], most: int) -> tuple[int, list[Failure]]:
         wrong = np.stack([got[name] != part.want[name][: len(got[name])] for name in got], axis=1)
         at = np.argwhere(wrong)[: max(most, 0)].tolist()
         return int(wrong.sum()), [self._failure(part, got, *place) for place in at]
