@@ -8,7 +8,7 @@ random sources are read by `halfulp.hdl.formats`.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn, get_args
 
 from halfulp.hdl.formats.rounding import Rounding
@@ -90,7 +90,7 @@ class Form:
         parts = re.findall(r"\[([^]]+)\]|([^[]+)", self.formula)
         return tuple((bool(optional), tuple(_PART.findall(optional or needed))) for optional, needed in parts)
 
-    @property
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         """Fields that stand in the formula."""
         return tuple(part for _, parts in self.groups for part in parts if part not in _OPERATORS)

@@ -122,7 +122,7 @@ class UnitSpec:
             return Rounding.parse(value)
         if name == "random":
             return None if value is None or value == "port" else parse_source(value)
-        is_part = name in cls.form.parts and value is not None and not isinstance(value, Format)
+        is_part = value is not None and not isinstance(value, Format) and name in cls.form.parts
         return cls.read_part(name, value) if is_part else value
 
     @classmethod
