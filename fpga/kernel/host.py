@@ -198,7 +198,7 @@ def program(tile: Tile) -> click.Command:
             go_on = number > 1
             want = card.expected(a, b, go_on=go_on)
             wrong = (card.product(a, b, go_on=go_on) != want).nonzero()
-            shape = f"product {number}, {rows} x {depth} x {columns} of {spec}"
+            shape = f"product {number}, {rows} x {depth} x {columns} of {spec.formula}"
             if len(wrong):
                 row, column = wrong[0].tolist()
                 click.echo(f"{shape}: {len(wrong):,} of {want.numel():,} elements are wrong, first [{row}, {column}]")

@@ -109,12 +109,6 @@ def errors(
     got, rounded = values[index], values[points.nearest]
     with np.errstate(invalid="ignore"):
         absolute = np.where(inside, np.abs(got - points.value), np.where(index == points.nearest, 0.0, np.inf))
-    return Errors(
-        points.x[order],
-        points.value[order],
-        got[order],
-        rounded[order],
-        points.errors(index)[order],
-        absolute[order],
-        np.abs(index - points.nearest)[order],
-    )
+    errors = points.errors(index)
+    found = (points.x, points.value, got, rounded, errors, absolute, np.abs(index - points.nearest))
+    return Errors(*(numbers[order] for numbers in found))

@@ -158,16 +158,17 @@ def _rational(exact: Callable[[Fraction], Fraction]) -> dict[str, Any]:
     """Value and exact value of a function that is rational everywhere."""
 
     def value(x: Any) -> Any:
-        found = exact(_fraction(x))
+        found = exact(fraction_of(x))
         return mpmath.mpf(found.numerator) / found.denominator
 
     return {"value": value, "exact": exact}
 
 
-def _fraction(x: Any) -> Fraction:
+def fraction_of(x: Any) -> Fraction:
     """An mpmath number as it is."""
-    sign, mantissa, exponent, _ = mpmath.mpf(x)._mpf_
-    return (-1 if sign else 1) * int(mantissa) * Fraction(2) ** exponent
+    # A new number would be rounded to the working precision.
+    sign, mantissa, exponent, _ = (x if isinstance(x, mpmath.mpf) else mpmath.mpf(x))._mpf_
+    return (-1 if sign else 1) * int(mantissa) * Fraction(2) ** int(exponent)
 
 
 def elu(alpha: Fraction) -> Function:
@@ -190,11 +191,12 @@ def leaky_relu(slope: Fraction) -> Function:
 
 ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 _LINEAR: dict[str, Any] = {"symmetry": "linear", "left": ZERO, "right": ONE, "minus_inf": ZERO, "inf": "inf"}
+_SIGMOIDAL: dict[str, Any] = {"left": ZERO, "right": ZERO, "inf": ONE}
 
 ROWS = (
-    Function("tanh", mp.tanh, _at_zero(0), "odd", left=ZERO, right=ZERO, inf=ONE, minus_inf=-ONE),
-    Function("sigmoid", _sigmoid, _at_zero(HALF), "point", left=ZERO, right=ZERO, inf=ONE, minus_inf=ZERO),
-    Function("erf", mp.erf, _at_zero(0), "odd", left=ZERO, right=ZERO, inf=ONE, minus_inf=-ONE),
+    Function("tanh", mp.tanh, _at_zero(0), **_SIGMOIDAL, symmetry="odd", minus_inf=-ONE),
+    Function("sigmoid", _sigmoid, _at_zero(HALF), **_SIGMOIDAL, symmetry="point", minus_inf=ZERO),
+    Function("erf", mp.erf, _at_zero(0), **_SIGMOIDAL, symmetry="odd", minus_inf=-ONE),
     Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
     Function("gelu", _gelu, _at_zero(0), **_LINEAR),
     Function("silu", _silu, _at_zero(0), **_LINEAR),
@@ -202,15 +204,7 @@ ROWS = (
     elu(ONE),
     Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR, scales=True),
     leaky_relu(Fraction(1, 100)),
-    Function(
-        "hard_sigmoid",
-        **_rational(_hard_sigmoid),
-        symmetry="point",
-        left=ZERO,
-        right=ZERO,
-        inf=ONE,
-        minus_inf=ZERO,
-    ),
+    Function("hard_sigmoid", **_rational(_hard_sigmoid), **_SIGMOIDAL, symmetry="point", minus_inf=ZERO),
     Function("hard_swish", **_rational(lambda x: x * _hard_sigmoid(x)), **_LINEAR),
     Function(
         "reciprocal",
@@ -306,7 +300,7 @@ def _called(function: Callable[[Any], Any]) -> Function:
 
 def _value_of(value: Callable[[Any], Any], x: Fraction, bits: int) -> Fraction:
     with mp.workprec(bits):
-        return _fraction(value(mpmath.mpf(x.numerator) / x.denominator))
+        return fraction_of(value(mpmath.mpf(x.numerator) / x.denominator))
 
 
 def _apply(function: Callable[[Any], Any], x: Any, name: str) -> Any:

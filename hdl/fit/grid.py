@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -111,8 +111,8 @@ def sums_of_powers(terms: int) -> Numbers:
         found = np.unique((found[:, None] + np.array([0.0, *powers])[None, :]).ravel())
     if terms > 3:
         # Every number of so few bits has at most this many: half of its bits, rounded up.
-        count = 1 << (POWERS[1] - POWERS[0])
-        whole = np.arange(-2 * count, 2 * count + 1)
+        most = 2 << (POWERS[1] - POWERS[0])
+        whole = np.arange(-most, most + 1)
         few = np.array([len(PowerSum.powers(Fraction(int(number)))) <= terms for number in whole])
         found = whole[few] * math.ldexp(1.0, POWERS[0])
     return found
@@ -120,13 +120,5 @@ def sums_of_powers(terms: int) -> Numbers:
 
 def fixed_for(low: float, high: float, places: int) -> Fixed:
     """The narrowest signed fixed-point format of so many places that holds all numbers from one to another."""
-    bits = 1
-    while not -(2.0 ** (bits - 1)) <= low <= high <= 2.0 ** (bits - 1) - 2.0**-places:
-        bits += 1
-    while bits + places > 1 and _holds(bits - 1, places, low, high):
-        bits -= 1
-    return Fixed(bits, places)
-
-
-def _holds(bits: int, places: int, low: float, high: float) -> bool:
-    return bits + places >= 1 and -(2.0 ** (bits - 1)) <= low <= high <= 2.0 ** (bits - 1) - 2.0**-places
+    ends = ((bits, 2.0 ** (bits - 1)) for bits in count(1 - places))
+    return Fixed(next(bits for bits, end in ends if -end <= low <= high <= end - 2.0**-places), places)

@@ -20,11 +20,15 @@ _AT_ONCE, _FEW = 1 << 20, 4  # products of slopes and arguments; slopes that are
 
 
 def sums(slope: float | Numbers, t: Numbers, intercept: float | Numbers) -> tuple[Numbers, Numbers]:
-    """Values of a line, rounded to double precision, and what that leaves."""
-    product = slope * t
-    s = product + intercept
-    part = s - product
-    return s, (product - (s - part)) + (intercept - part)
+    """Values of a line, rounded to double precision, and the exact rest."""
+    return two_sum(slope * t, intercept)
+
+
+def two_sum(x: Numbers, y: float | Numbers) -> tuple[Numbers, Numbers]:
+    """Sum in double precision, and the exact rest (Knuth)."""
+    s = x + y
+    part = s - x
+    return s, (x - (s - part)) + (y - part)
 
 
 @dataclass(frozen=True, eq=False)

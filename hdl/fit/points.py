@@ -16,8 +16,8 @@ from mpmath import mp
 from halfulp.hdl.formats import RN, Format, Rounding
 
 from .folding import Folding
-from .functions import GUARD, Function
-from .lines import Band
+from .functions import GUARD, Function, fraction_of
+from .lines import Band, two_sum
 from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
 
 MEASURES = ("ulp", "absolute")
@@ -99,11 +99,8 @@ class Points:
     def results(self, s: Numbers, rest: Numbers) -> Any:
         """Places in the rounding table of what the values of the pieces come to, as `lines.sums` has these."""
         # The scale is a power of two, or less one; an offset makes another sum.
-        scaled, rest = s * self.scale, rest * self.scale
-        total = scaled + self.offset
-        part = total - scaled
-        lost = (scaled - (total - part)) + (self.offset - part)
-        return self.rounding_table.round(*_normal(total, lost, rest))
+        total, lost = two_sum(s * self.scale, self.offset)
+        return self.rounding_table.round(*two_sum(total, lost + rest * self.scale))
 
     def least(self) -> float:
         """The largest error of the best results there are."""
@@ -143,14 +140,6 @@ class Points:
     def _within(self, index: Any, error: float) -> Any:
         top = len(self.rounding_table.values) - 1
         return (index >= 0) & (index <= top) & (self.errors(np.clip(index, 0, top)) <= error)
-
-
-def _normal(total: Numbers, lost: Numbers, rest: Numbers) -> tuple[Numbers, Numbers]:
-    """Three parts of a sum as its nearest double and the sign of what is left."""
-    small = lost + rest
-    s = total + small
-    part = s - total
-    return s, (total - (s - part)) + (small - part)
 
 
 # The function -------------------------------------------------------------------------------------------------------
@@ -206,8 +195,7 @@ def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
         return (edge, 2 * edge) if value > 0 else (-2 * edge, -edge)
     if abs(value) > mpmath.ldexp(1, 1010):
         return (Fraction(2) ** 1010,) * 2 if value > 0 else (-(Fraction(2) ** 1010),) * 2
-    sign, mantissa, exponent, _ = value._mpf_
-    middle = (-1 if sign else 1) * int(mantissa) * Fraction(2) ** int(exponent)
+    middle = fraction_of(value)
     reach = abs(middle) / (1 << (bits - GUARD))
     return middle - reach, middle + reach
 

@@ -272,14 +272,10 @@ class Task:
         """The same pieces, each with the smallest error of its own."""
         parts: Parts = []
         for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
-            tail = (place == 0 and self._is_tail(line, self.tails.left)) or (
-                last == len(self.points) and self._is_tail(line, self.tails.right)
-            )
+            left, right = place == 0, last == len(self.points)
+            tail = (left and line[0] in self.tails.left) or (right and line[0] in self.tails.right)
             parts.append((place, self._own(first, last, line, keep_slope=tail)))
         return Found(parts, found.inner, self.error(parts))
-
-    def _is_tail(self, line: Line, slopes: tuple[float, ...]) -> bool:
-        return line[0] in slopes
 
     def _own(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
         """The line of smallest error on some points; not worse than the one that is given."""

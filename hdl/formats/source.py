@@ -221,7 +221,7 @@ class Stream:
     rotation : int
         Places that each word is rotated upward.
     complemented : bool
-        Whether each word is complemented. Of a plateau source that, like a rotation, changes no frequency of any word.
+        Each word is complemented. Of a plateau source that, like a rotation, changes no frequency of any word.
 
     Rounders that share a source by rotations and complements get different words of the same law in each step, at no
     cost in hardware but inverters.
@@ -233,7 +233,7 @@ class Stream:
     complemented: bool = False
 
     def bits_of(self, bits: int) -> tuple[int, list[int]]:
-        """How a word of ``bits`` bits is made: zeros below, then these places of the source's word.
+        """Parts of a word of ``bits`` bits: zeros below, then these places of the source's word.
 
         The low bits of an LFSR's word, but all bits of a plateau's, which are aligned to the first bits discarded.
         """
@@ -256,13 +256,13 @@ class Stream:
         return 1 << len(self.bits_of(bits)[1])
 
     def chance_of_up(self, fraction: Fraction | float, bits: int) -> Fraction:
-        """How often stochastic rounding goes up with words of this stream, over a whole period of the source.
+        """Share of a whole period of the source in which stochastic rounding goes up with words of this stream.
 
         Parameters
         ----------
         fraction : Fraction or float
-            What is discarded, in units of the last place that is kept: 0 or more and less than 1. What it has below
-            its first ``bits`` bits is dropped, and below its first ``width`` bits with a narrower plateau source.
+            Discarded part, in units of the last place of the result: 0 or more and less than 1. Its bits below the
+            first ``bits`` are dropped, and below the first ``width`` with a narrower plateau source.
         bits : int
             Width of the random word.
 
@@ -294,18 +294,7 @@ class Stream:
         return Fraction((largest << (self.source.width - bits)) - int(self.complemented), self.source.period)
 
     def mean_chance_of_up(self, bits: int) -> Fraction:
-        """`chance_of_up` on average over all fractions; one half would be without bias.
-
-        Parameters
-        ----------
-        bits : int
-            Width of the random word.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the source has no words of so many bits.
-        """
+        """`chance_of_up` on average over all fractions; one half would be without bias."""
         steps = self.steps(bits)
         # The chance is 0 on the first step and rises evenly from the second to the last.
         ends = self.chance_of_up(Fraction(1, steps), bits) + self.chance_of_up(Fraction(steps - 1, steps), bits)

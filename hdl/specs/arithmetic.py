@@ -1,5 +1,6 @@
 """Descriptions of units with one rounded result."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +72,8 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
 
     @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        return super().defaults(a) | {"c": a}
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"c": lambda: a}
 
     @property
     def default_result(self) -> Format:
@@ -100,8 +101,8 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
     o: Format
 
     @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        return {"o": parse("e4m3fn")}
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return {"o": lambda: parse("e4m3fn")}
 
     @property
     def results(self) -> tuple[ValueRange, str]:

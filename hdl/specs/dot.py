@@ -1,5 +1,6 @@
 """Description of one dot product."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +51,8 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
         check_one_of("order", self.order, ORDERS)
 
     @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        return super().defaults(a) | {"k": 4}
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"k": lambda: 4}
 
     @property
     def default_result(self) -> Format:

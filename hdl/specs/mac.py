@@ -1,7 +1,8 @@
 """Descriptions of units with an accumulator."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
@@ -106,9 +107,8 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
     carry: int = CARRY_BITS
 
     @classmethod
-    def filled(cls, a: Format, **given: Any) -> Self:
-        """Description with the defaults of the short form for fields that are not given."""
-        return super().filled(a, **(given if "acc" in given else given | {"acc": a.default_sum()}))
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"acc": a.default_sum}
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,8 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
             self._products.check_fits(self.product, f"product of {self.a} and {self.b}")
 
     @classmethod
-    def filled(cls, a: Format, **given: Any) -> Self:
-        """Description with the defaults of the short form for fields that are not given."""
-        return super().filled(a, **(given if "acc" in given else given | {"acc": a.default_accumulator()}))
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return super().defaults(a) | {"acc": a.default_accumulator}
 
     @property
     def words(self) -> dict[str, int]:

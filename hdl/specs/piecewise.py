@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -85,8 +86,8 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
         return text if part == "function" else parse(text)
 
     @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        return {"function": "tanh"}
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        return {"function": lambda: "tanh"}
 
     @property
     def budget(self) -> dict[str, Any]:

@@ -124,14 +124,11 @@ class Segments:
             raise TypeError(f"the name of a function is a text, not {type(self.name).__name__}")
         if not self.name.replace("_", "a").isalnum() or not self.name.isascii():
             raise ValueError(f"the name of a function is of letters, digits and underscores, not {self.name!r}")
-        for what in ("fmt", "out", "intercept"):
-            if not isinstance(getattr(self, what), Format):
-                raise TypeError(f"{what} of {self.name} is a Format, not {type(getattr(self, what)).__name__}")
-        if not isinstance(self.slope, Format | PowerSum):
-            raise TypeError(f"slope of {self.name} is a Format or a PowerSum, not {type(self.slope).__name__}")
-        for what in ("centre", "factor"):
-            if not isinstance(getattr(self, what), Fraction):
-                raise TypeError(f"{what} of {self.name} is a Fraction, not {type(getattr(self, what)).__name__}")
+        kinds = dict.fromkeys(("fmt", "out", "intercept"), (Format,)) | {"slope": (Format, PowerSum)}
+        for what, allowed in (kinds | dict.fromkeys(("centre", "factor"), (Fraction,))).items():
+            if not isinstance(value := getattr(self, what), allowed):
+                expected = " or a ".join(kind.__name__ for kind in allowed)
+                raise TypeError(f"{what} of {self.name} is a {expected}, not {type(value).__name__}")
         check_int("fraction", self.fraction, "table of segments", 0, MAX_FRACTION)
 
     def _check_folding(self) -> None:

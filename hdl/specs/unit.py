@@ -1,6 +1,7 @@
 """Descriptions of units: all that decides result bits, as plain, immutable data with a text."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -140,12 +141,13 @@ class UnitSpec:
     @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:
         """Description with the defaults of the short form for fields that are not given; see `of`."""
-        return cls.of(**({"a": a} | cls.defaults(a) | given))
+        defaults = {name: default for name, default in cls.defaults(a).items() if name not in given}
+        return cls.of(a=a, **{name: default() for name, default in defaults.items()}, **given)
 
     @classmethod
-    def defaults(cls, a: Format) -> dict[str, Any]:
-        """Fields that the short form may leave out, and their values for an operand format."""
-        return {"b": a} if "b" in cls.__dataclass_fields__ else {}
+    def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
+        """Fields that the short form may leave out, and functions of their values for an operand format."""
+        return {"b": lambda: a} if "b" in cls.__dataclass_fields__ else {}
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:

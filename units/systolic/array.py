@@ -56,7 +56,7 @@ class Array(wiring.Component):
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
         self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
-        self.tiling = tiling
+        self.tiling, self.n, self.m = tiling, tiling.n, tiling.m
         self.a_lanes = a_lanes
         source = self.mac.random
         self.seeds = [1] * tiling.macs if source is None else source.seeds(tiling.macs, self.mac.seed)
@@ -70,16 +70,6 @@ class Array(wiring.Component):
                 "c": Out(stream.Signature(data.ArrayLayout(self.mac.o, tiling.m))),
             }
         )
-
-    @property
-    def n(self) -> int:
-        """Elements, or rows of a grid."""
-        return self.tiling.n
-
-    @property
-    def m(self) -> int:
-        """Columns of a vector."""
-        return self.tiling.m
 
     def cycles(self, n: int, k: int, m: int) -> int:
         """Clock cycles of a product of (n, k) and (k, m), from an array at rest.

@@ -58,7 +58,7 @@ class Chain(Array):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or words of stochastic rounding have no source.
+        As `Array`.
 
     Latency
     -------

@@ -43,7 +43,7 @@ class Grid(Array):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or words of stochastic rounding have no source.
+        As `Array`.
 
     Latency
     -------
