@@ -202,7 +202,7 @@ def xclbin(tmp_path):
 def test_host_program_prints_results_and_exit_codes(monkeypatch, capsys, xclbin):
     monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(STOCHASTIC))
     words = (xclbin, "--n", 5, "--k", 6, "--m", 7)
-    mac = "of e5m2*e5m2+e6m5.sr10@lfsr16"
+    mac = "of e5m2*e5m2+e6m5.sr10@lfsr16:7"
     assert started(monkeypatch, capsys, *words) == (
         0,
         "".join(
