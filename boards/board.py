@@ -1,31 +1,29 @@
-"""Boards: a device with memories around it, and the platform that a kernel is linked for."""
+"""Boards: a device with memories around it, and the platform that kernels are linked for."""
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .targets import Target
 
 KINDS = ("lut", "ff", "dsp", "bram", "uram")
-"""Resources of a device, by the names that `Target` has for them."""
+"""Kinds of `Resources`."""
 
 BUFG_MHZ = 775
-"""No clock of UltraScale+ at speed grade -2 and 0.85 V is faster (AMD, DS923: global clock tree, and DSP48E2)."""
+"""Fastest clock of UltraScale+ at speed grade -2 and 0.85 V (AMD, DS923: global clock tree, and DSP48E2)."""
 
 COMPUTE_UNITS = 31
-"""Instances of a kernel that the linker takes (AMD, Data Center Acceleration Using Vitis, UG1700)."""
+"""Most instances of a kernel that the linker takes (AMD, Data Center Acceleration Using Vitis, UG1700)."""
 
 
 @dataclass(frozen=True)
-class Slr:
-    """A die of a device that is made of several, as the vendor's tools number them from 0.
+class Resources:
+    """Resources of a die, or of a design, by the names that `Target` has for them.
 
     Parameters
     ----------
     lut, ff, dsp, bram, uram : int
-        As `Target` has them of the whole device.
     """
 
     lut: int
@@ -34,20 +32,28 @@ class Slr:
     bram: int
     uram: int
 
+    def share(self, target: Target, count: int = 1) -> dict[str, float]:
+        """Percent of each resource of a device that ``count`` such designs take."""
+        shares = {}
+        for kind in KINDS:
+            total, own = getattr(target, kind), count * getattr(self, kind)
+            shares[kind.upper()] = 100 * own / total if total else (float("inf") if own else 0.0)
+        return shares
 
-def alike(target: Target, count: int) -> tuple[Slr, ...]:
-    """So many dies of the same kind, of which a device is made.
+
+def alike(target: Target, count: int) -> tuple[Resources, ...]:
+    """The dies of a device that is made of ``count`` equal ones.
 
     Raises
     ------
     ValueError
-        If its resources do not come in so many equal parts.
+        If ``count`` does not divide its resources.
     """
     totals = {kind: getattr(target, kind) for kind in KINDS}
     for kind, total in totals.items():
         if total % count:
-            raise ValueError(f"{target.name} has {total:,} {kind.upper()}, which are not {count} equal parts")
-    return (Slr(**{kind: total // count for kind, total in totals.items()}),) * count
+            raise ValueError(f"{target.name} has {total:,} {kind.upper()}, which {count} equal dies cannot have")
+    return (Resources(**{kind: total // count for kind, total in totals.items()}),) * count
 
 
 @dataclass(frozen=True)
@@ -57,21 +63,21 @@ class Memory:
     Parameters
     ----------
     tag : str
-        What the linker calls them: ``HBM`` or ``DDR``.
+        The linker's name: ``HBM`` or ``DDR``.
     kind : str
-        Of the memory, such as ``HBM2``.
+        Type, such as ``HBM2``.
     banks : int
         Channels of DDR, or pseudo-channels of HBM.
     bank_mib : int
-        Size of each, in MiB.
+        Size of a bank, in MiB.
     bank_gbps : float
-        Bandwidth of each, in 10^9 bytes a second.
+        Bandwidth of a bank, in 10^9 bytes a second.
     masters : int
-        Ports of kernels that can be connected to each.
+        Kernel ports that a bank can serve.
     latency_ns : float
-        From a request to its first beat, where it is not loaded.
+        Time from a request to its first beat, without other traffic.
     slrs : tuple of int
-        The die that each bank is next to; empty where no source says so.
+        Index of the die beside each bank; empty where no source names it.
     """
 
     tag: str
@@ -85,11 +91,11 @@ class Memory:
 
     def __post_init__(self) -> None:
         if len(self.slrs) not in (0, self.banks):
-            raise ValueError(f"{self.banks} banks of {self.tag} are next to as many dies, not to {len(self.slrs)}")
+            raise ValueError(f"slrs has {len(self.slrs)} dies for {self.banks} banks of {self.tag}; it has one each")
 
     @property
     def ports(self) -> int:
-        """Ports of kernels that can be connected in all."""
+        """Kernel ports that all banks can serve."""
         return self.banks * self.masters
 
 
@@ -100,19 +106,19 @@ class Board:
     Parameters
     ----------
     name, title : str
-        In a word, and in full.
+        Short and full name.
     target : Target
-        The device and what it has. What a platform's own logic takes of it is not for the user.
-    slrs : tuple of Slr
-        The dies that it is made of.
+        The device. The logic of a platform takes some of its resources.
+    slrs : tuple of Resources
+        Dies of the device, as the vendor's tools number them from 0.
     memories : tuple of Memory
-        The first is where kernels are connected.
+        Kernels use the first one.
     sources : tuple of str
-        Where these figures are from.
+        Documents of these figures.
     platform : str, optional
-        Development platform of the vendor's that kernels are linked for with XRT; None where there is none.
+        The vendor's development platform for kernels under XRT; None where it has none.
     kernel_mhz : int, optional
-        Default clock of kernels on it.
+        Default clock of kernels.
     pcie_gbps : float
         Bandwidth to the host's memory, in 10^9 bytes a second.
     amaranth : str, optional
@@ -121,13 +127,13 @@ class Board:
     Raises
     ------
     ValueError
-        If the dies together are not the device.
+        If the resources of the dies do not add up to those of the device.
     """
 
     name: str
     title: str
     target: Target
-    slrs: tuple[Slr, ...]
+    slrs: tuple[Resources, ...]
     memories: tuple[Memory, ...]
     sources: tuple[str, ...]
     platform: str | None = None
@@ -143,18 +149,20 @@ class Board:
 
     @property
     def memory(self) -> Memory:
-        """The memory that kernels are connected to."""
+        """The memory that kernels use."""
         return self.memories[0]
 
     def beats(self, mhz: float, readers: int, bits: int = 512) -> tuple[int, float]:
-        """The memory as so many ports that read see it at a clock: cycles from a request to its first beat, and beats
-        in a cycle, where each has an equal share of the banks and no more than one of them."""
+        """Latency in cycles from a request to its first beat, and beats a cycle, at each of ``readers`` ports.
+
+        Each port has an equal share of the banks, of one bank at most.
+        """
         memory = self.memory
         each = memory.bank_gbps * min(memory.banks / readers, 1)
         return math.ceil(memory.latency_ns * mhz / 1000), min(each * 8e3 / (bits * mhz), 1.0)
 
     def cores(self, ports: int) -> int:
-        """Most kernels of so many ports each whose ports can all be connected."""
+        """Most kernels of ``ports`` ports each that the memory can serve."""
         return min(self.memory.ports // ports, COMPUTE_UNITS)
 
     def build_platform(self) -> Any:
@@ -163,7 +171,7 @@ class Board:
         Raises
         ------
         ValueError
-            If it has none.
+            If Amaranth has none for it.
         """
         if self.amaranth is None:
             raise ValueError(f"{self.name} has no platform for Amaranth: its pins belong to the shell on the card")
@@ -174,43 +182,14 @@ class Board:
 
 
 def fields_of(part: str) -> tuple[str, str, str]:
-    """Device, package and speed grade of a part of UltraScale+, as Amaranth has them.
+    """Device, package and speed grade of an UltraScale+ part, as Amaranth writes them.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If the part is of another family.
     """
     found = re.fullmatch(r"(xc[a-z]*\d+[a-z]?)-([a-z]+\d+)-(\d[A-Z]?-[a-z])", part)
     if found is None:
-        raise ValueError(f"{part} is no part of UltraScale+; one is written like xcvu9p-flga2104-2L-e")
+        raise ValueError(f"invalid UltraScale+ part {part}: expected a name such as xcvu9p-flga2104-2L-e")
     return found[1], found[2], found[3]
-
-
-def lines(boards: Sequence[Board]) -> list[str]:
-    """Boards as lines: what they are made of, and where that is said."""
-    head = f"{'board':9}{'part':22}{'SLRs':>5}{'LUT':>11}  {'memory':34}{'ports':>6}{'GB/s':>7}{'MHz':>5}  platform"
-    shown = [head]
-    for board in boards:
-        for place, memory in enumerate(board.memories):
-            size = f"{memory.banks} x {_size(memory.bank_mib)} {memory.kind}"
-            own = (board.name, board.target.part, str(len(board.slrs)), f"{board.target.lut:,}")
-            first = own if place == 0 else ("",) * 4
-            clock, platform = (str(board.kernel_mhz or ""), board.platform or "") if place == 0 else ("", "")
-            shown.append(
-                f"{first[0]:9}{first[1]:22}{first[2]:>5}{first[3]:>11}  {size:34}{memory.ports:6}"
-                f"{memory.banks * memory.bank_gbps:7.0f}{clock:>5}  {platform}".rstrip()
-            )
-    sources = [f"  {board.name}: {'; '.join((board.target.source, *board.sources))}" for board in boards]
-    return [
-        *shown,
-        "",
-        "Ports: of kernels, that the memory takes. MHz: of kernels, unless the linker is told otherwise.",
-        "Platform: of XRT, that kernels are linked for. LUT: of the device; the platform takes some of them.",
-        "Sources:",
-        *sources,
-    ]
-
-
-def _size(mib: int) -> str:
-    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"

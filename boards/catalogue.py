@@ -1,7 +1,7 @@
-"""The boards that there are."""
+"""All boards, by name."""
 
 from .aws_f1 import AWS_F1
-from .board import Board, lines
+from .board import Board
 from .u55c import U55C
 from .u200 import U200
 from .u250 import U250
@@ -18,7 +18,7 @@ def board_of(name: str) -> Board:
     Raises
     ------
     ValueError
-        If there is none.
+        If no board has it.
     """
     if name not in BOARDS:
         raise ValueError(f"unknown board {name!r}; the boards are {', '.join(BOARDS)}")
@@ -26,5 +26,29 @@ def board_of(name: str) -> Board:
 
 
 def listing() -> list[str]:
-    """The boards, as lines."""
-    return lines(tuple(BOARDS.values()))
+    """The boards as lines: their parts, and the sources of these."""
+    head = f"{'board':9}{'part':22}{'SLRs':>5}{'LUT':>11}  {'memory':34}{'ports':>6}{'GB/s':>7}{'MHz':>5}  platform"
+    shown = [head]
+    for board in BOARDS.values():
+        for place, memory in enumerate(board.memories):
+            size = f"{memory.banks} x {_size(memory.bank_mib)} {memory.kind}"
+            own = (board.name, board.target.part, str(len(board.slrs)), f"{board.target.lut:,}")
+            first = own if place == 0 else ("",) * 4
+            clock, platform = (str(board.kernel_mhz or ""), board.platform or "") if place == 0 else ("", "")
+            shown.append(
+                f"{first[0]:9}{first[1]:22}{first[2]:>5}{first[3]:>11}  {size:34}{memory.ports:6}"
+                f"{memory.banks * memory.bank_gbps:7.0f}{clock:>5}  {platform}".rstrip()
+            )
+    sources = [f"  {board.name}: {'; '.join((board.target.source, *board.sources))}" for board in BOARDS.values()]
+    return [
+        *shown,
+        "",
+        "Ports: kernel ports that the memory can serve. MHz: default clock of kernels.",
+        "Platform: XRT platform that kernels are linked for. LUT: of the device; the platform takes some of them.",
+        "Sources:",
+        *sources,
+    ]
+
+
+def _size(mib: int) -> str:
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"

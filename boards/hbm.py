@@ -1,15 +1,15 @@
 """Memories and dies of the cards with two stacks of HBM2."""
 
-from .board import Memory, Slr
+from .board import Memory, Resources
 
 HBM_SLRS = (
-    Slr(lut=439_680, ff=879_360, dsp=2_880, bram=672, uram=320),
-    *(Slr(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320),) * 2,
+    Resources(lut=439_680, ff=879_360, dsp=2_880, bram=672, uram=320),
+    *(Resources(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320),) * 2,
 )
-"""Dies of the device: the one beside the HBM, and two of those of which the VU13P of a U250 has four.
+"""Dies of the device: the one beside the HBM, and two like the four of the VU13P of a U250.
 
-The latter are a quarter of that device (DS962), and the former is what they leave of this one (DS963, DS978). No source
-was found that counts it by itself.
+A die of the latter is a quarter of that device (DS962); the first one is the rest of this device (DS963, DS978). No
+source counts it by itself.
 """
 
 HBM_NS = 106.7

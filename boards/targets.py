@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 NONE = "(?!)"
-"""No type of cell; a regular expression that nothing matches."""
+"""Regular expression that matches no cell type."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,13 @@ class Family:
     memories : str
         Label of the step of that command that maps memories.
     lut, ff, carry, mux, dsp, bram, uram, memory : str
-        Which types of cells are what, as regular expressions.
-    carry_bits : int
-        Bits of the carry chain cell that the device has.
+        Cell types of each kind, as regular expressions.
+    luts_per_carry : int
+        Lookup tables beside a carry chain cell, which adds as many bits.
     half_carry, half_bram : str
         Cells of half the size, of which two make one.
-    luts_per_carry : int
-        Lookup tables that are next to one such cell.
     carry_takes : int
-        How many of these it takes away.
+        Lookup tables that a carry chain cell takes away.
     bram_kbit : int
         Size of a block memory, parity included.
     """
@@ -42,7 +40,6 @@ class Family:
     dsp: str
     bram: str
     memory: str
-    carry_bits: int
     luts_per_carry: int
     bram_kbit: int
     half_carry: str = NONE
@@ -59,49 +56,53 @@ class Family:
         return {"command": self.recipe(dsp), "memories": self.memories, "ff": self.ff}
 
 
-def _xilinx(name: str, **own: object) -> Family:
-    return Family(
-        name=name,
-        command=f"synth_xilinx -family {name} -flatten -noiopad -noclkbuf",
-        memories="map_memory",
-        lut="LUT[1-6]",
-        ff="FD.*",
-        mux="MUXF[789]",
-        dsp="DSP.*",
-        bram="RAMB36.*",
-        half_bram="RAMB18.*",
-        uram="URAM.*",
-        memory="SRL.*|RAM[0-9].*",
-        bram_kbit=36,
-        **own,  # type: ignore[arg-type]
-    )
+# One carry chain of a slice beside its eight tables (UG574).
+XCUP = Family(
+    name="xcup",
+    command="synth_xilinx -family xcup -flatten -noiopad -noclkbuf",
+    memories="map_memory",
+    lut="LUT[1-6]",
+    ff="FD.*",
+    carry="CARRY8",
+    half_carry="CARRY4",
+    mux="MUXF[789]",
+    dsp="DSP.*",
+    bram="RAMB36.*",
+    half_bram="RAMB18.*",
+    uram="URAM.*",
+    memory="SRL.*|RAM[0-9].*",
+    luts_per_carry=8,
+    bram_kbit=36,
+)
 
+# One beside four (UG474).
+XC7 = replace(
+    XCUP,
+    name="xc7",
+    command="synth_xilinx -family xc7 -flatten -noiopad -noclkbuf",
+    carry="CARRY4",
+    half_carry=NONE,
+    luts_per_carry=4,
+)
 
-FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        # One carry chain of a slice beside its eight tables (UG574), or four (UG474).
-        _xilinx("xcup", carry="CARRY8", half_carry="CARRY4", carry_bits=8, luts_per_carry=8),
-        _xilinx("xc7", carry="CARRY4", carry_bits=4, luts_per_carry=4),
-        # A slice is two tables, which are the adder of its carry chain where it has one (FPGA-DS-02012, 2.2).
-        Family(
-            name="ecp5",
-            command="synth_ecp5",
-            memories="map_ram",
-            lut="LUT4",
-            ff="TRELLIS_FF",
-            carry="CCU2C",
-            mux="PFUMX|L6MUX21",
-            dsp="MULT18X18D",
-            bram="DP16KD|PDPW16KD",
-            memory="TRELLIS_DPR16X4",
-            carry_bits=2,
-            luts_per_carry=2,
-            carry_takes=2,
-            bram_kbit=18,
-        ),
-    )
-}
+# A slice is two tables, which are the adder of its carry chain where it has one (FPGA-DS-02012, 2.2).
+ECP5 = Family(
+    name="ecp5",
+    command="synth_ecp5",
+    memories="map_ram",
+    lut="LUT4",
+    ff="TRELLIS_FF",
+    carry="CCU2C",
+    mux="PFUMX|L6MUX21",
+    dsp="MULT18X18D",
+    bram="DP16KD|PDPW16KD",
+    memory="TRELLIS_DPR16X4",
+    luts_per_carry=2,
+    carry_takes=2,
+    bram_kbit=18,
+)
+
+FAMILIES = {family.name: family for family in (XCUP, XC7, ECP5)}
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,17 @@ class Target:
     Parameters
     ----------
     name : str
-        What people call it, or the board or machine that it is on.
+        Common name, or the board or machine that it is on.
     family : Family
     part : str
-        What the vendor's tools call it.
+        The vendor's name.
     lut, ff, dsp, bram, uram : int
-        Lookup tables, flip-flops, DSP blocks or multipliers, block memories and large memories that it has. A shell
-        that a board's maker puts beside the design takes of them.
+        Lookup tables, flip-flops, DSP blocks or multipliers, block memories and large memories of the device. The shell
+        of a board takes some of them.
     source : str
-        Where these figures are from.
+        Data sheet of these figures.
     nextpnr : tuple of str
-        What tells nextpnr the device, where it can be placed and routed for here.
+        Options of nextpnr for the device; empty where nextpnr has no support for it.
     """
 
     name: str
@@ -137,95 +138,39 @@ class Target:
 
     @property
     def carry(self) -> int:
-        """Carry chain cells that it has: one in every slice."""
+        """Carry chain cells: one in every slice."""
         return self.lut // self.family.luts_per_carry
 
     @property
     def recipe(self) -> str:
-        """Yosys' command where there is to be no DSP block."""
+        """Yosys' command without DSP blocks."""
         return self.family.recipe()
 
 
-def _vu9p(name: str, part: str) -> Target:
-    return Target(
-        name=name,
-        family=FAMILIES["xcup"],
-        part=part,
-        lut=1_182_240,
-        ff=2_364_480,
-        dsp=6_840,
-        bram=2_160,
-        uram=960,
-        source="AMD, UltraScale Architecture and Product Data Sheet: Overview (DS890)",
-    )
+_VU9P = 1_182_240, 2_364_480, 6_840, 2_160, 960
+_HBM_CARD = 1_303_680, 2_607_360, 9_024, 2_016, 960
+_DS890 = "AMD, UltraScale Architecture and Product Data Sheet: Overview (DS890)"
+_DS962 = "AMD, Alveo U200 and U250 Data Center Accelerator Cards Data Sheet (DS962)"
+_DS963 = "AMD, Alveo U280 Data Center Accelerator Card Data Sheet (DS963)"
+_DS978 = "AMD, Alveo U55C Data Center Accelerator Cards Data Sheet (DS978)"
+_DS180 = "AMD, 7 Series FPGAs Data Sheet: Overview (DS180)"
+_DS02012 = "Lattice, ECP5 and ECP5-5G Family Data Sheet (FPGA-DS-02012)"
+_ECP5_85K = ("--85k", "--package", "CABGA381", "--speed", "6")
 
-
-_U200_U250 = "AMD, Alveo U200 and U250 Data Center Accelerator Cards Data Sheet (DS962)"
-
-TARGETS: dict[str, Target] = {
+TARGETS = {
     target.name: target
     for target in (
-        _vu9p("vu9p", "xcvu9p-flga2104-2L-e"),
-        Target(
-            name="u55c",
-            family=FAMILIES["xcup"],
-            part="xcu55c-fsvh2892-2L-e",
-            lut=1_303_680,
-            ff=2_607_360,
-            dsp=9_024,
-            bram=2_016,
-            uram=960,
-            source="AMD, Alveo U55C Data Center Accelerator Cards Data Sheet (DS978)",
-        ),
-        Target(
-            name="u250",
-            family=FAMILIES["xcup"],
-            part="xcu250-figd2104-2L-e",
-            lut=1_728_000,
-            ff=3_456_000,
-            dsp=12_288,
-            bram=2_688,
-            uram=1_280,
-            source=_U200_U250,
-        ),
-        Target(
-            name="u280",
-            family=FAMILIES["xcup"],
-            part="xcu280-fsvh2892-2L-e",
-            lut=1_303_680,
-            ff=2_607_360,
-            dsp=9_024,
-            bram=2_016,
-            uram=960,
-            source="AMD, Alveo U280 Data Center Accelerator Card Data Sheet (DS963)",
-        ),
-        replace(_vu9p("u200", "xcu200-fsgd2104-2-e"), source=_U200_U250),
-        _vu9p("vcu1525", "xcvu9p-fsgd2104-2L-e"),
-        _vu9p("vcu118", "xcvu9p-flga2104-2L-e"),
-        _vu9p("aws-f1", "xcvu9p-flgb2104-2-i"),
-        Target(
-            name="artix100t",
-            family=FAMILIES["xc7"],
-            part="xc7a100tcsg324-1",
-            lut=63_400,
-            ff=126_800,
-            dsp=240,
-            bram=135,
-            uram=0,
-            source="AMD, 7 Series FPGAs Data Sheet: Overview (DS180)",
-        ),
-        Target(
-            name="ecp5-85k",
-            family=FAMILIES["ecp5"],
-            part="LFE5U-85F-6BG381C",
-            lut=83_640,
-            ff=83_640,
-            dsp=156,
-            bram=208,
-            uram=0,
-            source="Lattice, ECP5 and ECP5-5G Family Data Sheet (FPGA-DS-02012)",
-            nextpnr=("--85k", "--package", "CABGA381", "--speed", "6"),
-        ),
+        # Name, family, part, LUT, FF, DSP, BRAM, URAM, source.
+        Target("vu9p", XCUP, "xcvu9p-flga2104-2L-e", *_VU9P, _DS890),
+        Target("u55c", XCUP, "xcu55c-fsvh2892-2L-e", *_HBM_CARD, _DS978),
+        Target("u250", XCUP, "xcu250-figd2104-2L-e", 1_728_000, 3_456_000, 12_288, 2_688, 1_280, _DS962),
+        Target("u280", XCUP, "xcu280-fsvh2892-2L-e", *_HBM_CARD, _DS963),
+        Target("u200", XCUP, "xcu200-fsgd2104-2-e", *_VU9P, _DS962),
+        Target("vcu1525", XCUP, "xcvu9p-fsgd2104-2L-e", *_VU9P, _DS890),
+        Target("vcu118", XCUP, "xcvu9p-flga2104-2L-e", *_VU9P, _DS890),
+        Target("aws-f1", XCUP, "xcvu9p-flgb2104-2-i", *_VU9P, _DS890),
+        Target("artix100t", XC7, "xc7a100tcsg324-1", 63_400, 126_800, 240, 135, 0, _DS180),
+        Target("ecp5-85k", ECP5, "LFE5U-85F-6BG381C", 83_640, 83_640, 156, 208, 0, _DS02012, _ECP5_85K),
     )
 }
 
@@ -236,7 +181,7 @@ def target_of(name: str) -> Target:
     Raises
     ------
     ValueError
-        If there is none.
+        If no device has it.
     """
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
@@ -244,12 +189,12 @@ def target_of(name: str) -> Target:
 
 
 def check_route(target: Target) -> Target:
-    """The device, refused unless it can be placed and routed for here.
+    """The device, which nextpnr can place and route for.
 
     Raises
     ------
     ValueError
-        If the vendor's tools would be needed.
+        If only the vendor's tools can.
     """
     if not target.nextpnr:
         able = ", ".join(name for name, other in TARGETS.items() if other.nextpnr)

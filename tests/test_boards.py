@@ -9,7 +9,7 @@ import pytest
 from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import io
 
-from halfulp.boards.board import KINDS, Memory, Slr, alike, fields_of
+from halfulp.boards.board import KINDS, Memory, Resources, alike, fields_of
 from halfulp.boards.catalogue import BOARDS, board_of, listing
 from halfulp.boards.targets import TARGETS
 
@@ -29,12 +29,12 @@ def test_board_matches_its_device(board):
 def test_board_rejects_dies_that_differ_from_device():
     board = BOARDS["u55c"]
     short = (replace(board.slrs[0], dsp=0), *board.slrs[1:])
-    with pytest.raises(ValueError, match=r"^the dies of u55c have 6,144 DSP, and the device 9,024$"):
+    with pytest.raises(ValueError, match="dies of u55c have 6,144 DSP"):
         replace(board, slrs=short)
-    assert alike(TARGETS["u250"], 4)[0] == Slr(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320)
-    with pytest.raises(ValueError, match=r"^vu9p has 1,182,240 LUT, which are not 7 equal parts$"):
+    assert alike(TARGETS["u250"], 4)[0] == Resources(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320)
+    with pytest.raises(ValueError, match=r"vu9p has .* 7 equal"):
         alike(TARGETS["vu9p"], 7)
-    with pytest.raises(ValueError, match=r"^4 banks of DDR are next to as many dies, not to 3$"):
+    with pytest.raises(ValueError, match="3 dies for 4 banks"):
         Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, latency_ns=1, slrs=(0, 1, 2))
 
 
@@ -73,7 +73,7 @@ def test_board_listing_has_parts_and_sources():
 
 @pytest.mark.parametrize("part", ["xc7a100tcsg324-1", "LFE5U-85F-6BG381C", "xcvu9p-flga2104"])
 def test_part_of_another_family_is_rejected(part):
-    with pytest.raises(ValueError, match=f"^{part} is no part of UltraScale"):
+    with pytest.raises(ValueError, match=f"invalid UltraScale. part {part}"):
         fields_of(part)
 
 

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from halfulp.boards.board import Resources
 from halfulp.boards.catalogue import BOARDS
 from halfulp.fpga.kernel.arrays import kernel, with_source
-from halfulp.fpga.kernel.cost_model import SMALL, Cells, CostModel
+from halfulp.fpga.kernel.cost_model import SMALL, CostModel
 from halfulp.fpga.kernel.timing import Memory, Timing
 from halfulp.fpga.match.cli import match
 from halfulp.fpga.match.performance import Exact, Published, Total, total
@@ -72,7 +73,7 @@ def test_search_takes_what_fits():
 # The arrays of this library ------------------------------------------------------------------------------------------
 
 COST_MODEL = CostModel(
-    {(n, m): Cells(lut=100 + 200 * n * m, ff=10 * n * m, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test"
+    {(n, m): Resources(lut=100 + 200 * n * m, ff=10 * n * m, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test"
 )
 LFSR = with_source(MAC)
 
@@ -133,7 +134,7 @@ def test_with_source_adds_lfsr_to_stochastic_mac():
 
 def test_match_reports_board_without_room(known, monkeypatch):
     load = workload("lenet5", batch=1, training=False)
-    large = CostModel({size: Cells(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
+    large = CostModel({size: Resources(lut=10**7, ff=0, dsp=0, bram=0, uram=0) for size in SMALL}, "the test")
     monkeypatch.setattr("halfulp.fpga.match.search.cores_cost_model", lambda mac, target, progress, pool: large)
     with pytest.raises(ValueError, match=r"^u55c has no room for one core with one multiply-accumulate of e5m2\*e5m2"):
         searched(U55C, load, MAC)

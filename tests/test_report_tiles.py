@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from halfulp.boards.board import Resources
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel.arrays import array, cores_cost_model
-from halfulp.fpga.kernel.cost_model import SMALL, Cells, CostModel, recorded
+from halfulp.fpga.kernel.cost_model import SMALL, CostModel, recorded
 from halfulp.fpga.report import tiles
 from halfulp.fpga.report.tiles import MAC, study, table
 from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import MacSpec
 
 SPEC = MacSpec.parse(MAC)
-KERNELS = CostModel({(n, m): Cells(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test")
+KERNELS = CostModel(
+    {(n, m): Resources(lut=1000 + 100 * n * m, ff=0, dsp=0, bram=0, uram=0) for n, m in SMALL}, "the test"
+)
 
 
 def test_tiles_table_matches_cost_model(monkeypatch):
@@ -29,7 +32,7 @@ def test_tiles_table_matches_cost_model(monkeypatch):
         return known[: len(asked)]
 
     monkeypatch.setattr(tiles, "measure_modules", measured)
-    monkeypatch.setattr(tiles, "verilog", lambda component: "")
+    monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top: "")
     found = study()
     assert asked == [array(SPEC, n, n).name for n in (1, 2, 4)]
     frame = table(found, KERNELS).frame

@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from halfulp.boards.board import KINDS, Resources
 from halfulp.boards.catalogue import BOARDS
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel import cost_model as tilecost
 from halfulp.fpga.kernel.arrays import KERNEL, array, kernel, with_source
-from halfulp.fpga.kernel.cost_model import KINDS, SMALL, Cells, CostModel, cost_model, recorded
+from halfulp.fpga.kernel.cost_model import SMALL, CostModel, cost_model, recorded
 from halfulp.fpga.kernel.layout import ARGUMENTS, MASTERS
 from halfulp.fpga.match.cli import tile
 from halfulp.fpga.synth.measure import Cost
@@ -28,7 +29,7 @@ from tests.test_xrt import linked
 MAC = "e5m2*e5m2+e6m5.sr10"
 SPEC = with_source(MacSpec.parse(MAC))
 COST_MODEL = CostModel(
-    {(n, m): Cells(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=0) for n, m in SMALL}, "the test"
+    {(n, m): Resources(lut=9_000 + 20_000 * n * m, ff=99, dsp=0, bram=1, uram=0) for n, m in SMALL}, "the test"
 )
 
 
@@ -205,13 +206,13 @@ def test_tile_rejects_bad_requests(words, sentence, tmp_path):
 
 def test_tile_rejects_design_that_does_not_fit():
     small = design()
-    small.check(Cells(lut=130_368, ff=0, dsp=0, bram=0, uram=0))
+    small.check(Resources(lut=130_368, ff=0, dsp=0, bram=0, uram=0))
     with pytest.raises(ValueError, match=r"^10 cores of 8 x 8 .* take 100 % of the LUT of u55c; 9 fit$"):
-        small.check(Cells(lut=130_369, ff=0, dsp=0, bram=0, uram=0))
+        small.check(Resources(lut=130_369, ff=0, dsp=0, bram=0, uram=0))
     with pytest.raises(ValueError, match=r"^10 cores of .* take 1984 % of the BRAM of u55c; not even one fits$"):
-        small.check(Cells(lut=1, ff=0, dsp=0, bram=4_000, uram=0))
+        small.check(Resources(lut=1, ff=0, dsp=0, bram=4_000, uram=0))
     with pytest.raises(ValueError, match=r" takes 439,681 LUT, and a die of u55c has 439,680$"):
-        replace(small, cores=1).check(Cells(lut=439_681, ff=0, dsp=0, bram=0, uram=0))
+        replace(small, cores=1).check(Resources(lut=439_681, ff=0, dsp=0, bram=0, uram=0))
 
 
 # What arrays cost ----------------------------------------------------------------------------------------------------
@@ -219,7 +220,7 @@ def test_tile_rejects_design_that_does_not_fit():
 
 def test_cost_model_is_exact_for_bilinear_costs():
     def cells(n, m):
-        return Cells(lut=7 + 3 * n + 5 * m + 11 * n * m, ff=2 * n, dsp=n * m, bram=0, uram=1)
+        return Resources(lut=7 + 3 * n + 5 * m + 11 * n * m, ff=2 * n, dsp=n * m, bram=0, uram=1)
 
     found = CostModel({size: cells(*size) for size in SMALL}, "the test")
     for n, m in ((1, 1), (2, 2), (5, 3), (64, 64)):
@@ -248,7 +249,7 @@ def test_cost_model_synthesises_missing_records(monkeypatch):
         ]
 
     monkeypatch.setattr(tilecost, "measure_modules", measure_modules)
-    monkeypatch.setattr(tilecost, "verilog", lambda component: "")
+    monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top: "")
     found = cost_model(lambda n, m: array(MacSpec.parse("e2m1fn*e2m1fn+e4m3.rn"), n, m, 2), TARGETS["u250"])
     assert asked == [f"chain_{n}x{m}_e2m1fn_e2m1fn_e4m3_rn_d2" for n, m in SMALL]
     # A memory of lookup tables is eight of them, at most.
@@ -259,7 +260,7 @@ def test_cost_model_synthesises_missing_records(monkeypatch):
 
 
 def test_cells_share_of_device():
-    cells = Cells(lut=1_000, ff=0, dsp=0, bram=0, uram=1)
+    cells = Resources(lut=1_000, ff=0, dsp=0, bram=0, uram=1)
     shares = cells.share(TARGETS["artix100t"], 2)
     assert set(shares) == {kind.upper() for kind in KINDS}
     assert shares["LUT"] == pytest.approx(200_000 / 63_400)

@@ -12,7 +12,7 @@ from typing import Any
 from halfulp.boards.targets import Target
 from halfulp.hdl.formats.source import parse_source
 from halfulp.hdl.specs import Build, MacSpec
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.systolic import Chain
 from halfulp.units.systolic.chain import DEPTH
@@ -59,7 +59,7 @@ def cores_cost_model(
     mac: MacSpec,
     target: Target,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
     *,
     depth: int = DEPTH,
     pipeline: int = 0,

@@ -4,14 +4,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from halfulp.boards.board import BUFG_MHZ, Board
+from halfulp.boards.board import BUFG_MHZ, Board, Resources
 from halfulp.fpga.kernel.arrays import cores_cost_model, timing, with_source
-from halfulp.fpga.kernel.cost_model import Cells
 from halfulp.fpga.kernel.layout import MASTERS
 from halfulp.fpga.kernel.timing import Memory
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import MacSpec
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
 
@@ -94,7 +93,7 @@ def searched(
     load: Workload,
     mac: MacSpec,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
     *,
     clock: float | None = None,
 ) -> tuple[list[Option], list[str]]:
@@ -107,8 +106,8 @@ def searched(
     mac : MacSpec
         Where it is stochastic and names no source, its sources are LFSRs.
     progress : Progress
-    pool : JobPool, optional
-        Runs the synthesis of arrays whose cost is not known; default: this machine.
+    pool : JobPool
+        Runs the synthesis of arrays whose cost is not known.
     clock : float, optional
         MHz of all of them; by default what published designs reached that take as many lookup tables.
 
@@ -148,7 +147,7 @@ def searched(
 
 
 def _fastest_number(
-    n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Cells, clock: float | None
+    n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Resources, clock: float | None
 ) -> list[Option]:
     """The fastest number of cores of a size, if there is room for one."""
     counts = counted(load.gemms)

@@ -13,7 +13,7 @@ import pandas as pd
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import work_root
 from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.progress import Progress, silent
@@ -199,7 +199,7 @@ def measure(
     trained: str,
     command: str,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> Figures:
     """Find all figures.
 
@@ -215,8 +215,8 @@ def measure(
     command : str
         Command that the figures name as their origin.
     progress : Progress
-    pool : JobPool, optional
-        Computes the dot products; default: this machine.
+    pool : JobPool
+        Computes the dot products.
     """
     ours, settings, others = trained_with(runs)
     found = errors(macs, dots, progress, pool)

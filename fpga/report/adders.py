@@ -11,7 +11,7 @@ from halfulp.hdl.formats import RN
 from halfulp.hdl.formats.source import parse_source
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -56,7 +56,7 @@ def study(
     units: tuple[Implementation, ...] = CASES,
     target: Target = TARGETS["vu9p"],
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> dict[Implementation, Measured]:
     """Measure units that round sums at random.
 

@@ -10,7 +10,7 @@ from halfulp.boards.targets import TARGETS, Target
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import code, digest, version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
@@ -192,7 +192,7 @@ def _tools(study: Study) -> dict[str, str]:
     return versions(*TOOLS, *((ROUTER,) if study.routed else ()))
 
 
-def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool | None = None) -> Record:
+def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool = LOCAL) -> Record:
     """Find all figures of a study; those that were found before are not made again.
 
     Parameters
@@ -201,8 +201,8 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     command : str
         What the figures are to be said to be made by.
     progress : Progress
-    pool : JobPool, optional
-        Runs the synthesis; default: this machine.
+    pool : JobPool
+        Runs the synthesis.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     )
 
 
-def _variants(study: Study, target: Target, progress: Progress, pool: JobPool | None) -> list[list[Variant]]:
+def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -> list[list[Variant]]:
     """For each multiply-accumulate its variants on a device, the one without register stages first."""
     from .resources import measure_each
 

@@ -13,7 +13,7 @@ from halfulp.hdl.formats import FP64, Format
 from halfulp.hdl.specs import MacSpec, ValueRange
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import code, version
-from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import versions
 from halfulp.tools.threads import one_thread
@@ -51,7 +51,7 @@ class Error:
 
 
 def errors(
-    macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent, pool: JobPool | None = None
+    macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[list[Error]]:
     """Errors of multiply-accumulates: for each, one for each distribution and length.
 
@@ -67,9 +67,6 @@ def errors(
     ToolError
         If the machine fails. What was found until then is kept.
     """
-    if pool is None:
-        with JobPool() as pool:
-            return errors(macs, dots, progress, pool)
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
     entries = {(mac, *case): _entry(mac, dots, *case) for mac in macs for case in cases}
@@ -77,7 +74,7 @@ def errors(
     missing = [case for case in entries if case not in found]
     progress.advance(len(found))
     # The file of a trained layer is here.
-    for where, trained in ((pool, False), (JobPool(), True)):
+    for where, trained in ((pool, False), (LOCAL, True)):
         jobs = (
             Job(f"dot products of {case[0]}", measure_errors, (dots, *case))
             for case in missing

@@ -20,7 +20,7 @@ from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.plots import Approximation, plot_approximations
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report, versions
@@ -140,7 +140,7 @@ def study(
     wanted: Sequence[Case],
     target: Target = TARGETS["vu9p"],
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> Study:
     """Fit, measure the errors, and synthesise.
 
@@ -151,9 +151,6 @@ def study(
     ToolError
         If Yosys or the machine fails.
     """
-    if pool is None:
-        with JobPool() as pool:
-            return study(wanted, target, progress, pool)
     progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
     fitted: dict[Case, tuple[Segments, Errors]] = {}
 

@@ -15,10 +15,9 @@ from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats import E5M2
 from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.build import STRUCTURES, TABLE
-from halfulp.sim.build import verilog
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
 from halfulp.units.activation import TABLE_WIDTH
@@ -84,7 +83,7 @@ FITS: tuple[Implementation, ...] = (
 """Functions as line segments in every structure that they can have; the default one is to be the smallest."""
 
 
-def write(folder: Path, progress: Progress = silent, pool: JobPool | None = None) -> Iterator[Path]:
+def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> Iterator[Path]:
     """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
 
     ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
@@ -97,8 +96,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool | None = None
     ----------
     folder : Path
     progress : Progress
-    pool : JobPool, optional
-        Runs the synthesis; default: this machine.
+    pool : JobPool
+        Runs the synthesis.
 
     Yields
     ------
@@ -137,31 +136,30 @@ def rows(
     units: Sequence[Implementation],
     target: Target,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> list[dict[str, object]]:
     """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
     found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
 
 
-def _small(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
+def _small(progress: Progress, pool: JobPool) -> pd.DataFrame:
     return _sorted(rows((*SMALL, *BLOCKS), DEVICES[0], progress, pool)).drop(columns="MHz")
 
 
-def _catalogue(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
+def _catalogue(progress: Progress, pool: JobPool) -> pd.DataFrame:
     return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, pool)])
 
 
-def _tiles(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
+def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
     components = [build() for build in TILES]
     progress.total("synthesis", len(components))
-    modules = (Module(verilog(component), component.name) for component in components)
-    costs = measure_modules(modules, DEVICES[0], progress, pool)
+    costs = measure_modules(map(Module.of, components), DEVICES[0], progress, pool)
     found = [_row(component.name, cost, DEVICES[0]) for component, cost in zip(components, costs, strict=True)]
     return _sorted(found).drop(columns="MHz")
 
 
-def _structures(progress: Progress, pool: JobPool | None) -> pd.DataFrame:
+def _structures(progress: Progress, pool: JobPool) -> pd.DataFrame:
     wanted = {
         (str(unit), structure): unit.with_build(structure=structure)
         for unit in FITS

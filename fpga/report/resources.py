@@ -11,7 +11,7 @@ from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import check, implement, versions
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -22,7 +22,7 @@ def measure_units(
     progress: Progress = silent,
     *,
     route: bool = False,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
     """Costs of units by their texts, as `measure_each` has them."""
     costs = measure_each(units, target, progress, route=route, pool=pool)
@@ -35,7 +35,7 @@ def measure_each(
     progress: Progress = silent,
     *,
     route: bool = False,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> list[Cost]:
     """Costs of units, and if asked for the clocks that they run at between registers.
 
@@ -64,7 +64,7 @@ def implement_units(
     progress: Progress = silent,
     *,
     clock_mhz: float,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
     """Costs of units by their texts, and the clocks that they run at, as Vivado has them after place and route.
 

@@ -12,7 +12,7 @@ from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, parse_source
 from halfulp.sim.implementation import short
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -117,15 +117,15 @@ class Study:
     saturating: Cost
 
 
-def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: JobPool | None = None) -> Study:
+def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: JobPool = LOCAL) -> Study:
     """Measure the units of the table.
 
     Parameters
     ----------
     target : Target
     progress : Progress
-    pool : JobPool, optional
-        Runs the synthesis; default: this machine.
+    pool : JobPool
+        Runs the synthesis.
 
     Raises
     ------

@@ -12,9 +12,8 @@ from halfulp.fpga.kernel.cost_model import MEMORY_LUTS, CostModel
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, Built
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules
 from halfulp.hdl.specs import MacSpec
-from halfulp.sim.build import verilog
 from halfulp.tools.digests import version
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -29,7 +28,7 @@ def study(
     largest: int = LARGEST,
     target: Target = TARGETS["u55c"],
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> dict[Built, Cost]:
     """Measure arrays of the published sizes, up to so many elements.
 
@@ -45,8 +44,7 @@ def study(
         raise ValueError(f"the smallest published array has 1 element, not {largest}")
     progress.total("synthesis", len(sizes))
     arrays = [array(MacSpec.parse(MAC), row.n, row.m) for row in sizes]
-    modules = (Module(verilog(component), component.name) for component in arrays)
-    return dict(zip(sizes, measure_modules(modules, target, progress, pool), strict=True))
+    return dict(zip(sizes, measure_modules(map(Module.of, arrays), target, progress, pool), strict=True))
 
 
 def table(found: dict[Built, Cost], kernels: CostModel, target: Target = TARGETS["u55c"]) -> Table:

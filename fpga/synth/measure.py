@@ -14,12 +14,13 @@ from halfulp.boards.targets import FAMILIES, Family, Target
 from halfulp.sim.build import generated, verilog
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.cache import Entry
-from halfulp.tools.digests import code, digest, version
+from halfulp.tools.digests import code, digest
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.paths import machine_errors, scratch, work_root, write_whole
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import versions
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,11 @@ class Cost:
     Attributes
     ----------
     lut : int
-        Lookup tables, each as one: LUT1 to LUT6, of which two small ones that would share the two outputs of a table on
-        the device (LUT6_2) are two, an inverter that the device has no cell for is none, and neither are the tables
-        that a bit passes on its way into a carry chain; LUT4 on ECP5, where the two tables of the adder in a CCU2C are
-        not among them.
+        Lookup tables. LUT1 to LUT6: two small ones that would share a table on the device (LUT6_2) count as two;
+        inverters, and tables that a bit passes on its way into a carry chain, are not counted. LUT4 on ECP5: the two
+        tables of the adder in a CCU2C are not counted.
     luts : tuple of int
-        How many of these use one input, two, and so on up to six.
+        Tables of one input, of two, and so on up to six.
     ff : int
         Flip-flops.
     carry : int
@@ -71,13 +71,13 @@ class Cost:
 
     @classmethod
     def of(cls, cells: Mapping[str, int], path: int, family: Family = FAMILIES["xcup"]) -> "Cost":
-        """From how many cells there are of which type."""
+        """The cost of counts of cells by type."""
 
         def count(pattern: str) -> int:
             return sum(number for cell, number in cells.items() if re.fullmatch(pattern, cell))
 
         luts = tuple(count(rf"(?={family.lut})LUT{inputs}") for inputs in range(1, 7))
-        # Half a cell is not to be had.
+        # Half a cell takes a whole one.
         return cls(
             lut=sum(luts),
             luts=luts,
@@ -92,7 +92,7 @@ class Cost:
         )
 
     def shares(self, target: Target) -> dict[str, float]:
-        """Share of each resource of a device, from 0 to 1 where it fits.
+        """Share of each resource of a device; 1 is all of it.
 
         Tables that a carry chain takes away, as on ECP5, count as tables.
         """
@@ -108,16 +108,16 @@ class Cost:
 
 @dataclass(frozen=True)
 class Module:
-    """A module to be synthesised, as Verilog.
+    """Verilog of a module for synthesis.
 
     Parameters
     ----------
     verilog : str
-        Text of it, and of what it is made of.
+        Text of the module and its submodules.
     top : str
-        Its name.
+        Name of the module.
     tied : mapping of str to int
-        Inputs of one bit that are constant, and so may cost nothing.
+        Constant inputs of one bit.
     dsp : bool
         Multipliers may become DSP blocks.
     """
@@ -127,34 +127,40 @@ class Module:
     tied: Mapping[str, int] = field(default_factory=dict)
     dsp: bool = False
 
+    @classmethod
+    def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
+        """The Verilog of a component, with the component's ``name`` by default."""
+        top = component.name if name is None else name
+        return cls(verilog(component, top), top, tied or {})
+
     @property
     def ties(self) -> list[str]:
-        """The constant inputs, as `halfulp.fpga.synth.yosys` takes them."""
+        """Constant inputs, as `halfulp.fpga.synth.yosys` takes them."""
         return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program that makes something of modules, which is remembered.
+    """A program whose results for modules are cached.
 
     Parameters
     ----------
     what : str
-        Error sentences begin with it and the name of the module.
+        Beginning of error sentences, before the name of the module.
     job : callable
-        What it has to know beside the module, of whether that has DSP blocks; JSON.
+        Settings beside the module, as JSON, for a module with or without DSP blocks.
     modules : tuple of str
-        Modules of this folder that make the result.
+        Modules of this folder that compute the result.
     versions : callable
-        Programs on which it depends, and in which versions they are there where this is called.
+        Versions of the programs that the result depends on, on the machine where it is called.
     argv : callable
-        What is run, of a folder with ``design.v`` and ``job.json``; it may leave more files there.
+        Command line for a folder with ``design.v`` and ``job.json``; it may write more files there.
     result : callable
-        Makes the result, as JSON has it, of the folder.
+        Reads the result, as JSON, from the folder.
     env : callable
-        What its environment has beside ours.
+        Additions to the environment.
     tail : int
-        Where it fails, so many lines of its log are shown, and the log is kept.
+        Lines of the log to show on failure; the log is saved if there are any.
     """
 
     what: str
@@ -171,13 +177,13 @@ class Program:
         return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp)})
 
     def entry(self, module: Module) -> Entry:
-        """Place of the result in the cache: by the Verilog, the job, the code that does it, and the tools."""
+        """Cache entry of the result, which depends on the Verilog, the job, our code and the tools."""
         own = code(*self.modules, imports=False)
         parts = (module.verilog, self.text(module), self.what, own, *self.versions().values())
         return Entry.of("synth", parts, module.top)
 
     def job_of(self, module: Module) -> Job:
-        """The run on a module whose result is not known."""
+        """The run on a module."""
         name = f"{self.what} {module.top}"
         files = {"design.v": module.verilog, "job.json": self.text(module)}
         return Job(name, _run, (name, files, self.argv, self.env, self.result))
@@ -190,11 +196,11 @@ def _run(
     env: Callable[[], Mapping[str, str]],
     result: Callable[[Path], Any],
 ) -> Any:
-    """Run a program on some files, in a folder that is deleted at its end."""
+    """Run a program on some files in a temporary folder."""
     with scratch("synthesis") as folder, machine_errors(f"the files of {name}"):
         for file, text in files.items():
             (folder / file).write_text(text)
-        # Temporary files of a program that is ended go with its folder.
+        # If the program is killed, its temporary files are deleted with the folder.
         environment = os.environ | env() | {"TMPDIR": str(folder)}
         log = folder / "tool.log"
         try:
@@ -206,60 +212,12 @@ def _run(
 
 
 def python(module: str, folder: Path) -> list[str]:
-    """Command line of one of our programs, which knows its folder as its working folder."""
+    """Command line of a program of this folder, on the machine that runs it."""
     return [sys.executable, "-m", module]
 
 
-def versions(*distributions: str) -> dict[str, str]:
-    """Those of Python packages."""
-    return {name: version(name) for name in distributions}
-
-
-def measure(
-    component: Any,
-    target: Target,
-    *,
-    name: str | None = None,
-    tied: Mapping[str, int] | None = None,
-    dsp: bool = False,
-) -> Cost:
-    """Cost of a component alone, without buffers at its ports.
-
-    The recipe is ``synth_xilinx -flatten -noiopad -noclkbuf -nodsp`` or ``synth_ecp5 -nodsp``, as the family of the
-    device has it. Yosys maps with ABC9 with and without ``-abc9``, so there is no better of the two to be
-    taken.
-
-    Parameters
-    ----------
-    component : wiring.Component
-        Anything that has Verilog.
-    target : Target
-    name : str, optional
-        Name of the top module; by default the component's ``name``.
-    tied : mapping of str to int, optional
-        Inputs of one bit that are constant around it.
-    dsp : bool
-        Multipliers may become DSP blocks.
-
-    Returns
-    -------
-    Cost
-
-    Raises
-    ------
-    ToolError
-        If Yosys or the machine fails.
-    """
-    top = component.name if name is None else name
-    (cost,) = measure_modules([Module(verilog(component, top), top, tied or {}, dsp)], target)
-    return cost
-
-
 def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
-    """Verilog of a unit, alone or between registers, from the cache if it was made before.
-
-    Its multipliers may become DSP blocks where its products are meant for them.
-    """
+    """Verilog of a unit, alone or between registers, from the cache."""
     unit = asked.component()
     top = f"{unit.name}_registered" if registered else unit.name
 
@@ -276,27 +234,26 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
 
 
 def measure_modules(
-    modules: Iterable[Module],
-    target: Target,
-    progress: Progress = silent,
-    pool: JobPool | None = None,
+    modules: Iterable[Module], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Cost]:
-    """Costs of several modules, of which those that are not known are synthesised side by side.
+    """Costs of modules, each alone on the device; Yosys runs side by side on those that are not cached.
+
+    Yosys maps with ABC9 with and without ``-abc9``.
 
     Parameters
     ----------
     modules : iterable of Module
-        Asked for the next one when there is a processor for it.
+        Read as processors become free.
     target : Target
     progress : Progress
-        Advances with each module that is done.
-    pool : JobPool, optional
-        Runs the synthesis; default: this machine.
+        Advances with each module.
+    pool : JobPool
+        Runs the synthesis.
 
     Raises
     ------
     ToolError
-        If Yosys or the machine fails. What was found until then is kept.
+        If Yosys or the machine fails. Results until then are cached.
     """
     program = Program(
         "Yosys on",
@@ -310,18 +267,15 @@ def measure_modules(
 
 
 def results(
-    modules: Iterable[Module], program: Program, progress: Progress = silent, pool: JobPool | None = None
+    modules: Iterable[Module], program: Program, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Any]:
-    """Results of a program for several modules; it runs side by side on those that are not known.
+    """Results of a program for modules, as `measure_modules` has those of Yosys.
 
     Raises
     ------
     ToolError
-        If the program or the machine fails. What was found until then is kept.
+        If the program or the machine fails. Results until then are cached.
     """
-    if pool is None:
-        with JobPool() as pool:
-            return results(modules, program, progress, pool)
     entries: list[Entry] = []
     found: dict[Entry, Any] = {}
     missing: dict[Job, Entry] = {}
@@ -356,7 +310,7 @@ def results(
 
 
 def _result(folder: Path) -> dict[str, Any]:
-    """Result of Yosys in a folder: cells by type, and the longest path, which without cells has a length of -1."""
+    """Cells by type, and the longest path, which Yosys says is -1 without cells."""
     statistics = json.loads((folder / "cells.json").read_text())
     found = re.search(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
     if found is None:

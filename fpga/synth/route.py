@@ -11,36 +11,25 @@ from halfulp.boards.targets import Target, check_route
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import versions
 
-from .measure import Module, Program, python, results, versions
+from .measure import Module, Program, python, results
 
 
 def frequencies(
-    modules: Iterable[Module],
-    target: Target,
-    progress: Progress = silent,
-    pool: JobPool | None = None,
+    modules: Iterable[Module], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[float]:
-    """Clocks in MHz that modules run at after place and route, each alone on the device.
+    """Clocks in MHz of modules after place and route, each alone on the device; parameters as `measure_modules`.
 
-    Only paths between registers count, so the modules are to be those of `Registered` components.
-
-    Parameters
-    ----------
-    modules : iterable of Module
-    target : Target
-    progress : Progress
-        Advances with each module that is done.
-    pool : JobPool, optional
-        Runs it; default: this machine.
+    Only paths between registers count, so these are modules of `Registered` components.
 
     Raises
     ------
     ValueError
-        If the device is none that can be placed and routed for here.
+        If nextpnr does not support the device.
     ToolError
         If Yosys, nextpnr or the machine fails.
     """
@@ -65,13 +54,13 @@ def _result(folder: Path) -> float:
     """The clock that nextpnr reached."""
     clocks = json.loads((folder / "report.json").read_text())["fmax"]
     if len(clocks) != 1:
-        raise ToolError(f"nextpnr tells the frequency of {len(clocks)} clocks, not of one")
+        raise ToolError(f"nextpnr reports {len(clocks)} clocks; the design has one")
     (clock,) = clocks.values()
     return float(clock["achieved"])
 
 
 def _compiled() -> Path:
-    """Folder of nextpnr as machine code."""
+    """Folder of nextpnr, compiled for this machine."""
 
     def make(folder: Path) -> None:
         argv = [sys.executable, "-m", "halfulp.fpga.synth.nextpnr", "--version"]

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from halfulp.boards.board import BUFG_MHZ, Board
+from halfulp.boards.board import BUFG_MHZ, Board, Resources
 from halfulp.boards.targets import TARGETS, Target
 from halfulp.fpga.kernel.arrays import KERNEL, array, cores_cost_model, kernel
-from halfulp.fpga.kernel.cost_model import Cells
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim.build import verilog
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .vivado import scripts
@@ -87,7 +86,7 @@ class Design:
         """The array of each core."""
         return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
-    def cells(self, progress: Progress = silent, pool: JobPool | None = None) -> Cells:
+    def cells(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
         """Resources of a core, from those of small ones.
 
         Raises
@@ -99,7 +98,7 @@ class Design:
         costs = cores_cost_model(self.mac, self.board.target, progress, pool, **shape)
         return costs.cells(self.n, self.m)
 
-    def check(self, cells: Cells) -> None:
+    def check(self, cells: Resources) -> None:
         """Refuse what the device has no room for, by what a core takes.
 
         Raises

@@ -18,7 +18,7 @@ from halfulp.boards.targets import Target
 from halfulp.fpga.synth.measure import Cost, Module, Program, results
 from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import JobPool
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors
 from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
@@ -392,7 +392,7 @@ def implement(
     progress: Progress = silent,
     *,
     clock_mhz: float,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> list[Routed]:
     """Figures of Vivado for several modules, each alone on the device; earlier results are kept.
 
@@ -406,8 +406,8 @@ def implement(
         Advances with each module that is done.
     clock_mhz : float
         Frequency to be reached: the flow stops to optimise when it is.
-    pool : JobPool, optional
-        Runs it; default: this machine.
+    pool : JobPool
+        Runs it.
 
     Raises
     ------

@@ -180,6 +180,10 @@ class JobPool:
         return client
 
 
+LOCAL = JobPool()
+"""The default pool: this machine."""
+
+
 def _stream(
     executor: Executor, jobs: Iterable[Job], wrap: Callable[[Job], tuple[Any, ...]], room: Callable[[], int]
 ) -> Generator[tuple[Job, Any], None, None]:
