@@ -2,15 +2,19 @@
 
 import contextlib
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halfulp.boards.targets import Target, check_route, target_of
+from halfulp.hdl.specs import MacSpec
 from halfulp.sim.implementation import implementations
 from halfulp.sim.options import unit_options
-from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import Parsed, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
+from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
 
 from .report.study import ENDINGS
@@ -20,25 +24,32 @@ if TYPE_CHECKING:
     from .report.coreport import Record
 
 
+_target = click.option(
+    "--target",
+    default="vu9p",
+    metavar="NAME",
+    type=Parsed(target_of),
+    help="device; vu9p by default, all: halfulp list targets",
+)
+
+
 @click.command()
 @unit_options
-@click.option(
-    "--target", "name", default="vu9p", metavar="NAME", help="device; vu9p by default, all: halfulp list targets"
-)
+@_target
 @click.option("--route", is_flag=True, help="place and route between registers, for the frequency (ecp5-85k)")
 @click.option(
     "--flow",
     type=click.Choice(["yosys", "vivado"]),
     default="yosys",
-    help="who synthesises; yosys by default, vivado places and routes too where it is installed",
+    help="synthesis tool; yosys by default, vivado places and routes too where it is installed",
 )
-@click.option("--clock", metavar="MHZ", type=float, help=f"frequency that Vivado aims at; {DEFAULT_CLOCK} by default")
+@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of Vivado; {DEFAULT_CLOCK} by default")
 @scheduled
 @also_written
 def synth(
     unit: str,
     fmt: str | None,
-    name: str,
+    target: Target,
     route: bool,
     flow: str,
     clock: float | None,
@@ -46,20 +57,18 @@ def synth(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Say what UNIT in FMT (e5m2 by default) costs on a device; UNIT `all` takes every unit for such operands."""
-    from halfulp.boards.targets import check_route, target_of
-    from halfulp.tools.progress import Bar
-
+    """Measure the cost of UNIT in FMT (e5m2 by default) on a device; UNIT `all` is every unit for such operands."""
     vivado = flow == "vivado"
     with requests():
-        target = check_route(target_of(name)) if route else target_of(name)
+        if route:
+            check_route(target)
         asked = implementations(unit, fmt, **options)
         for one in asked:
             one.component()
         if vivado and route:
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
         if clock is not None and not vivado:
-            raise ValueError("--clock means something to Vivado only; add --flow vivado")
+            raise ValueError("--clock needs Vivado; add --flow vivado")
         if vivado:
             from .vendor.vivado import check
 
@@ -80,12 +89,10 @@ def synth(
 @scheduled
 @written
 def cost(pool: JobPool, output: Path | None) -> None:
-    """Measure the units that costs are recorded of, and leave the records as CSV.
+    """Measure the units of the cost records, and write these as CSV.
 
-    The project's own are in fpga/results, where `make cost` leaves them: a change of cost is a change of these files.
+    `make cost` writes the project's own to fpga/results: a change of cost is a change of these files.
     """
-    from halfulp.tools.progress import Bar
-
     from .report.records import write
 
     with pool, Bar("cost") as bar:
@@ -94,12 +101,12 @@ def cost(pool: JobPool, output: Path | None) -> None:
 
 
 class _Reports(click.Group):
-    """The reports that have names, and that of a study, which has the name of its file."""
+    """Named reports, and the report of a study, by the name of its file."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A command, and what it is to be called with."""
+        """A command and its arguments."""
         if args and Path(args[0]).suffix in (*ENDINGS, ".json"):
             return "STUDY", _study, args
         return super().resolve_command(ctx, args)
@@ -110,7 +117,7 @@ def report() -> None:
     """Figures side by side, as Markdown, CSV and LaTeX.
 
     COMMAND is one of those below, or a file in TOML or YAML that describes a study of multiply-accumulates: their cost,
-    clock, error and accuracy, in tables and plots. A finished study is a JSON file, of which all is drawn again.
+    clock, error and accuracy, in tables and plots. From the JSON file of a finished study all is drawn again.
     """
 
 
@@ -119,8 +126,6 @@ def report() -> None:
 @written
 def sru(pool: JobPool, output: Path | None) -> None:
     """Stochastic rounding units beside those of Chang et al. (DATE 2023)."""
-    from halfulp.tools.progress import Bar
-
     from .report.sru import study, tables
 
     with pool, Bar("report sru") as bar:
@@ -133,8 +138,6 @@ def sru(pool: JobPool, output: Path | None) -> None:
 @written
 def adders(pool: JobPool, output: Path | None) -> None:
     """Stochastic rounding in adders and accumulators, lazy and eager, beside rounding to nearest."""
-    from halfulp.tools.progress import Bar
-
     from .report.adders import study, table
 
     with pool, Bar("report adders") as bar:
@@ -142,11 +145,11 @@ def adders(pool: JobPool, output: Path | None) -> None:
     publish(Report({"adders": table(found)}), report_folder(output))
 
 
-def _counts(ctx: click.Context, parameter: click.Parameter, text: str) -> list[int]:
+def _counts(text: str) -> list[int]:
     """Numbers of pieces, from ``2,3,4``."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise click.BadParameter(f"numbers of pieces are written like 2,3,4, and not {text!r}")
+        raise ValueError(f"invalid --pieces {text!r}: expected numbers such as 2,3,4")
     return [int(word) for word in words]
 
 
@@ -158,11 +161,11 @@ def _counts(ctx: click.Context, parameter: click.Parameter, text: str) -> list[i
     "--pieces",
     default="2,3,4,8,16,32",
     metavar="N,N,...",
-    callback=_counts,
+    type=Parsed(_counts),
     help="line segments; 2,3,4,8,16,32 by default",
 )
 @click.option("--slopes", default="any", metavar="WHICH", help="any, or pow2: sums of powers of two; any by default")
-@click.option("--target", "name", default="vu9p", metavar="NAME", help="device; vu9p by default")
+@_target
 @scheduled
 @written
 def pwl(
@@ -171,7 +174,7 @@ def pwl(
     to: str | None,
     pieces: list[int],
     slopes: str,
-    name: str,
+    target: Target,
     pool: JobPool,
     output: Path | None,
 ) -> None:
@@ -180,40 +183,34 @@ def pwl(
     FUNCTION is tanh, sigmoid, exp, or another that halfulp sim pwl knows; tanh and sigmoid if none is named. Free
     breakpoints stand beside uniform ones.
     """
-    from halfulp.boards.targets import target_of
-    from halfulp.tools.progress import Bar
-
     from .report.pwl import cases, study
     from .report.pwl import report as report_of
 
     with requests():
-        target = target_of(name)
         wanted = cases(functions or ("tanh", "sigmoid"), fmt, pieces, to=to, slopes=slopes)
     folder = report_folder(output)
     with requests(), pool, Bar("report pwl") as bar:
         found = study(wanted, target, bar, pool)
     words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
     words += ["--to", to] if to else []
-    words += ["--slopes", slopes, "--target", name]
+    words += ["--slopes", slopes, "--target", target.name]
     publish(report_of(found, shlex.join(["halfulp", "report", "pwl", *words])), folder)
 
 
 @report.command()
-@click.option("--largest", metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes")
+@click.option(
+    "--largest", default=4, metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes"
+)
 @scheduled
 @written
-def tiles(largest: int | None, pool: JobPool, output: Path | None) -> None:
+def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
-    from halfulp.boards.targets import TARGETS
-    from halfulp.hdl.specs import MacSpec
-    from halfulp.tools.progress import Bar
-
     from .kernel.arrays import cores_cost_model
-    from .report.tiles import LARGEST, MAC, study, table
+    from .report.tiles import MAC, study, table
 
     with pool, Bar("report tiles") as bar, requests():
-        found = study(LARGEST if largest is None else largest, progress=bar, pool=pool)
-        kernels = cores_cost_model(MacSpec.parse(MAC), TARGETS["u55c"], bar, pool)
+        found = study(largest, progress=bar, pool=pool)
+        kernels = cores_cost_model(MacSpec.parse(MAC), target_of("u55c"), bar, pool)
     publish(Report({"tiles": table(found, kernels)}), report_folder(output))
 
 
@@ -221,34 +218,39 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @report.command()
-@click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; where halfulp train leaves it")
-@click.option("--mac", "texts", metavar="MAC", multiple=True, help="whose dot products; those published by default")
+@click.option(
+    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; that of halfulp train by default"
+)
+@click.option(
+    "--mac",
+    "macs",
+    metavar="MAC",
+    multiple=True,
+    type=Parsed(MacSpec.parse),
+    help="multiply-accumulates of the dot products; those published by default",
+)
 @click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; one of a LeNet5 by default")
 @click.option("--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind")
 @scheduled
 @written
 def accuracy(
-    table: Path | None, texts: tuple[str, ...], trained: Path | None, count: int, pool: JobPool, output: Path | None
+    table: Path | None, macs: tuple[MacSpec, ...], trained: Path | None, count: int, pool: JobPool, output: Path | None
 ) -> None:
     """Networks that were trained, beside those of Ben Ali et al. (DATE 2025), and the error of dot products."""
-    import sys
-
     from halfulp.golden.train.results import results, rows
-    from halfulp.hdl.specs import MacSpec
-    from halfulp.tools.progress import Bar
 
     from .report.accuracy import MACS, default_dots, measure, trained_layer
     from .report.accuracy import report as report_of
 
     with requests():
-        macs = [MacSpec.parse(text) for text in dict.fromkeys(texts or MACS)]
         place = table or results()
         runs = rows(place) if table is not None or place.is_file() else []
     folder = report_folder(output)
     with requests(), pool, Bar("report accuracy") as bar:
         layer, text = trained_layer(trained, bar)
         command = shlex.join(["halfulp", *sys.argv[1:]])
-        found = measure(macs, runs, default_dots(count, layer), text, command, bar, pool)
+        wanted = tuple(dict.fromkeys(macs)) or MACS
+        found = measure(wanted, runs, default_dots(count, layer), text, command, bar, pool)
     publish(report_of(found), folder)
 
 
@@ -257,10 +259,10 @@ def accuracy(
 @scheduled
 @written
 def _study(file: Path, pool: JobPool, output: Path | None) -> None:
-    """Multiply-accumulates side by side: cost, clock, error, accuracy, and which no other beats.
+    """Multiply-accumulates side by side: cost, clock, error, accuracy and Pareto flags.
 
-    FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, of which tables and plots are made
-    again; default folder: its own.
+    FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, whose tables and plots are made again,
+    in its own folder by default.
     """
     from .report.coreport import load
 
@@ -278,9 +280,7 @@ def _study(file: Path, pool: JobPool, output: Path | None) -> None:
 
 
 def _measured(file: Path, record: Path, pool: JobPool) -> "Record":
-    """The figures of a study, from its record where nothing changed since."""
-    from halfulp.tools.progress import Bar
-
+    """The figures of a study, from its record if nothing changed since."""
     from .report.coreport import key_of, load, measure
     from .report.study import read
 
@@ -312,10 +312,8 @@ def stats() -> None:
 def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
     """Measure how often stochastic rounding goes up for each random source, beside the exact and the ideal frequency.
 
-    The tables are printed as Markdown and left, with a plot, as Markdown, CSV, LaTeX, PNG and SVG.
+    The tables are printed as Markdown, and written with a plot as Markdown, CSV, LaTeX, PNG and SVG.
     """
-    from halfulp.tools.progress import Bar
-
     from .report.stats import SOURCES, Rounder, measure
     from .report.stats import report as report_of
 

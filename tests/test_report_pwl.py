@@ -177,11 +177,11 @@ def test_pwl_command_prints_and_writes(found, tmp_path):
     ("words", "sentence"),
     [
         (["tan"], "unknown function 'tan'"),
-        (["tanh", "--pieces", "2,x"], "numbers of pieces are written like 2,3,4, and not '2,x'"),
+        (["tanh", "--pieces", "2,x"], "--pieces '2,x'"),
         (["tanh", "--pieces", "0", "--fmt", "fxp3.6"], "pieces 0"),
-        (["tanh", "--fmt", "fp32"], "fp32 has 32 bits; errors here are proved on every code"),
-        (["tanh", "--to", "fp32"], "fp32 has 32 bits; errors here are proved on every code"),
-        (["tanh", "--slopes", "some", "--fmt", "fxp3.6"], "unknown slopes 'some'; there are any, pow2"),
+        (["tanh", "--fmt", "fp32"], "fp32 has 32 bits"),
+        (["tanh", "--to", "fp32"], "fp32 has 32 bits"),
+        (["tanh", "--slopes", "some", "--fmt", "fxp3.6"], "unknown slopes 'some'"),
         (["tanh", "--target", "none"], "none"),
     ],
 )

@@ -33,7 +33,7 @@ def test_tiles_table_matches_cost_model(monkeypatch):
 
     monkeypatch.setattr(tiles, "measure_modules", measured)
     monkeypatch.setattr("halfulp.fpga.synth.measure.verilog", lambda component, top: "")
-    found = study()
+    found = study(4)
     assert asked == [array(SPEC, n, n).name for n in (1, 2, 4)]
     frame = table(found, KERNELS).frame
     assert list(frame["LUT"]) == [108, 208, 408]

@@ -69,7 +69,7 @@ PUBLISHED = (
 )
 """The published table. fxp8.8 holds products of fxp4.4, so that the rounding beside the multiplier is its result's."""
 
-MACS = tuple(row.mac for row in PUBLISHED if row.mac != FLOAT)
+MACS = tuple(MacSpec.parse(row.mac) for row in PUBLISHED if row.mac != FLOAT)
 
 SETTING = ("data", "train", "test", "epochs", "batch", "rate")
 """Columns of a table of runs that are the same in runs of which there is a mean."""

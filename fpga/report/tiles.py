@@ -20,12 +20,9 @@ from halfulp.tools.tables import Table
 MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
 """The published multiply-accumulate; of its source of random words nothing is said."""
 
-LARGEST = 4
-"""Default number of elements of the largest array: one of 8 x 8 takes minutes."""
-
 
 def study(
-    largest: int = LARGEST,
+    largest: int,
     target: Target = TARGETS["u55c"],
     progress: Progress = silent,
     pool: JobPool = LOCAL,

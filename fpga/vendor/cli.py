@@ -1,16 +1,17 @@
-"""The command `halfulp emit`: a unit as plain Verilog, or with all that a vendor's tool needs."""
+"""The command `halfulp emit`: a unit as plain Verilog, or with scripts for a vendor's tool."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
+from halfulp.boards.targets import TARGETS
 from halfulp.sim.implementation import Implementation, implementation
 from halfulp.sim.options import unit_options
-from halfulp.tools.commands import Refused, requests
+from halfulp.tools.commands import Refused, new_folder, requests, write_folder
 
 DEFAULT_CLOCK = 500
-"""MHz. What is asked for without a word; the tools optimise until they reach it."""
+"""Default clock in MHz, up to which the tools optimise."""
 
 
 @click.command()
@@ -18,7 +19,7 @@ DEFAULT_CLOCK = 500
 @click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; standard output by default")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @click.option("--target", metavar="DEVICE", help="device of a flow, such as vu9p")
-@click.option("--clock", metavar="MHZ", type=float, help=f"frequency that a flow aims at; {DEFAULT_CLOCK} by default")
+@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of a flow; {DEFAULT_CLOCK} by default")
 def emit(
     unit: str,
     fmt: str | None,
@@ -28,7 +29,7 @@ def emit(
     clock: float | None,
     **options: Any,
 ) -> None:
-    """Write UNIT in FMT as plain Verilog, or with --flow and --target a folder that a vendor's tool runs on."""
+    """Write UNIT in FMT as plain Verilog, or with --flow and --target a folder for a vendor's tool."""
     with requests():
         asked = implementation(unit, fmt, **options)
     if flow is not None:
@@ -36,7 +37,7 @@ def emit(
         return
     for option, value in (("--target", target), ("--clock", clock)):
         if value is not None:
-            raise Refused(f"{option} means something to a flow only; add --flow vivado")
+            raise Refused(f"{option} needs a flow; add --flow vivado")
     _verilog(asked, output)
 
 
@@ -59,9 +60,6 @@ def _verilog(asked: Implementation, output: str | None) -> None:
 
 
 def _flow(asked: Implementation, output: str | None, target: str | None, clock: float) -> None:
-    from halfulp.boards.targets import TARGETS
-    from halfulp.tools.paths import machine_errors, replacing_folder
-
     from .vivado import knows, scripts
 
     devices = [name for name, device in TARGETS.items() if knows(device)]
@@ -69,15 +67,7 @@ def _flow(asked: Implementation, output: str | None, target: str | None, clock: 
         raise Refused(f"--flow takes a --target, one of {', '.join(devices)}" + (f", not {target}" if target else ""))
     if output is None or output == "-":
         raise Refused("--flow writes a folder; name it with -o")
-    folder = Path(output).resolve()
-    # A bad place for files is refused before the work.
-    with machine_errors(str(folder)):
-        if folder.exists() and not folder.is_dir():
-            raise Refused(f"{output} is a file; --flow writes a folder")
-        if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
-            raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
+    folder = new_folder(output)
     with requests():
         texts = scripts(asked.component(), TARGETS[target], clock_mhz=clock, dsp=asked.build.dsp)
-    with replacing_folder(folder) as scratch:
-        for name, text in texts.items():
-            (scratch / name).write_text(text)
+    write_folder(folder, texts)

@@ -1,4 +1,4 @@
-"""Kernels for a board, with all that its tools and its host need: a folder of files."""
+"""A folder of files: kernels for a board, and the inputs of its tools and its host."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 
 from .vivado import scripts
-from .xrt import KERNEL_XML, LINK, PACKAGE, Description, check_ports, kernel_xml, link_cfg, makefile, package_tcl
+from .xrt import KERNEL_XML, LINK, PACKAGE, check_ports, kernel_xml, link_cfg, makefile, package_tcl
 
 BARE = "tile"
 """Folder of the flow of the bare array."""
 
 CLOCK = 300
-"""MHz of a board that has no clock of its own for kernels."""
+"""Default clock in MHz on a board without one."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class Design:
     ----------
     board : Board
     mac : MacSpec
-        What a multiply-accumulate does; where it is stochastic it names a source.
+        Names a source if it is stochastic.
     n, m : int
         Elements of an array, and multiply-accumulates of each.
     cores : int
         Kernels, each with an array.
     depth : int
-        Vectors of a tile's row, at most.
+        Most vectors in a row of a tile.
     rows : int
-        Rows of a tile that an element makes.
+        Rows of a tile that an element computes.
     pipeline : int
         Register stages of a multiply-accumulate.
     mhz : float, optional
-        Clock of the kernels; the board's own by default.
+        Clock of the kernels; default: the board's.
     bare : Target
-        Device that the bare array is placed and routed for.
+        Device of the flow of the bare array.
 
     Raises
     ------
     TypeError, ValueError
-        If there is no such array, the board has no platform or too few ports, or there is no such clock.
+        If the array cannot be built, the board has no platform or too few ports, or the clock is out of range.
     """
 
     board: Board
@@ -64,30 +64,24 @@ class Design:
     def __post_init__(self) -> None:
         if self.board.platform is None:
             raise ValueError(
-                f"{self.board.name} has no platform of XRT that kernels are linked for; halfulp list boards says which "
-                "boards have one"
+                f"{self.board.name} has no XRT platform for kernels; halfulp list boards names the boards that have one"
             )
-        check_ports(self.description, self.board, self.cores)
+        check_ports(self.board, self.cores)
         if not 1 <= self.clock <= BUFG_MHZ:
             raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
         self.array()
 
     @property
     def clock(self) -> float:
-        """MHz."""
+        """Clock of the kernels, in MHz."""
         return self.mhz if self.mhz is not None else self.board.kernel_mhz or CLOCK
-
-    @property
-    def description(self) -> Description:
-        """The kernel as the run-time system sees it."""
-        return Description(KERNEL)
 
     def array(self) -> object:
         """The array of each core."""
         return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
     def cells(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
-        """Resources of a core, from those of small ones.
+        """Resources of a core, by the cost model.
 
         Raises
         ------
@@ -99,12 +93,17 @@ class Design:
         return costs.cells(self.n, self.m)
 
     def check(self, cells: Resources) -> None:
-        """Refuse what the device has no room for, by what a core takes.
+        """Refuse cores that need more resources than there are.
+
+        Parameters
+        ----------
+        cells : Resources
+            Resources of a core.
 
         Raises
         ------
         ValueError
-            If a core does not fit a die, or all of them not the device.
+            If a core does not fit a die, or all cores do not fit the device.
         """
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
@@ -123,17 +122,16 @@ class Design:
 
     def files(self) -> dict[str, str]:
         """All files, by their paths."""
-        description, board = self.description, self.board
-        source = f"{KERNEL}.v"
+        board, source = self.board, f"{KERNEL}.v"
         module = kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
         bare = scripts(self.array(), self.bare, clock_mhz=self.clock, dsp=False)
         return {
             source: verilog(module, KERNEL),
-            KERNEL_XML: kernel_xml(description),
-            PACKAGE: package_tcl(description, source, board.target.part),
-            LINK: link_cfg(description, board, self.cores, self.clock),
+            KERNEL_XML: kernel_xml(KERNEL),
+            PACKAGE: package_tcl(KERNEL, source, board.target.part),
+            LINK: link_cfg(KERNEL, board, self.cores, self.clock),
             "host.py": self.host(),
-            "Makefile": makefile(description, board, [source]),
+            "Makefile": makefile(KERNEL, board, source),
             **{f"{BARE}/{name}": text for name, text in bare.items()},
         }
 

@@ -1,4 +1,4 @@
-"""The vendor's flow: scripts for Vivado, and what its reports say.
+"""The vendor's flow: scripts for Vivado, and a reader of its reports.
 
 Sources: AMD, Vivado Design Suite Tcl Command Reference Guide (UG835); Using Constraints (UG903).
 """
@@ -14,24 +14,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+
 from halfulp.boards.targets import Target
 from halfulp.fpga.synth.measure import Cost, Module, Program, results
 from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool
-from halfulp.tools.paths import machine_errors
-from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 
 FLOW = "flow.tcl"
 UTILIZATION, TIMING, POWER = REPORTS = ("utilization.rpt", "timing.rpt", "power.rpt")
-CHECKPOINT, LOG = "routed.dcp", "vivado.log"
+CHECKPOINT = "routed.dcp"
 
 FASTEST = 2000
-"""MHz. No fabric of the vendor's is clocked faster, and a period has no more than three places."""
+"""MHz. No fabric of the vendor is clocked faster, and a period has at most three places."""
 
 TAIL = 12
-"""Lines of a log that are shown when Vivado fails."""
+"""Lines of the log to show when Vivado fails."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Timing:
     Attributes
     ----------
     period : float
-        Of the clock that was asked for, in ns.
+        Period of the requested clock, in ns.
     slack : float
-        Worst slack of a longest path, in ns; negative where the clock was too fast.
+        Slack of the longest path, in ns; negative if the clock was too fast.
     path : int
         Cells on that path.
     """
@@ -54,13 +54,13 @@ class Timing:
 
     @property
     def fmax(self) -> float:
-        """MHz that the longest path allows; what pulses need to be as wide as they must is not in it."""
+        """Clock in MHz that the longest path allows; limits of pulse widths are not included."""
         return 1000 / (self.period - self.slack)
 
 
 @dataclass(frozen=True)
 class Power:
-    """Figures of the power report, in W. A value printed as less than 0.001 is 0.001."""
+    """Figures of the power report, in W. A value below 0.001 reads as 0.001."""
 
     total: float
     dynamic: float
@@ -74,20 +74,15 @@ class Routed:
     Attributes
     ----------
     cost : Cost
-        As the vendor counts: ``lut`` are the tables used as logic, of which one may hold two small functions.
+        ``lut`` counts tables used as logic, of which one may hold two small functions.
     timing : Timing
     power : Power
-        By the vendor's default switching rates.
+        With the vendor's default switching rates.
     """
 
     cost: Cost
     timing: Timing
     power: Power
-
-    @property
-    def fmax(self) -> float:
-        """MHz."""
-        return self.timing.fmax
 
 
 # Scripts -----------------------------------------------------------------------------------------------------------
@@ -101,25 +96,25 @@ def knows(target: Target) -> bool:
 def scripts(
     component: Any, target: Target, *, clock_mhz: float, dsp: bool = True, name: str | None = None
 ) -> dict[str, str]:
-    """Everything that ``vivado -mode batch -source flow.tcl`` needs, by file name.
+    """Input files of ``vivado -mode batch -source flow.tcl``, by name.
 
     Parameters
     ----------
     component : wiring.Component
         A unit, or a component of your own.
     target : Target
-        A device of the vendor's.
+        A device of the vendor.
     clock_mhz : float
-        Frequency to be reached: the flow stops to optimise when it is.
+        Requested clock; the flow optimises until it is reached.
     dsp : bool
-        Whether multipliers may become DSP blocks.
+        Multipliers may become DSP blocks.
     name : str, optional
-        Name of the top module; by default the component's ``name``.
+        Name of the top module; default: the component's ``name``.
 
     Raises
     ------
     ValueError
-        If the device is none of the vendor's, or there is no such frequency.
+        As `check` does.
     """
     check(target, clock_mhz)
     top = component.name if name is None else name
@@ -127,15 +122,15 @@ def scripts(
 
 
 def check(target: Target, clock_mhz: float) -> None:
-    """Refuse a device that is none of the vendor's, and a frequency that there is not.
+    """Refuse a device of another vendor, and a clock that is out of range.
 
     Raises
     ------
     ValueError
-        If it is one of these.
+        If the device or the clock is refused.
     """
     if not knows(target):
-        raise ValueError(f"{target.name} is no device of AMD's, and Vivado knows no others")
+        raise ValueError(f"Vivado does not support {target.name}, a device of another vendor")
     if not 1 <= clock_mhz <= FASTEST:
         raise ValueError(f"a clock of {clock_mhz:g} MHz is out of range; it has 1 to {FASTEST}")
 
@@ -150,7 +145,7 @@ def _scripts(text: str, top: str, part: str, clock_mhz: float, dsp: bool) -> dic
 
 
 def word(text: str) -> str:
-    """Text as one word of Tcl, nothing in it substituted."""
+    """Text as one word of Tcl, without substitution."""
     if re.fullmatch(r"[\w./:+-]+", text, re.ASCII):
         return text
     return '"' + re.sub(r'([\\"$\[\]{}])', r"\\\1", text).replace("\n", "\\n") + '"'
@@ -166,11 +161,7 @@ def _flow(stem: str, top: str, part: str, dsp: bool) -> str:
     def to(file: str) -> str:
         return f"[file join $here {file}]"
 
-    return f"""\
-# Vivado without a project: synthesis out of context, place and route, reports. To run it:
-#   vivado -mode batch -source {FLOW}
-
-proc flow {{here}} {{
+    body = f"""\
     read_verilog {read(".v")}
     read_xdc {read(".xdc")}
     synth_design -top {word(top)} -part {word(part)} -mode out_of_context -flatten_hierarchy rebuilt{limit}
@@ -181,10 +172,21 @@ proc flow {{here}} {{
     report_utilization -file {to(UTILIZATION)}
     report_timing_summary -file {to(TIMING)}
     report_power -file {to(POWER)}
-    write_checkpoint -force {to(CHECKPOINT)}
+    write_checkpoint -force {to(CHECKPOINT)}"""
+    return script("Vivado without a project: synthesis out of context, place and route, reports.", FLOW, body)
+
+
+def script(purpose: str, file: str, body: str) -> str:
+    """A Tcl script for Vivado, whose commands find its folder in ``$here`` and end with an exit code."""
+    return f"""\
+# {purpose} To run it:
+#   vivado -mode batch -source {file}
+
+proc flow {{here}} {{
+{body}
 }}
 
-# Where the files are is where this script is, wherever it is called from.
+# The files are in the folder of this script, wherever it is called from.
 if {{[catch {{flow [file dirname [file normalize [info script]]]}} message options]}} {{
     puts stderr "ERROR: $message"
     puts stderr [dict get $options -errorinfo]
@@ -195,10 +197,10 @@ exit 0
 
 
 def _constraints(text: str, top: str, period: str) -> str:
-    """One clock; and every path from an input or to an output may take a period of it, as between registers.
+    """One clock, and a delay of one period for every path from an input or to an output, as between registers.
 
-    Without the latter only paths between registers would be timed, and a unit may have none. What the clock network
-    adds at the ports of a module alone is not the module's, so these paths are timed without it.
+    Without these delays only paths between registers would be timed, and a unit may have none. Paths at ports are timed
+    without the delay of the clock network, which is not part of a module.
     """
     inputs, outputs = _ports(text, top)
     clocked = "clk" in inputs
@@ -223,7 +225,7 @@ def _constraints(text: str, top: str, period: str) -> str:
 
 
 def _ports(text: str, top: str) -> tuple[dict[str, bool], dict[str, bool]]:
-    r"""Inputs and outputs of a module, and whether each is a bus. A keyword of Verilog is written as ``\bit``."""
+    r"""Inputs and outputs of a module, each True if it is a bus. Verilog writes a keyword as ``\bit``."""
     module = re.search(rf"^module \\?{re.escape(top)}\s*\(.*?\);(.*?)^endmodule", text, re.M | re.S)
     if module is None:
         raise ValueError(f"the Verilog has no module {top}")
@@ -237,12 +239,12 @@ def _ports(text: str, top: str) -> tuple[dict[str, bool], dict[str, bool]]:
 
 
 def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
-    """Fields of `Cost`, all but the longest path, from the text of ``report_utilization``.
+    """Fields of `Cost` but ``path`` and ``fmax``, from the text of ``report_utilization``.
 
     Raises
     ------
     ToolError
-        If a line is not there.
+        If a line is missing.
     """
     sites, cells = _tables(text)
 
@@ -252,7 +254,7 @@ def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
         return _number(sites[site], site, file)
 
     if "Slice LUTs" in sites:
-        # The 7 series has no line for its carry chains, of four; its primitives are those that there are.
+        # The 7 series has no line for its carry chains of four bits, but counts them as primitives.
         if "FDRE" not in cells and not any(cell.startswith("LUT") for cell in cells):
             raise ToolError(f"{file} has no table of primitives, which 'CARRY4' would be in")
         fabric, muxes, large = "Slice", ["F7 Muxes", "F8 Muxes"], 0
@@ -268,7 +270,7 @@ def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
         "carry": carry,
         "mux": sum(int(used(mux)) for mux in muxes),
         "dsp": int(used("DSPs")),
-        # Half a tile is one that is taken.
+        # Half a tile takes a whole one.
         "bram": math.ceil(used("Block RAM Tile")),
         "uram": large,
         "memory": int(used("LUT as Memory")),
@@ -281,7 +283,7 @@ def timing(text: str, file: str = TIMING) -> Timing:
     Raises
     ------
     ToolError
-        If a line is not there, or no path is timed.
+        If a line is missing, or no path is timed.
     """
     lines = text.splitlines()
     slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)", file)[0].split()[0], "WNS(ns)", file)
@@ -313,7 +315,7 @@ def power(text: str, file: str = POWER) -> Power:
     Raises
     ------
     ToolError
-        If a line is not there.
+        If a line is missing.
     """
 
     def watts(line: str) -> float:
@@ -328,13 +330,13 @@ def power(text: str, file: str = POWER) -> Power:
 
 
 def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Used sites of each kind, and cells of each kind; the first line counts."""
+    """Used sites and cells of each kind, by the first line of each."""
     found: dict[str, dict[str, str]] = {"Site Type": {}, "Ref Name": {}}
     into: dict[str, str] = {}
     for line in text.splitlines():
         first, second = ([cell.strip() for cell in line.split("|")[1:-1]] + ["", ""])[:2]
         if second == "Used" or first in found:
-            # What tables of other columns say is not how many are used.
+            # Tables with other columns do not count used cells.
             into = found.get(first, {}) if second == "Used" else {}
         elif first:
             into.setdefault(first.rstrip("*"), second)
@@ -342,7 +344,7 @@ def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _below(lines: list[str], head: str, name: str, file: str) -> list[str]:
-    """Lines of a table without rules, which follow a line of dashes below its head."""
+    """Rows of a table without rules, below its head and a line of dashes."""
     for number, line in enumerate(lines):
         if re.match(head, line):
             rows = lines[number + 2 :]
@@ -361,31 +363,6 @@ def _number(text: str, line: str, file: str) -> float:
 # The program -------------------------------------------------------------------------------------------------------
 
 
-def run(folder: Path) -> Routed:
-    """Run Vivado on a folder of `scripts`. Its reports, its checkpoint and its log stay there.
-
-    Raises
-    ------
-    ValueError
-        If there are no scripts in the folder.
-    ToolError
-        If there is no Vivado, it fails, or a report lacks a line.
-    """
-    if not (folder / FLOW).is_file():
-        raise ValueError(f"there is no {FLOW} in {folder}; halfulp emit --flow vivado writes one")
-    argv = _argv()
-    # What an earlier run left must not be read as this one's.
-    with machine_errors(str(folder)):
-        for file in (*REPORTS, CHECKPOINT):
-            (folder / file).unlink(missing_ok=True)
-    log = folder / LOG
-    try:
-        run_all([Command("Vivado", argv, log.absolute(), cwd=folder)])
-    except ToolError as error:
-        raise ToolError(f"{error}{_tail(log)}") from error
-    return read(folder)
-
-
 def implement(
     modules: Iterable[Module],
     target: Target,
@@ -394,27 +371,19 @@ def implement(
     clock_mhz: float,
     pool: JobPool = LOCAL,
 ) -> list[Routed]:
-    """Figures of Vivado for several modules, each alone on the device; earlier results are kept.
+    """Figures of Vivado for modules, each alone on the device; parameters as `measure_modules`.
 
     Parameters
     ----------
-    modules : iterable of Module
-        Asked for the next one when there is a processor for it.
-    target : Target
-        A device of the vendor's.
-    progress : Progress
-        Advances with each module that is done.
     clock_mhz : float
-        Frequency to be reached: the flow stops to optimise when it is.
-    pool : JobPool
-        Runs it.
+        Requested clock; the flow optimises until it is reached.
 
     Raises
     ------
     ValueError
-        If the device is none of the vendor's, there is no such frequency, or a module has constant inputs.
+        As `check` does, or if a module has constant inputs.
     ToolError
-        If there is no Vivado, it fails, which leaves its log in the build folder, or a report lacks a line.
+        If there is no Vivado, it fails, which saves its log in the build folder, or a report lacks a line.
     """
     check(target, clock_mhz)
     program = Program(
@@ -426,26 +395,19 @@ def implement(
         result=_result,
         tail=TAIL,
     )
-    return [
-        Routed(
-            Cost(**found["cost"] | {"luts": tuple(found["cost"]["luts"])}),
-            Timing(**found["timing"]),
-            Power(**found["power"]),
-        )
-        for found in results(map(_free, modules), program, progress, pool)
-    ]
+    return [convert(found, Routed) for found in results(map(_free, modules), program, progress, pool)]
 
 
 def _free(module: Module) -> Module:
     if module.tied:
         raise ValueError(
-            f"{module.top} has constant inputs ({', '.join(module.tied)}), which the vendor's flow does not know"
+            f"{module.top} has constant inputs ({', '.join(module.tied)}), which the vendor's flow does not support"
         )
     return module
 
 
 def _prepared(folder: Path) -> list[str]:
-    """Scripts for the job of a folder, and what runs them."""
+    """Write the scripts for the job of a folder; the command line that runs them."""
     job = json.loads((folder / "job.json").read_text())
     texts = _scripts((folder / "design.v").read_text(), job["top"], job["part"], job["clock_mhz"], job["dsp"])
     for name, text in texts.items():
@@ -458,12 +420,12 @@ def _result(folder: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Vivado, as it says itself.
+    """Version of Vivado, as it prints it.
 
     Raises
     ------
     ToolError
-        If there is none, or it does not say.
+        If there is no Vivado, or it prints none.
     """
     program = _argv()[0]
     return {"Vivado": _version(program, Path(program).stat().st_mtime_ns)}
@@ -471,16 +433,16 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _version(program: str, changed: int) -> str:
-    """Asked once: it takes the program seconds."""
+    """Version of a program that changed then; the program takes seconds to print it."""
     answer = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     found = re.search(r"^vivado v(\S+)", answer.stdout, re.I | re.M)
     if answer.returncode or found is None:
-        raise ToolError(f"{program} -version ends with exit code {answer.returncode} and does not say its version")
+        raise ToolError(f"{program} -version ends with exit code {answer.returncode} and prints no version")
     return found[1]
 
 
 def _argv() -> list[str]:
-    """Vivado on the scripts of the working folder. Its output is its log."""
+    """Vivado on the scripts of the working folder. Its output is the log."""
     program = shutil.which("vivado")
     if program is None:
         raise ToolError(
@@ -490,12 +452,12 @@ def _argv() -> list[str]:
 
 
 def read(folder: Path) -> Routed:
-    """Figures of the reports in a folder, wherever Vivado was run.
+    """Figures of the reports in a folder.
 
     Raises
     ------
     ToolError
-        If there is no report, or one lacks a line.
+        If a report is missing, or lacks a line.
     """
     texts = {}
     for file in REPORTS:
@@ -506,8 +468,3 @@ def read(folder: Path) -> Routed:
     timed = timing(texts[TIMING])
     cost = Cost(**utilization(texts[UTILIZATION]), path=timed.path, fmax=timed.fmax)
     return Routed(cost=cost, timing=timed, power=power(texts[POWER]))
-
-
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    return "\n".join([f"; the end of {log}:", *(f"  {line}" for line in lines[-TAIL:])]) if lines else ""

@@ -1,10 +1,9 @@
-"""Texts of the files that the vendor's tools need to make a kernel of a module and to link it for a card.
+"""Files with which the vendor's tools make a kernel of a module and link it for a card.
 
 Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data
 Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference (UG835).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as Xml
 
@@ -17,42 +16,22 @@ from halfulp.fpga.kernel.layout import (
     CONTROL_DATA_BITS,
     DATA_BITS,
     MASTERS,
-    Register,
 )
 
-from .vivado import word
+from .vivado import script, word
 
 KERNEL_XML, PACKAGE, LINK = "kernel.xml", "package.tcl", "link.cfg"
 
 
-@dataclass(frozen=True)
-class Description:
-    """A kernel as the run-time system sees it.
-
-    Parameters
-    ----------
-    name : str
-        Of the module.
-    arguments : tuple of Register
-        In the order in which they are given.
-    masters : tuple of str
-        Ports to memory, by the beginning of the names of their signals.
-    """
-
-    name: str
-    arguments: tuple[Register, ...] = ARGUMENTS
-    masters: tuple[str, ...] = MASTERS
-
-
-def kernel_xml(kernel: Description) -> str:
-    """The description that the linker and the run-time system read."""
+def kernel_xml(name: str) -> str:
+    """The description of a kernel for the linker and the run-time system."""
     root = Xml.Element("root", versionMajor="1", versionMinor="6")
     top = Xml.SubElement(
         root,
         "kernel",
-        name=kernel.name,
+        name=name,
         language="ip_c",
-        vlnv=f"halfulp:kernel:{kernel.name}:1.0",
+        vlnv=f"halfulp:kernel:{name}:1.0",
         attributes="",
         preferredWorkGroupSizeMultiple="0",
         workGroupSize="1",
@@ -63,11 +42,11 @@ def kernel_xml(kernel: Description) -> str:
     common = {"portType": "addressable", "base": "0x0"}
     width = {"range": hex(1 << CONTROL_ADDRESS_BITS), "dataWidth": str(CONTROL_DATA_BITS)}
     Xml.SubElement(ports, "port", {"name": CONTROL, "mode": "slave"} | width | common)
-    for master in kernel.masters:
+    for master in MASTERS:
         width = {"range": "0xFFFFFFFFFFFFFFFF", "dataWidth": str(DATA_BITS)}
         Xml.SubElement(ports, "port", {"name": master, "mode": "master"} | width | common)
     args = Xml.SubElement(top, "args")
-    for number, argument in enumerate(kernel.arguments):
+    for number, argument in enumerate(ARGUMENTS):
         Xml.SubElement(
             args,
             "arg",
@@ -85,25 +64,21 @@ def kernel_xml(kernel: Description) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, encoding="unicode")}\n'
 
 
-def package_tcl(kernel: Description, verilog: str, part: str) -> str:
+def package_tcl(name: str, verilog: str, part: str) -> str:
     """The script with which Vivado packages Verilog as a kernel, ``NAME.xo``, beside the script."""
-    buses = (CONTROL, *kernel.masters)
+    buses = (CONTROL, *MASTERS)
     associate = "\n".join(
         f"    ipx::associate_bus_interfaces -busif {word(bus)} -clock {CLOCK} [ipx::current_core]" for bus in buses
     )
-    return f"""\
-# Vivado: the Verilog as an IP core, and the core as a kernel for the linker v++. To run it:
-#   vivado -mode batch -source {PACKAGE}
-
-proc package {{here}} {{
+    body = f"""\
     set work [file join $here packaged]
     create_project -force -part {word(part)} project [file join $work project]
     add_files -norecurse [list [file join $here {word(verilog)}]]
-    set_property top {word(kernel.name)} [current_fileset]
+    set_property top {word(name)} [current_fileset]
     update_compile_order -fileset sources_1
     ipx::package_project -root_dir [file join $work core] -vendor halfulp -library kernel -taxonomy /KernelIP \\
         -import_files
-    set_property name {word(kernel.name)} [ipx::current_core]
+    set_property name {word(name)} [ipx::current_core]
     set_property version 1.0 [ipx::current_core]
     set_property sdx_kernel true [ipx::current_core]
     set_property sdx_kernel_type rtl [ipx::current_core]
@@ -112,18 +87,9 @@ proc package {{here}} {{
     ipx::update_checksums [ipx::current_core]
     ipx::save_core [ipx::current_core]
     close_project
-    package_xo -force -kernel_name {word(kernel.name)} -kernel_xml [file join $here {KERNEL_XML}] \\
-        -ip_directory [file join $work core] -xo_path [file join $here {word(kernel.name + ".xo")}]
-}}
-
-# Where the files are is where this script is, wherever it is called from.
-if {{[catch {{package [file dirname [file normalize [info script]]]}} message options]}} {{
-    puts stderr "ERROR: $message"
-    puts stderr [dict get $options -errorinfo]
-    exit 1
-}}
-exit 0
-"""
+    package_xo -force -kernel_name {word(name)} -kernel_xml [file join $here {KERNEL_XML}] \\
+        -ip_directory [file join $work core] -xo_path [file join $here {word(name + ".xo")}]"""
+    return script("Vivado: the Verilog as an IP core, and the core as a kernel for the linker v++.", PACKAGE, body)
 
 
 @dataclass(frozen=True)
@@ -133,11 +99,11 @@ class Place:
     Attributes
     ----------
     name : str
-        Of the instance.
+        Name of the instance.
     slr : int
-        Die.
+        Index of the die.
     banks : tuple of int
-        Bank of memory of each of its ports.
+        Memory bank of each port.
     """
 
     name: str
@@ -145,19 +111,19 @@ class Place:
     banks: tuple[int, ...]
 
 
-def places(kernel: Description, board: Board, cores: int) -> list[Place]:
-    """Places of the cores: dies by the lookup tables that are left on them, and banks of their own.
+def places(name: str, board: Board, cores: int) -> list[Place]:
+    """Places of the cores: each on the die with the fewest cores for its lookup tables.
 
-    A port has a bank of HBM for itself. Of DDR, whose banks are beside dies, a core has those of its own die in turn,
-    or those that take the fewest ports yet.
+    Each port has an HBM bank of its own. Ports share DDR banks: those beside the die of the core in turn, or those with
+    the fewest ports.
 
     Raises
     ------
     ValueError
-        If there are not ports for so many.
+        As `check_ports` does.
     """
-    ports, memory = len(kernel.masters), board.memory
-    check_ports(kernel, board, cores)
+    memory = board.memory
+    check_ports(board, cores)
     on_die = [0] * len(board.slrs)
     taken = [0] * memory.banks
     found = []
@@ -165,27 +131,27 @@ def places(kernel: Description, board: Board, cores: int) -> list[Place]:
         slr = min(range(len(on_die)), key=lambda die: ((on_die[die] + 1) / board.slrs[die].lut, die))
         on_die[slr] += 1
         banks = []
-        for _port in range(ports):
+        for _port in MASTERS:
             free = [bank for bank in range(memory.banks) if taken[bank] < memory.masters]
             far = {bank: bool(memory.slrs) and memory.slrs[bank] != slr for bank in free}
             bank = min(free, key=lambda bank: (memory.masters > 1 and far[bank], taken[bank], bank))
             taken[bank] += 1
             banks.append(bank)
-        found.append(Place(f"{kernel.name}_{core + 1}", slr, tuple(banks)))
+        found.append(Place(f"{name}_{core + 1}", slr, tuple(banks)))
     return found
 
 
-def check_ports(kernel: Description, board: Board, cores: int) -> None:
-    """Refuse more cores than have ports.
+def check_ports(board: Board, cores: int) -> None:
+    """Refuse a number of cores whose ports the memory cannot serve.
 
     Raises
     ------
     ValueError
-        If there are so many.
+        If there are too many cores, or none.
     """
-    ports, memory = len(kernel.masters), board.memory
+    ports, memory = len(MASTERS), board.memory
     if cores < 1:
-        raise ValueError(f"there are {cores} cores to be linked; it takes 1 or more")
+        raise ValueError(f"{cores} cores cannot be linked; it takes 1 or more")
     if cores > board.cores(ports):
         raise ValueError(
             f"{cores} cores of {ports} ports each are {cores * ports} ports, and {board.name} has {memory.ports} of "
@@ -193,38 +159,27 @@ def check_ports(kernel: Description, board: Board, cores: int) -> None:
         )
 
 
-def link_cfg(kernel: Description, board: Board, cores: int, mhz: float) -> str:
+def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
     """Configuration for ``v++ --link --config``: instances, the bank of each port, the die of each core, the clock.
 
     Raises
     ------
     ValueError
-        If there are not ports for so many cores.
+        As `check_ports` does.
     """
-    found = places(kernel, board, cores)
+    found = places(name, board, cores)
     tag = board.memory.tag
-    lines = ["[connectivity]", f"nk={kernel.name}:{cores}:{'.'.join(place.name for place in found)}"]
+    lines = ["[connectivity]", f"nk={name}:{cores}:{'.'.join(place.name for place in found)}"]
     for place in found:
-        lines += [
-            f"sp={place.name}.{port}:{tag}[{bank}]" for port, bank in zip(kernel.masters, place.banks, strict=True)
-        ]
+        lines += [f"sp={place.name}.{port}:{tag}[{bank}]" for port, bank in zip(MASTERS, place.banks, strict=True)]
     lines += [f"slr={place.name}:SLR{place.slr}" for place in found]
     lines += ["", "[clock]"]
     lines += [f"freqHz={round(mhz * 1e6)}:{place.name}.{CLOCK}" for place in found]
     return "\n".join(lines) + "\n"
 
 
-def makefile(kernel: Description, board: Board, files: Sequence[str]) -> str:
-    """From Verilog to a card: ``make`` packages and links, ``make run`` runs the host program.
-
-    Parameters
-    ----------
-    kernel : Description
-    board : Board
-    files : sequence of str
-        What the kernel is made of.
-    """
-    name = kernel.name
+def makefile(name: str, board: Board, source: str) -> str:
+    """The rules from Verilog to a card: ``make`` packages and links, ``make run`` runs the host program."""
     return f"""\
 # make            the kernel, linked for the card: needs Vivado, Vitis and the platform
 # make run        run a matrix product on the card and check it: needs XRT, and halfulp in PYTHON
@@ -239,7 +194,7 @@ ARGS ?=
 .PHONY: all run tile clean
 all: {name}.$(TARGET).xclbin
 
-{name}.xo: {PACKAGE} {KERNEL_XML} {" ".join(files)}
+{name}.xo: {PACKAGE} {KERNEL_XML} {source}
 	vivado -mode batch -nojournal -log package.log -source {PACKAGE}
 
 {name}.$(TARGET).xclbin: {name}.xo {LINK}

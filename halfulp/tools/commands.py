@@ -1,6 +1,6 @@
 """Parts that the commands of all rooms share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .jobs import JobPool
-from .paths import build_root, machine_errors
+from .paths import build_root, machine_errors, replacing_folder
 
 if TYPE_CHECKING:
     from .report import Report
@@ -33,6 +33,23 @@ def requests() -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise Refused(str(error)) from error
+
+
+class Parsed(click.ParamType):
+    """A parameter whose text a function reads; its ``ValueError`` is a refusal.
+
+    Parameters
+    ----------
+    read : callable
+    """
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self.name, self.read = "text", read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value that a text stands for."""
+        with requests():
+            return self.read(value)
 
 
 def scheduled(function: Function) -> Function:
@@ -63,6 +80,25 @@ def also_written(function: Function) -> Function:
 
 def _output(text: str) -> Function:
     return click.option("-o", "--output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path), help=text)
+
+
+def new_folder(output: str) -> Path:
+    """The absolute path of a new or an empty folder; any other one is refused before the work for it."""
+    folder = Path(output).resolve()
+    with machine_errors(str(folder)):
+        if folder.exists() and not folder.is_dir():
+            raise Refused(f"{output} is a file; -o takes a folder")
+        if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
+            raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
+    return folder
+
+
+def write_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Write a folder of files, by their paths, whole or not at all."""
+    with replacing_folder(folder) as scratch:
+        for path, text in files.items():
+            (scratch / path).parent.mkdir(exist_ok=True)
+            (scratch / path).write_text(text)
 
 
 def report_folder(output: Path | None) -> Path:
