@@ -201,8 +201,8 @@ def test_report_has_accuracy_of_runs(place, finished):
         ["MAC", "LUT", "FF", "carry", "depth", "error", "ulp", "acc. lenet", "s.d. lenet", "Pareto", "command", "tools"]
     )
     assert shown.frame["error"].tolist() == [float("inf"), fixed.errors[0].relative]
-    assert "An error is infinite where a sum overflowed to infinity or NaN." in shown.notes
-    assert any(note == "Training runs of other MACs than these, which are not shown: 1." for note in shown.notes)
+    assert any("infinite if a sum overflowed" in note for note in shown.notes)
+    assert any(note == "Training runs of other MACs, not shown: 1." for note in shown.notes)
 
 
 def test_report_measures_changed_study_again(place, finished, halfulp, monkeypatch, tmp_path):
@@ -224,16 +224,12 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
     [
         ("none.toml", 2, "Invalid value for 'FILE': File 'none.toml' does not exist."),
         ("bad.yaml", 2, "bad.yaml: macs"),
-        ("bad.json", 2, "bad.json is no finished study, as halfulp report leaves one"),
-        ("text.json", 2, "text.json is no JSON: Expecting value: line 1 column 1 (char 0)"),
-        ("changed.json", 2, "changed.json is not as halfulp wrote it; make it again with halfulp report and its study"),
+        ("bad.json", 2, "bad.json is not a finished study"),
+        ("text.json", 2, "invalid JSON in text.json"),
+        ("changed.json", 2, "changed.json was changed"),
         ("small.toml -o small.toml", 2, "Directory 'small.toml' is a file"),
         ("small.toml -o small.toml/out", 3, "could not be written"),
-        (
-            "zero.toml",
-            2,
-            "dots.scale is 1e-09, at which all products of int4*int4+int16.rn are zero; take a larger one",
-        ),
+        ("zero.toml", 2, "dots.scale is 1e-09"),
         ("small.toml more", 2, "unexpected extra argument"),
         ("none", 2, "No such command 'none'."),
     ],

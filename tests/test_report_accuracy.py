@@ -223,7 +223,7 @@ def test_accuracy_command_writes_report(tmp_path, layer, halfulp, monkeypatch):
     assert (found[SR]["lenet5 ours"], found[SR]["lenet5 runs"]) == ("97.0", "2.0")
     assert found[RN]["lenet5 ours"] == ""
     assert len(found) == len(PUBLISHED)
-    assert "- Training runs in other arithmetic or trained otherwise, which are not shown: 4.\n" in out
+    assert "not shown: 4.\n" in out
     with (tmp_path / "out" / "accuracy-dots.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["operands"], row["length"]) for row in rows[:6]] == [
@@ -261,7 +261,7 @@ def test_accuracy_plot_styles_are_distinct(layer):
     report = accuracy_module.Figures("c", {"halfulp": "0"}, [], {}, 0, dots, "it", dict.fromkeys(map(str, MACS), found))
     lines = plot(report).axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(MACS) == 9
-    assert "There are no training runs yet; halfulp train makes some." in tables(report)["accuracy-networks"].notes
+    assert any("no training runs yet" in note for note in tables(report)["accuracy-networks"].notes)
 
 
 def test_accuracy_report_handles_infinite_errors(layer, tmp_path, monkeypatch):

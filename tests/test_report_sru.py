@@ -126,7 +126,7 @@ def test_sru_notes_have_all_ratios(found):
         "With +1: over a unit of the bank 21 / 3 = 7, over one with a source of its own 21 / 25 = 0.84.",
         "over a unit of the bank 17 / 6.016 = 2.826, over one with a source of its own 17 / 15 = 1.133; with +1 "
         "27 / 3 = 9 and 27 / 25 = 1.08.",
-        "Where the result saturates, a unit of a 3-bit plateau with +1 has 14 LUT and 2 CARRY8.",
+        "With a result that saturates, a unit of a 3-bit plateau with +1 has 14 LUT and 2 CARRY8.",
     ):
         assert text in notes
 

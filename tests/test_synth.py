@@ -225,9 +225,8 @@ def test_registered_wrapper_delays_two_cycles():
 
 
 def test_route_rejects_targets_without_open_tools():
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="ecp5-85k can"):
         measure_units([], VU9P, route=True)
-    assert str(caught.value) == "vu9p cannot be placed and routed for without its vendor's tools; ecp5-85k can"
 
 
 def test_component_is_measured_once(build, monkeypatch):
@@ -238,7 +237,7 @@ def test_component_is_measured_once(build, monkeypatch):
     broken(monkeypatch)
     assert measure(Counter(), VU9P, name="counter") == cost
     # Other Verilog is another component, and so is one with another constant around it.
-    with pytest.raises(ToolError, match="Yosys on other could not be started: /nowhere/yosys is not there"):
+    with pytest.raises(ToolError, match="Yosys on other could not be started"):
         measure(Counter(), VU9P, name="other")
     with pytest.raises(ToolError, match="could not be started"):
         measure(Counter(), VU9P, name="counter", tied={"en": 1})

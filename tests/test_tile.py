@@ -45,11 +45,10 @@ def folder(tmp_path_factory):
     """What the command writes for three small cores."""
     made = tmp_path_factory.mktemp("tile") / "a folder" / "out"
     words = ("--mac", MAC, "--n", 2, "--m", 3, "--depth", 4, "--cores", 3, "--board", "u55c", "-o", made)
-    assert written(*words) == (
-        0,
-        f"3 x 2 x 3 multiply-accumulates of {SPEC} for AMD Alveo U55C: about 387,000 LUT, 29.7 %; "
-        "300 MHz are asked for\n",
-    )
+    code, said = written(*words)
+    assert code == 0
+    assert said.startswith(f"3 x 2 x 3 multiply-accumulates of {SPEC} for AMD Alveo U55C: about 387,000 LUT, 29.7 %")
+    assert "300 MHz" in said
     return made
 
 

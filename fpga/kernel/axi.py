@@ -1,4 +1,4 @@
-"""The AXI4 ends of a kernel: masters that read and write, and their bursts."""
+"""AXI4 masters of a kernel, for reads and for writes, and their bursts."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from amaranth.lib.wiring import In, Out
 from .layout import ADDRESS_BITS, DATA_BITS
 
 BYTES = DATA_BITS // 8
-"""Of a beat."""
+"""Bytes of a beat."""
 
 PLACE_BITS = (BYTES - 1).bit_length()
-"""Bits of a byte's place in a beat."""
+"""Bits of the index of a byte in a beat."""
 
 PAGE_BEATS = 4096 // BYTES
-"""Beats of a page, which no burst crosses, and so of the longest burst."""
+"""Beats of a page, which no burst crosses, and of the longest burst."""
 
 OUTSTANDING = 16
-"""Bursts that a port has begun and not ended, at most."""
+"""Most bursts under way at a port."""
 
 READ_CHANNELS: dict[str, dict[str, Any]] = {
     "ar": {
@@ -51,25 +51,25 @@ WRITE_CHANNELS: dict[str, dict[str, Any]] = {
 }
 
 Burst = data.StructLayout({"address": ADDRESS_BITS - PLACE_BITS, "beats": range(PAGE_BEATS + 1)})
-"""A burst: the number of its first beat in memory, and how many there are."""
+"""A burst: the number of its first beat in memory, and its number of beats."""
 
 WriteBeat = data.StructLayout({"data": DATA_BITS, "strobe": BYTES})
 
 
 def flat_ports(prefix: str, channels: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Members of a component for the channels of a port, under the names that vendors' tools know them by."""
+    """Members of a component for the channels of a port, by the names that vendors' tools expect."""
     return {f"{prefix}_{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
 
 
 def channel_signature(channels: dict[str, dict[str, Any]]) -> wiring.Signature:
-    """The same as an interface inside."""
+    """Signature of the channels of a port inside a component."""
     return wiring.Signature(
         {f"{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
     )
 
 
 def join_ports(m: Module, component: Any, prefix: str, master: Any, channels: dict[str, dict[str, Any]]) -> None:
-    """Connect a master inside to the ports of the component around it."""
+    """Connect an interface to the ports of the component around it."""
     for channel, ports in channels.items():
         for name, port in ports.items():
             outside, inside = getattr(component, f"{prefix}_{channel}{name}"), getattr(master, f"{channel}{name}")
@@ -77,7 +77,7 @@ def join_ports(m: Module, component: Any, prefix: str, master: Any, channels: di
 
 
 class Split(wiring.Component):
-    """Bursts for a run of bytes: whole beats, none across a page.
+    """Splits a run of bytes into bursts of whole beats, none across a page.
 
     Members
     -------
@@ -116,7 +116,21 @@ class Split(wiring.Component):
 
 
 class _Master(wiring.Component):
-    """Base of both kinds of masters: begins bursts, of which so many at most have not ended."""
+    """Base of both masters: begins bursts.
+
+    Members
+    -------
+    bus : Out(AXI4 channels)
+    request : In(stream of Burst)
+    beats : stream
+        Beats of all bursts, in order.
+    stop : In(1)
+        Begin no further bursts.
+    idle : Out(1)
+        All bursts have ended.
+    error : Out(1)
+        The memory answered with an error in this cycle.
+    """
 
     def __init__(self, channels: dict[str, dict[str, Any]], beats: Any) -> None:
         super().__init__(
@@ -131,12 +145,9 @@ class _Master(wiring.Component):
         )
 
     def _begin(self, m: Module, channel: str, ended: Value) -> Value:
-        """Offer bursts on an address channel, and say when one is accepted. Once offered it stays.
+        """Offer bursts on an address channel; 1 in the cycle in which one is taken from the requests.
 
-        Parameters
-        ----------
-        ended : Value
-            Whether a burst has, in this cycle.
+        ``ended`` is 1 in each cycle in which a burst ends.
         """
         outstanding = Signal(range(OUTSTANDING + 1))
         held, burst = Signal(name=f"{channel}_offered"), Signal(Burst, name=f"{channel}_burst")
@@ -166,20 +177,7 @@ class _Master(wiring.Component):
 
 
 class ReadMaster(_Master):
-    """Reads bursts, and delivers their beats in order.
-
-    Members
-    -------
-    bus : Out(AXI4 read channels)
-    request : In(stream of Burst)
-    beats : Out(stream of DATA_BITS)
-    stop : In(1)
-        No further bursts; beats still to come are dropped.
-    idle : Out(1)
-        None are to come.
-    error : Out(1)
-        A beat came with an error, in this cycle.
-    """
+    """Reads bursts; on ``stop`` it drops the beats still to come."""
 
     def __init__(self) -> None:
         super().__init__(READ_CHANNELS, Out(stream.Signature(DATA_BITS)))
@@ -198,21 +196,7 @@ class ReadMaster(_Master):
 
 
 class WriteMaster(_Master):
-    """Writes bursts.
-
-    Members
-    -------
-    bus : Out(AXI4 write channels)
-    request : In(stream of Burst)
-    beats : In(stream of WriteBeat)
-        Of all bursts in order.
-    stop : In(1)
-        No further bursts; those that have begun are ended with beats that write nothing.
-    idle : Out(1)
-        All bursts that were begun have been answered.
-    error : Out(1)
-        A burst was answered with an error, in this cycle.
-    """
+    """Writes bursts; on ``stop`` it ends them with beats that write nothing."""
 
     def __init__(self) -> None:
         super().__init__(WRITE_CHANNELS, In(stream.Signature(WriteBeat)))
@@ -221,12 +205,12 @@ class WriteMaster(_Master):
         m = Module()
         bus = self.bus
         begun = self._begin(m, "aw", ended=bus.bvalid & bus.bready)
-        # How long the bursts are of which beats are still to be sent.
+        # Lengths of the bursts with beats still to be sent.
         m.submodules.lengths = lengths = SyncFIFO(width=len(self.request.payload.beats), depth=OUTSTANDING)
         m.d.comb += [lengths.w_data.eq(self.request.payload.beats), lengths.w_en.eq(begun)]
         sent = Signal.like(self.request.payload.beats)
         offered = Signal()
-        # A beat that was offered stays as it is until it is taken, even when all is to stop.
+        # An offered beat does not change until it is taken, not even on stop.
         beat, full = Signal(WriteBeat), Signal()
         last = Signal()
         takes = Signal()

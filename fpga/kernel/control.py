@@ -6,6 +6,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .axi import channel_signature
 from .layout import (
     AP_CTRL,
     ARGUMENTS,
@@ -42,30 +43,22 @@ class Control(wiring.Component):
     Members
     -------
     bus : Out(AXI4-Lite)
-        What answers reads and writes; an address without a register reads as 0.
+        An address without a register reads as 0.
     start : Out(1)
-        Whether a run is asked for.
+        A run is requested.
     finished : In(1)
-        It has ended, in this cycle.
+        The run ends in this cycle.
     resting : In(1)
-        Whether the kernel is idle.
+        The kernel is idle.
     interrupt : Out(1)
     arguments, results
-        One port each, named as `kernelmap` does.
+        One port for each of `layout`, by its name.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "bus": Out(
-                    wiring.Signature(
-                        {
-                            f"{channel}{name}": port
-                            for channel, ports in CHANNELS.items()
-                            for name, port in ports.items()
-                        }
-                    )
-                ),
+                "bus": Out(channel_signature(CHANNELS)),
                 "start": Out(1),
                 "finished": In(1),
                 "resting": In(1),
@@ -131,7 +124,7 @@ class Control(wiring.Component):
             m.d.sync += enabled.eq(low[0])
         with m.If(self._writes(write, IER) & bus.wstrb[0]):
             m.d.sync += enables.eq(low[:2])
-        # What is written as one is toggled.
+        # A bit written as 1 is toggled.
         toggled = Mux(self._writes(write, ISR) & bus.wstrb[0], low[:2], 0)
         m.d.sync += status.eq((status ^ toggled) | (enables & self.finished.replicate(2)))
         m.d.comb += self.interrupt.eq(enabled & status.any())

@@ -1,4 +1,4 @@
-"""The accelerator core: a systolic array between ports to memory, with the registers that start it."""
+"""The accelerator core: a systolic array between ports to memory, with control registers."""
 
 import re
 from typing import Any
@@ -28,30 +28,29 @@ from .control import CHANNELS, Control
 from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
 
 CHUNK = 32
-"""Default number of columns of ``a`` that are read at a time, and held on chip."""
+"""Default number of columns of ``a`` that are read at a time and stored on chip."""
 
 READ_AHEAD = 16
-"""Beats that wait behind each port that reads."""
+"""Depth of the queue behind each read port, in beats."""
 
 
 class Kernel(wiring.Component):
     """An array with ports to memory: c = a * b for matrices of any size, row by row.
 
-    A run is started, and told what to do, through registers (`kernelmap`). Elements take 1, 2, 4 or 8 bytes each, the
-    fewest that hold their codes, which are in the lowest bits; rows begin at any multiple of that, and are as far apart
-    as is said. The bits are those of ``golden.gemm``, with the array's tiling where words are random; a run begins with
-    the seeds, or with flag `CONTINUE` where the run before ended. What pads tiles is made on chip, and of the memory
-    nothing but ``c`` is written.
+    Control registers (`layout`) hold the arguments of a run and start it. Elements take 1, 2, 4 or 8 bytes each, the
+    fewest that hold their codes, which are in the lowest bits; rows begin at any multiple of that, at the given
+    strides. The bits are those of ``golden.gemm``, with the array's tiling for random words; a run begins with the
+    seeds, or with flag `CONTINUE` where the run before ended. Padding of tiles is made on chip, and nothing but ``c``
+    is written.
 
     Parameters
     ----------
     array : Array
         Becomes a submodule.
     chunk : int
-        Columns of ``a`` that are read at a time, a power of two; so many of each row of a tile, four times, are held on
-        chip.
+        Columns of ``a`` that are read at a time, a power of two; four chunks of each row of a tile are stored on chip.
     name : str, optional
-        Of the module; default: the array's with ``kernel_`` before it.
+        Name of the module; default: that of the array after ``kernel_``.
 
     Members
     -------
@@ -60,22 +59,22 @@ class Kernel(wiring.Component):
     interrupt : Out(1)
     s_axi_control_* : AXI4-Lite
     m_axi_a_*, m_axi_b_*, m_axi_c_* : AXI4
-        The first two only read, the third only writes: bursts of whole beats in ascending order, up to the end of a
-        page of 4 KiB, with strobes for what is written.
+        The first two read, the third writes: bursts of whole beats in ascending order, none across a page of 4 KiB,
+        with strobes for writes.
 
     Raises
     ------
     TypeError, ValueError
-        If the array is none, the chunk is no power of two, or the name is none that Verilog takes.
+        If the array is of another type, the chunk is not a power of two, or the name is invalid in Verilog.
 
     Notes
     -----
-    Where a size is 0, or an address or stride is no multiple of an element's bytes, nothing is read or written. After
-    an error of the memory no further bursts are begun, and when those that were have ended the run does. In both cases
-    the register ``error`` says so.
+    If a size is 0, or an address or stride is not a multiple of an element's bytes, nothing is read or written. After
+    an error of the memory no further bursts begin, and the run ends with those under way. The register ``error``
+    reports both.
 
-    Vectors of ``b`` come at full speed where ``m`` of the array is a power of two, and results leave at it; otherwise
-    in as many parts as the largest power of two in it leaves.
+    Vectors of ``b`` and results move at full speed if ``m`` of the array is a power of two; otherwise in as many parts
+    as its largest power of two divides it into.
     """
 
     def __init__(self, *, array: Array, chunk: int = CHUNK, name: str | None = None) -> None:
@@ -89,7 +88,7 @@ class Kernel(wiring.Component):
         self.chunk = chunk
         self.name = f"kernel_{array.name}" if name is None else name
         if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
-            raise ValueError(f"{self.name!r} is no name of a module; one is made of letters, digits and _")
+            raise ValueError(f"invalid module name {self.name!r}: expected letters, digits and _")
         channels = {MASTERS[0]: READ_CHANNELS, MASTERS[1]: READ_CHANNELS, MASTERS[2]: WRITE_CHANNELS}
         super().__init__(
             {
@@ -139,7 +138,7 @@ class Kernel(wiring.Component):
         return m
 
     def _run(self, m: Module, control: Control, path: "Datapath", masters: Any, flush: Signal) -> None:
-        """One run after the other."""
+        """The state machine of runs."""
         error, cycles = Signal(len(ERRORS)), Signal(32)
         resting, failing, calm = Signal(), Signal(3), Signal()
         stop = Signal()
@@ -153,7 +152,7 @@ class Kernel(wiring.Component):
             *(master.stop.eq(stop) for master in masters),
         ]
         with m.If(~resting):
-            # Errors of the memory come behind those of what was asked.
+            # Bits of memory errors follow those of wrong arguments.
             m.d.sync += [cycles.eq(cycles + 1), error.eq(error | (failing << len(wrong)))]
         with m.FSM():
             with m.State("rest"):
@@ -187,7 +186,7 @@ class Kernel(wiring.Component):
                 m.next = "rest"
 
     def _wrong(self, control: Control) -> Value:
-        """Bits of the error register for what is asked."""
+        """Bits of the error register for wrong arguments."""
         misplaced = []
         for name, size in zip(("a", "b", "c"), self.bytes, strict=True):
             for register in (getattr(control, name), getattr(control, f"{name}_stride")):
@@ -197,7 +196,7 @@ class Kernel(wiring.Component):
 
 
 class Datapath(wiring.Component):
-    """The array, and what feeds it from memory and takes its results there.
+    """The array, with the streams between it and the memory.
 
     Parameters
     ----------
@@ -248,7 +247,7 @@ class Datapath(wiring.Component):
         return tiles
 
     def _segments(self, m: Module, operand: str, blocks: Any, most: int, size: int) -> tuple[movers.Fork, Split]:
-        """Rows of blocks, whose bursts are asked for."""
+        """Rows of blocks, and the requests of their bursts."""
         rows = movers.Rows(most=most)
         fork = movers.Fork(most=most, size=size)
         split = Split(most_bytes=most * size)
@@ -261,23 +260,16 @@ class Datapath(wiring.Component):
         return fork, split
 
     def _elements(self, m: Module, operand: str, fork: movers.Fork, most: int, size: int, group: int) -> Any:
-        """The elements of segments, out of beats."""
+        """Elements of segments from beats."""
         m.submodules[f"beats_{operand}"] = queue = SyncFIFO(width=DATA_BITS, depth=READ_AHEAD)
         m.submodules[f"unpack_{operand}"] = unpack = packing.Unpack(most=most, size=size, group=group)
-        beats = getattr(self, f"{operand}_beats")
-        m.d.comb += [
-            queue.w_data.eq(beats.payload),
-            queue.w_en.eq(beats.valid),
-            beats.ready.eq(queue.w_rdy),
-            unpack.beats.payload.eq(queue.r_data),
-            unpack.beats.valid.eq(queue.r_rdy),
-            queue.r_en.eq(unpack.beats.ready),
-        ]
+        movers.connect(m, getattr(self, f"{operand}_beats"), queue.w_stream)
+        movers.connect(m, queue.r_stream, unpack.beats)
         movers.connect(m, fork.places, unpack.places)
         return unpack.o
 
     def _feed_a(self, m: Module) -> None:
-        """Columns of tiles' rows, by way of a memory of some of them."""
+        """Feed columns of the rows of tiles, through a memory of chunks."""
         array, size, bits = self.array, self.sizes[0], self.array.mac.a.width
         tiles = self._tiles(m, "tiles_a", along=0, down=True, operand="a")
         m.submodules.chunks = chunks = movers.Chunks(tiling=array.tiling, size=size, chunk=self.chunk)
@@ -293,7 +285,7 @@ class Datapath(wiring.Component):
         movers.connect(m, join.o, array.a)
 
     def _feed_b(self, m: Module) -> None:
-        """Rows, as far as a tile has columns of them."""
+        """Feed rows, up to the columns of a tile."""
         array, size, bits = self.array, self.sizes[1], self.array.mac.b.width
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_b", along=size, down=False, operand="b")
@@ -301,15 +293,12 @@ class Datapath(wiring.Component):
         group = movers.power_below(array.m, BYTES // size)
         elements = self._elements(m, "b", fork, most, size, group)
         m.submodules.join_b = join = reorder.Regroup(bits=group * bits, ratio=array.m // group, joins=True)
-        m.d.comb += [
-            join.i.payload.eq(Cat(*(elements.payload.word_select(lane, 8 * size)[:bits] for lane in range(group)))),
-            join.i.valid.eq(elements.valid),
-            elements.ready.eq(join.i.ready),
-        ]
+        codes = Cat(*(elements.payload.word_select(lane, 8 * size)[:bits] for lane in range(group)))
+        movers.connect(m, elements, join.i, codes)
         movers.connect(m, join.o, array.b)
 
     def _take_c(self, m: Module) -> Value:
-        """Rows of tiles, as far as they are wanted; whether all have been handed over."""
+        """Write rows of tiles inside the result; 1 when all have been handed over."""
         array, size, bits = self.array, self.sizes[2], self.array.mac.o.width
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_c", along=size, down=True, operand="c")
@@ -321,17 +310,13 @@ class Datapath(wiring.Component):
         m.submodules.pack = pack = packing.Pack(most=most, size=size, group=group)
         above = Const(0, 8 * size - bits)
         padded = [Cat(part.o.payload.word_select(lane, bits), above) for lane in range(group)]
-        m.d.comb += [
-            pack.i.payload.eq(Cat(*padded)),
-            pack.i.valid.eq(part.o.valid),
-            part.o.ready.eq(pack.i.ready),
-        ]
+        movers.connect(m, part.o, pack.i, Cat(*padded))
         movers.connect(m, fork.places, pack.places)
         movers.connect(m, pack.o, self.c_beats)
         return tiles.idle & fork.idle & split.idle & pack.idle
 
     def _blocks(self, m: Module, tiles: movers.Tiles, *, rows: Value, wanted: Value) -> Any:
-        """Blocks of whole tiles."""
+        """A block for each tile."""
         blocks = stream.Signature(movers.block_layout(self.array.tiling.columns)).create()
         tile = tiles.o.payload
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Addresses of a kernel's matrices in memory: tiles, their rows, and where these begin."""
+"""Addresses of a kernel's matrices in memory: tiles, and the places of their rows."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ SIZE_BITS = 32
 
 
 def power_below(number: int, most: int) -> int:
-    """The largest power of two that divides a number, and is not above another one."""
+    """The largest power of two up to ``most`` that divides a number; ``most`` is a power of two."""
     return min(number & -number, most)
 
 
 class Tiles(wiring.Component):
-    """The tiles of a result, in order, and where the rows or columns that they need begin in memory.
+    """The tiles of a result, in order, with the addresses of a matrix at each.
 
     Parameters
     ----------
     tiling : Tiling
     along : int
-        Bytes from a column to the next; 0 where columns do not matter.
+        Bytes from a column to the next; 0 if the address does not depend on it.
     down : bool
-        Whether rows matter.
+        The address depends on the row.
 
     Members
     -------
@@ -39,7 +39,7 @@ class Tiles(wiring.Component):
     base, stride : In
         Address of the first element, and bytes from a row to the next.
     o : Out(stream of address, rows, columns and vectors)
-        Rows and columns that are wanted, and vectors that the columns take.
+        Rows and columns inside the result, and vectors of these columns.
     idle : Out(1)
     """
 
@@ -105,8 +105,8 @@ def tile_layout(tiling: Tiling) -> data.StructLayout:
 
 
 def block_layout(most: int) -> data.StructLayout:
-    """Rows of memory that lie ``stride`` bytes apart: how many there are, of which so many are ``wanted``, each of
-    ``count`` elements that are there, padded to ``total``."""
+    """Rows of memory ``stride`` bytes apart, the first ``wanted`` of which are read or written: each has ``count``
+    elements, padded to ``total``."""
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,
@@ -119,12 +119,12 @@ def block_layout(most: int) -> data.StructLayout:
 
 
 def segment_layout(most: int) -> data.StructLayout:
-    """Elements that lie beside each other: ``count`` that are there, padded to ``total``."""
+    """Adjacent elements in memory: ``count`` of them, padded to ``total``."""
     return data.StructLayout({"address": ADDRESS_BITS, "count": range(most + 1), "total": range(most + 1)})
 
 
 class Chunks(wiring.Component):
-    """Columns of a tile's rows of ``a``, as many at a time as are held on chip.
+    """Blocks of ``chunk`` columns of ``a``, for the rows of a tile.
 
     Parameters
     ----------
@@ -132,7 +132,6 @@ class Chunks(wiring.Component):
     size : int
         Bytes of an element.
     chunk : int
-        Columns that are held.
 
     Members
     -------
@@ -215,12 +214,12 @@ class Rows(wiring.Component):
 
 
 def place_layout(most: int) -> data.StructLayout:
-    """A segment beside its beats: the byte of a beat at which it begins, and its elements."""
+    """Place of a segment in its beats: the byte at which it begins, and its numbers of elements."""
     return data.StructLayout({"place": PLACE_BITS, "count": range(most + 1), "total": range(most + 1)})
 
 
 class Fork(wiring.Component):
-    """Segments go two ways: those with elements as runs of bytes, to be cut into bursts; all, to where the beats are.
+    """Sends segments two ways: those with elements as runs of bytes, and the places of all to the beats.
 
     Parameters
     ----------
@@ -235,7 +234,7 @@ class Fork(wiring.Component):
     runs : Out(stream of address and bytes)
     places : Out(stream of places)
     idle : Out(1)
-        No place waits.
+        No place is waiting.
     """
 
     def __init__(self, *, most: int, size: int) -> None:
@@ -267,18 +266,16 @@ class Fork(wiring.Component):
             self.runs.valid.eq(self.i.valid & ~empty & queue.w_rdy),
             self.i.ready.eq(queue.w_rdy & (self.runs.ready | empty)),
             queue.w_en.eq(self.i.valid & self.i.ready),
-            Value.cast(self.places.payload).eq(queue.r_data),
-            self.places.valid.eq(queue.r_rdy),
-            queue.r_en.eq(self.places.ready),
-            self.idle.eq(~queue.r_rdy),
         ]
+        connect(m, queue.r_stream, self.places)
+        m.d.comb += self.idle.eq(~queue.r_rdy)
         return m
 
 
-def connect(m: Module, source: Any, sink: Any) -> None:
-    """One stream into another one of the same bits."""
+def connect(m: Module, source: Any, sink: Any, payload: Value | None = None) -> None:
+    """Connect a stream to another one, with the same bits or another payload made of them."""
     m.d.comb += [
-        Value.cast(sink.payload).eq(Value.cast(source.payload)),
+        Value.cast(sink.payload).eq(Value.cast(source.payload) if payload is None else payload),
         sink.valid.eq(source.valid),
         source.ready.eq(sink.ready),
     ]

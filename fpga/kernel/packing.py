@@ -1,4 +1,4 @@
-"""Elements out of beats of memory, and into them."""
+"""Conversion between elements and beats of memory."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -6,27 +6,27 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from .axi import BYTES, WriteBeat
-from .movers import place_layout
+from .movers import connect, place_layout
 
 
 class Unpack(wiring.Component):
-    """Elements out of beats: the segments one after the other in groups, zeros for what pads them.
+    """Unpacks the elements of segments from beats, in groups padded with zeros.
 
     Parameters
     ----------
     most : int
         Elements of a segment.
     size : int
-        Bytes of an element, which its address is a multiple of.
+        Bytes of an element; its address is a multiple.
     group : int
-        Elements at a time, a power of two, no more than a beat has; totals are multiples of it.
+        Elements at a time, a power of two up to those of a beat; totals are multiples of it.
 
     Members
     -------
     places : In(stream of places)
     beats : In(stream of DATA_BITS)
     o : Out(stream of group * size bytes)
-        A group in each cycle, as long as there are beats.
+        One group a cycle while there are beats.
     """
 
     def __init__(self, *, most: int, size: int, group: int) -> None:
@@ -45,7 +45,7 @@ class Unpack(wiring.Component):
         in_beat = BYTES // size
         busy, at = Signal(), Signal(range(in_beat))
         left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
-        # The beat with the next element, and behind it the one after.
+        # The beat with the next element; the next beat is at the port.
         beat, full = Signal(8 * BYTES), Signal()
         to_end, crosses, go, last = Signal(range(in_beat + 1)), Signal(), Signal(), Signal()
         m.d.comb += [
@@ -60,7 +60,7 @@ class Unpack(wiring.Component):
         over, drops, used_next = Signal(), Signal(), Signal()
         m.d.comb += [
             over.eq(left <= group),
-            # What is left of the beat is of no use: its elements have been taken, or the segment's have.
+            # The rest of the beat is not needed: its elements, or those of the segment, have been taken.
             drops.eq(go & (left != 0) & (over | (to_end <= group))),
             used_next.eq(over & crosses),
             self.beats.ready.eq(~full | drops),
@@ -82,7 +82,7 @@ class Unpack(wiring.Component):
         return m
 
     def _group(self, m: Module, beat: Value, at: Value, left: Value) -> Value:
-        """The elements from one place in the beat on, which may reach into the next beat."""
+        """The elements from a place in the beat on, which may reach into the next beat."""
         size, group = self.size, self.group
         bits, words = 8 * size * group, BYTES // (size * group)
         low = (group - 1).bit_length()
@@ -100,12 +100,12 @@ class Unpack(wiring.Component):
 
 
 def _in_bits(elements: Value, size: int) -> Value:
-    """Bits of so many elements, of a power of two of bytes each."""
+    """Number of bits of elements of ``size`` bytes, a power of two."""
     return Cat(Const(0, (8 * size - 1).bit_length()), elements)
 
 
 class Pack(wiring.Component):
-    """Elements into beats: those of a segment that are there, with a strobe for each byte.
+    """Packs the elements of segments into beats, with a strobe for each byte.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Pack(wiring.Component):
         shift, word = Signal(max(low, 1)), Signal(range(max(words, 2)))
         left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
         m.submodules.queue = queue = SyncFIFO(width=WriteBeat.size, depth=4)
-        # A group moved to its place in a word, what of it goes into the next word, and what did so before.
+        # A group moved to its place in a word, and the rest of the group before, which reaches into this word.
         moved, there = Signal(2 * bits), Signal(2 * group)
         rest, rest_there = Signal(bits), Signal(group)
         lanes = Cat(*(left > lane for lane in range(group)))
@@ -170,14 +170,14 @@ class Pack(wiring.Component):
             self.i.ready.eq(busy & ~flush & queue.w_rdy),
             over.eq(flush | (left <= group)),
             more.eq(~flush & there[group:].any()),
-            # The segment's last word, unless some of it goes into another one.
+            # The last word of the segment, unless the group reaches into another one.
             ends.eq((flush | (left != 0)) & over & ~more),
             emit.eq(go & (ends | ((flush | (left != 0)) & (word == words - 1)))),
             queue.w_en.eq(emit),
             queue.w_data.eq(Cat(next_beat, next_strobe)),
-            Value.cast(self.o.payload).eq(queue.r_data),
-            self.o.valid.eq(queue.r_rdy),
-            queue.r_en.eq(self.o.ready),
+        ]
+        connect(m, queue.r_stream, self.o)
+        m.d.comb += [
             self.places.ready.eq(~busy & ~flush),
             self.idle.eq(~busy & ~flush & ~queue.r_rdy),
         ]

@@ -1,31 +1,31 @@
-"""Elements in another order, and so many of them at a time."""
+"""Streams of elements in another order, or in groups of another size."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .movers import SIZE_BITS
+from .movers import SIZE_BITS, connect
 
 BUFFERS = 4
-"""Chunks of ``a`` that are held on chip: a tile's last one may be short, and be gone before a whole one has come."""
+"""Chunks of ``a`` on chip: the last one of a tile may be short, and used up before a whole one arrives."""
 
 
 class Transpose(wiring.Component):
-    """Rows of chunks come in, columns go out; as many chunks as there are buffers are held.
+    """Transposes chunks: rows come in, columns go out.
 
     Parameters
     ----------
     rows : int
-        Of a chunk.
+        Rows of a chunk.
     chunk : int
-        Columns that a chunk has at most, a power of two.
+        Most columns of a chunk, a power of two.
     bits : int
 
     Members
     -------
     k : In(32)
-        Columns of a tile, of which the last chunk has what is left.
+        Columns of a tile, of which the last chunk has the rest.
     i, o : stream of bits
     """
 
@@ -69,7 +69,7 @@ class Transpose(wiring.Component):
 
 
 class _Place:
-    """A place in a chunk, which goes through the chunks of tiles in one order or the other."""
+    """A place that goes through the chunks of tiles, by rows or by columns."""
 
     def __init__(self, m: Module, chunks: Transpose, name: str, *, rows_first: bool) -> None:
         self.buffer, self.row = (
@@ -92,7 +92,7 @@ class _Place:
         ]
 
     def step(self, m: Module, go: Value) -> None:
-        """To the next place, where it goes on."""
+        """Step to the next place while ``go`` is 1."""
         inner = (self.row, self.last_row) if self.rows_first else (self.column, self.last_column)
         outer = (self.column, self.last_column) if self.rows_first else (self.row, self.last_row)
         with m.If(go):
@@ -107,16 +107,16 @@ class _Place:
 
 
 class Regroup(wiring.Component):
-    """As many elements at a time as are wanted, of fewer that come, or the other way about.
+    """Joins groups of elements to larger ones, or splits them.
 
     Parameters
     ----------
     bits : int
-        Of what is the smaller of the two.
+        Bits of a small group.
     ratio : int
-        How many of them the larger has.
+        Small groups in a large one.
     joins : bool
-        Whether it comes in small, and goes out large.
+        Small groups come in, and large ones go out.
     """
 
     def __init__(self, *, bits: int, ratio: int, joins: bool) -> None:
@@ -133,12 +133,8 @@ class Regroup(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         if self.ratio == 1:
-            m.d.comb += [
-                self.o.payload.eq(self.i.payload),
-                self.o.valid.eq(self.i.valid),
-                self.i.ready.eq(self.o.ready),
-                self.idle.eq(1),
-            ]
+            connect(m, self.i, self.o)
+            m.d.comb += self.idle.eq(1)
             return m
         parts, count = Signal(self.bits * self.ratio), Signal(range(self.ratio + 1))
         m.d.comb += self.idle.eq(count == 0)

@@ -1,11 +1,10 @@
-"""The matrix products of a torch model, as torch computes them: traced, not told.
+"""The matrix products of a torch model, traced as torch computes them.
 
 The model runs forward and backward on shapes alone (torch's device ``meta``), which takes no memory and no time, and
-every product that is computed there is written down. Convolutions are products of patches (im2col).
+every product is recorded. Convolutions are products of patches (im2col).
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,11 +46,11 @@ def trace(model: nn.Module, *inputs: Tensor, training: bool = True) -> list[Gemm
     Parameters
     ----------
     model : nn.Module
-        Left as it is. Its gradients are those of the sum of what it gives.
+        Not changed. Its gradients are those of the sum of its outputs.
     inputs : Tensor
-        Examples as the model takes them, of the batch that is meant.
+        One batch of examples.
     training : bool
-        Forward and backward; else forward alone. Inputs have no gradient.
+        Forward and backward, or forward alone. Inputs have no gradient.
 
     Raises
     ------
@@ -60,7 +59,7 @@ def trace(model: nn.Module, *inputs: Tensor, training: bool = True) -> list[Gemm
     """
     recorder = _Recorder()
     try:
-        # Parameters that are shared stay so.
+        # Shared parameters remain shared.
         shapes: dict[int, Tensor] = {}
 
         def shape_of(tensor: Tensor) -> Tensor:
@@ -105,7 +104,7 @@ def _backward(out: Any) -> None:
 
 
 class _Recorder(TorchDispatchMode):
-    """Writes down the products that torch computes, whatever layer they are of."""
+    """Records the products that torch computes, of any layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +137,7 @@ def _vector(a: Tensor, b: Tensor, **_: Any) -> Shapes:
 
 
 def _after_sum(count: Callable[..., Shapes]) -> Callable[..., Shapes]:
-    """Of a product that is added to something."""
+    """Shapes of a product that is added to something."""
     return lambda added, a, b, **rest: count(a, b, **rest)
 
 
@@ -174,9 +173,9 @@ def _convolution_backward(
 
 
 def _patches(x: Tensor, weight: Tensor, places: Sequence[int], groups: int) -> tuple[int, int, int]:
-    """Patches of a batch, numbers in each, and channels that each is multiplied to; of one group.
+    """Patches of a batch, numbers in each, and output channels, of one group.
 
-    A transposed convolution multiplies channels to patches: what it takes in is what the other gives out.
+    A transposed convolution multiplies channels to patches: its input has the shape of the other's output.
     """
     return x.shape[0] * math.prod(places), math.prod(weight.shape[1:]), weight.shape[0] // groups
 
@@ -198,9 +197,4 @@ PRODUCTS: dict[Any, Callable[..., Shapes]] = {
     _aten.convolution: _convolution,
     _aten.convolution_backward: _convolution_backward,
 }
-"""Operators that torch computes products with, and the shapes of these; what else there is comes down to them."""
-
-
-def counted(gemms: Sequence[Gemm]) -> dict[Gemm, int]:
-    """The different ones, and how often each is computed."""
-    return dict(Counter(gemms))
+"""Operators to which torch reduces all products, and functions that give their shapes."""

@@ -3,29 +3,22 @@
 import itertools
 from dataclasses import dataclass
 
+from .performance import Arrays
+
 PUBLISHED_LUT = 1_303_680
-"""Lookup tables of the device that shares are of."""
+"""Lookup tables of the device, of which shares are percentages."""
 
 
 @dataclass(frozen=True)
-class Built:
-    """An array that was placed and routed; of e5m2 products, in e6m5 with stochastic rounding of 10 bits.
+class Built(Arrays):
+    """Arrays after place and route; of e5m2 products, in e6m5 with stochastic rounding of 10 bits.
 
     Attributes
     ----------
-    n, m : int
-        Processing elements of an array, and multiply-accumulates of each.
-    cores : int
-        Arrays.
-    mhz : float
     lut, bram, dsp : float
-        Share of the device, in percent.
+        Percent of the device.
     """
 
-    n: int
-    m: int
-    cores: int
-    mhz: float
     lut: float
     bram: float
     dsp: float
@@ -40,7 +33,7 @@ TABLE_III = (
     Built(32, 32, 2, 197.3, 62.19, 71.48, 2.77),
     Built(64, 32, 1, 150.0, 52.57, 71.64, 1.93),
 )
-"""The largest number of cores that fits, for each size of array."""
+"""The most cores that fit, for each size of array."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +43,10 @@ class Step:
     Attributes
     ----------
     cores : int
-        Arrays, each with 8 elements of 8 multiply-accumulates.
+        Number of arrays, each with 8 elements of 8 multiply-accumulates.
     mhz : float
     lenet5, resnet20 : str
-        Seconds as they are printed, at a batch of 64 and of 128. (They are headed ms.)
+        Seconds as printed, at a batch of 64 and of 128. (Their heading says ms.)
     """
 
     cores: int
@@ -83,10 +76,10 @@ def clocks() -> dict[tuple[int, int, int], float]:
 
 
 def clock_of(lut: float) -> float | None:
-    """MHz that a design with so many percent of the lookup tables can expect, by those that were built.
+    """Expected clock in MHz of a design with ``lut`` percent of the lookup tables; None if it is larger than all.
 
-    Between published designs along straight lines, of which none rises: a larger design is not trusted to be faster.
-    Smaller ones than all have the clock of the smallest; of larger ones than all nothing is known.
+    Linear between published designs, but never rising with size. Smaller designs than all have the clock of the
+    smallest one.
     """
     points: list[tuple[float, float]] = []
     for row in sorted(TABLE_III, key=lambda row: row.lut):

@@ -1,4 +1,4 @@
-"""Search for the arrays that a network trains fastest on, over their size, their number and their clock."""
+"""Search for the arrays on which a network trains fastest, over their size, number and clock."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from halfulp.boards.board import BUFG_MHZ, Board, Resources
 from halfulp.fpga.kernel.arrays import cores_cost_model, timing, with_source
-from halfulp.fpga.kernel.layout import MASTERS
+from halfulp.fpga.kernel.layout import MASTERS, element_bytes
 from halfulp.fpga.kernel.timing import Memory
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import MacSpec
@@ -14,78 +14,67 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.pareto import undominated
 from halfulp.tools.progress import Progress, silent
 
-from .performance import Exact, Published, Total, total
-from .products import counted
+from .performance import Arrays, Exact, Published, Total, total
 from .published import PUBLISHED_LUT, TABLE_III, clock_of, clocks
 from .workload import Workload
 
 PORTS = len(MASTERS)
-"""Ports of a core to memory."""
+"""Memory ports of a core."""
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-"""Elements of an array, and multiply-accumulates of each, that are tried."""
+"""Tried numbers of elements of an array, and of multiply-accumulates of each."""
 
 
 @dataclass(frozen=True)
-class Option:
+class Option(Arrays):
     """Arrays that could be built.
 
     Attributes
     ----------
-    n, m, cores : int
-        Elements of an array, multiply-accumulates of each, and arrays.
-    mhz : float
     lut : float or None
-        Lookup tables, in percent of the device; None where nobody says.
+        Lookup tables, in percent of the device; None if unknown.
     total : Total
-        How long the step takes.
+        Time of the step.
     """
 
-    n: int
-    m: int
-    cores: int
-    mhz: float
     lut: float | None
     total: Total
 
     @property
-    def macs(self) -> int:
-        """Multiply-accumulates in all."""
-        return self.n * self.m * self.cores
+    def rank(self) -> tuple[float, int]:
+        """Time and size, by which options are ordered."""
+        return self.total.seconds, self.macs
 
     @property
     def used(self) -> float:
-        """Share of these that do something that is wanted, on average, in percent."""
+        """Average percentage of the multiply-accumulates that do useful work."""
         return 100 * self.total.macs / (self.total.seconds * self.mhz * 1e6 * self.macs)
 
 
 def storage(fmt: Format) -> int:
-    """Bits of an element in memory: whole bytes, of which there are 1, 2, 4 or 8."""
-    return next(bits for bits in (8, 16, 32, 64) if bits >= fmt.width)
+    """Bits of an element in memory."""
+    return 8 * element_bytes(fmt.width)
 
 
 def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option], list[str]]:
-    """Those that were published, with their clocks, as far as the board has room and ports for them; and notes.
+    """Published arrays for which the board has room and ports, with their clocks; and notes.
 
     Raises
     ------
     ValueError
         If there is room for none.
     """
-    counts = counted(load.gemms)
+    bits = max(storage(mac.a), storage(mac.b))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [
-        Option(n, m, cores, mhz, luts.get((n, m, cores)), total(_model(n, m, cores, mhz, board, mac), counts))
+        Option(n, m, cores, mhz, luts.get((n, m, cores)), total(model, load.gemms))
         for (n, m, cores), mhz in clocks().items()
         if cores <= board.cores(PORTS) and luts.get((n, m, cores), 0) <= 100
+        for model in [Published(n, m, cores, mhz, bits, board.pcie_gbps)]
     ]
     if not found:
         raise ValueError(f"{board.name} has ports for {board.cores(PORTS)} cores, and the published arrays need more")
-    return found, ["Clocks and lookup tables are those that were published (Ben Ali et al., DATE 2025), on a U55C."]
-
-
-def _model(n: int, m: int, cores: int, mhz: float, board: Board, mac: MacSpec) -> Published:
-    return Published(n, m, cores, mhz, max(storage(mac.a), storage(mac.b)), board.pcie_gbps)
+    return found, ["Clocks and lookup tables as published (Ben Ali et al., DATE 2025), on a U55C."]
 
 
 def searched(
@@ -97,24 +86,24 @@ def searched(
     *,
     clock: float | None = None,
 ) -> tuple[list[Option], list[str]]:
-    """Arrays of this library: for each size of an array the number of cores that is the fastest; and notes.
+    """Arrays of this library with the fastest number of cores for each size; and notes.
 
     Parameters
     ----------
     board : Board
     load : Workload
     mac : MacSpec
-        Where it is stochastic and names no source, its sources are LFSRs.
+        Gets an LFSR if it is stochastic and names no source.
     progress : Progress
     pool : JobPool
-        Runs the synthesis of arrays whose cost is not known.
+        Runs the synthesis of arrays without a recorded cost.
     clock : float, optional
-        MHz of all of them; by default what published designs reached that take as many lookup tables.
+        Clock of all arrays in MHz; default: that of published designs with as many lookup tables.
 
     Raises
     ------
     ValueError
-        If there is room for none, or no such clock.
+        If there is room for none, or the clock is out of range.
     ToolError
         If Yosys or the machine fails.
     """
@@ -130,18 +119,18 @@ def searched(
     if not found:
         raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.formula}")
     how = (
-        "MHz: what published designs reached that take as large a share of lookup tables (Ben Ali et al., DATE 2025)."
+        "MHz: that of published designs with as large a share of lookup tables (Ben Ali et al., DATE 2025)."
         if clock is None
-        else "MHz: as was asked for."
+        else "MHz: as requested."
     )
     # Cells of every option are known here.
     front = undominated([(option.total.seconds, option.lut) for option in found])
     return list(itertools.compress(found, front)), [
-        f"Multiply-accumulates: {mac.formula}. Of {len(SIZES) ** 2} sizes of arrays, each with the number of "
-        "cores that is the fastest, those that no other beats in time and lookup tables.",
-        "Time: from start to done of the kernels, exact in cycles but for the memory, which is taken to answer after "
+        f"Multiply-accumulates: {mac.formula}. Of {len(SIZES) ** 2} sizes of arrays, each with the fastest number of "
+        "cores, those that no other beats in time and lookup tables.",
+        "Time: from start to done of the kernels, exact in cycles but for the memory, whose latency is assumed to be "
         f"{board.memory.latency_ns:g} ns.",
-        f"LUT: of the cores, by what small ones take ({costs.source}); the platform takes some too.",
+        f"LUT: of the cores, extrapolated from small ones ({costs.source}); the platform takes some too.",
         how,
     ]
 
@@ -150,7 +139,6 @@ def _fastest_number(
     n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Resources, clock: float | None
 ) -> list[Option]:
     """The fastest number of cores of a size, if there is room for one."""
-    counts = counted(load.gemms)
     bits = (storage(mac.a), storage(mac.b), storage(mac.o))
     options = []
     for cores in range(1, board.cores(PORTS) + 1):
@@ -161,10 +149,10 @@ def _fastest_number(
         latency, rate = board.beats(mhz, 2 * cores)
         core = timing(mac, n, m, Memory(latency, latency, rate))
         model = Exact(core, cores, mhz, bits, board.pcie_gbps)
-        options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, counts)))
+        options.append(Option(n, m, cores, mhz, shares["LUT"], total(model, load.gemms)))
     return [fastest(options)] if options else []
 
 
 def fastest(options: Sequence[Option]) -> Option:
-    """The one that takes least time; of those that take as long, the smallest."""
-    return min(options, key=lambda option: (option.total.seconds, option.macs))
+    """The fastest option; of equal ones the smallest."""
+    return min(options, key=lambda option: option.rank)

@@ -1,4 +1,4 @@
-"""Arrays that were searched for, as a table and a plot."""
+"""Results of a search for arrays, as a table and a plot."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,7 +30,7 @@ def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequen
             "GMAC/s": option.total.gmacs,
             "used %": option.used,
         }
-        for option in sorted(options, key=lambda option: (option.total.seconds, option.macs))
+        for option in sorted(options, key=lambda option: option.rank)
     ]
     frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
     formats = {"MHz": ".1f", "LUT %": ".1f", "step ms": ".3f", "host ms": ".3f", "GMAC/s": ".1f", "used %": ".1f"}
@@ -39,8 +39,8 @@ def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequen
         f"The fastest: N = {chosen.n}, M = {chosen.m}, C = {chosen.cores} at {chosen.mhz:.1f} MHz, "
         f"{1e3 * chosen.total.seconds:.3f} ms for {load.text} ({load.size}).",
         "N elements of M multiply-accumulates in each of C cores; step: on the arrays, each product or its transpose "
-        f"on as many cores as is best; host: between the host and the board at {board.pcie_gbps:g} GB/s, which is not "
-        "in it; used: multiply-accumulates that do something that is wanted, on average.",
+        f"on the best number of cores; host: transfers between the host and the board at {board.pcie_gbps:g} GB/s, not "
+        "included in step; used: average share of multiply-accumulates that do useful work.",
         *notes,
     ]
     return Table(
@@ -61,8 +61,8 @@ def report(
 
 
 def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
-    """Time against lookup tables, or against multiply-accumulates where those are not known of all."""
-    ordered = sorted(options, key=lambda option: (option.total.seconds, option.macs))
+    """Time against lookup tables, or against multiply-accumulates if the tables of some are unknown."""
+    ordered = sorted(options, key=lambda option: option.rank)
     luts = [option.lut for option in ordered if option.lut is not None]
     known = len(luts) == len(ordered)
     costs = luts if known else [float(option.macs) for option in ordered]

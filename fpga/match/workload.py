@@ -1,4 +1,4 @@
-"""The networks whose products are to be computed: some by name, and the user's own."""
+"""Networks whose products are to be computed: known ones by name, and the user's own."""
 
 import importlib
 import sys
@@ -16,14 +16,14 @@ from halfulp.golden.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
 from .products import Gemm, trace
 
 LETTERS = 65
-"""Letters of the transformer's alphabet, as the plays of Shakespeare have them that it is usually trained on."""
+"""Letters of the transformer's alphabet: those of the plays of Shakespeare, its usual training set."""
 
 EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
     "lenet5": lambda batch: (lenet5(), torch.zeros(batch, 1, 28, 28)),
     "resnet20": lambda batch: (resnet20(), torch.zeros(batch, 3, 32, 32)),
     "nanogpt": lambda batch: (NanoGpt(LETTERS), torch.zeros(batch, BLOCK, dtype=torch.long)),
 }
-"""Networks that are known by name, and what each takes; the values are of no importance."""
+"""Known networks and an input of each; the values do not matter."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Workload:
     ----------
     name : str
     batch : int or None
-        Examples in a step, of a network that is known by name.
+        Examples in a step; None of a user's network.
     training : bool
-        Whether a step is one of training, or of inference.
+        A step of training, or of inference.
     gemms : list of Gemm
     """
 
@@ -52,7 +52,7 @@ class Workload:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Name of the computation, in words."""
         batch = "" if self.batch is None else f", batch {self.batch}"
         return f"{'a training step' if self.training else 'inference'} of {self.name}{batch}"
 
@@ -66,13 +66,13 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
         ``lenet5``, ``resnet20``, ``nanogpt``, or ``module:function`` of a function without parameters that returns a
         torch model and its input, or a tuple of its inputs.
     batch : int, optional
-        Of a network that is known by name; by default as it is trained.
+        Examples in a step of a known network; default: its training batch.
     training : bool
 
     Raises
     ------
     ValueError
-        If there is no such network or function, or the model cannot be traced.
+        If the network or the function is unknown, or the model cannot be traced.
     """
     if name in EXAMPLES:
         batch = NETWORKS[name].batch if batch is None else batch
@@ -81,13 +81,13 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
         model, example = EXAMPLES[name](batch)
         return Workload(name, batch, training, trace(model, example, training=training))
     if batch is not None:
-        raise ValueError(f"the batch of {name} is that of the input that it returns; leave --batch out")
+        raise ValueError(f"the batch of {name} is that of its input; --batch is for known networks")
     model, inputs = _made(name)
     return Workload(name, None, training, trace(model, *inputs, training=training))
 
 
 def _made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """Result of a function of the user's."""
+    """Model and inputs that a user's function returns."""
     module, colon, function = name.partition(":")
     if not (colon and module and function):
         raise ValueError(f"unknown network {name!r}; there are {', '.join(EXAMPLES)}, or module:function of your own")
@@ -101,6 +101,6 @@ def _made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
         sys.path.remove(here)
     made = found() if callable(found) else None
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
-        raise ValueError(f"{name} has to be a function that returns a torch model and its input")
+        raise ValueError(f"{name} is not a function that returns a torch model and its input")
     model, inputs = made
     return model, inputs if isinstance(inputs, tuple) else (inputs,)

@@ -1,7 +1,6 @@
 """Accuracy of networks beside the published one (Ben Ali et al., DATE 2025, Table II), and of dot products."""
 
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,14 +19,15 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report, provenance, versions
 from halfulp.tools.tables import Table
 
+from .coreport import Accuracy
 from .dots import Error, errors, layer_of
 from .study import TRAINED, Dots, Layer
 
 LENGTHS = (16, 64, 256, 1024, 4096)
-"""Of dot products."""
+"""Lengths of dot products."""
 
 NETWORKS = {"lenet5": "LeNet5/MNIST", "resnet20": "ResNet20/CIFAR10"}
-"""Published networks that can be trained here, and how they are called there."""
+"""Published networks that can be trained here, and their published names."""
 
 EXACT_PRODUCT, FLOAT = "e5m2, exact product", "fp32"
 
@@ -39,9 +39,9 @@ class Published:
     Attributes
     ----------
     multiplier, accumulator : str
-        As they are called there.
+        Published names.
     mac : str
-        What it is here. ``fp32`` is torch's own arithmetic.
+        Our description. ``fp32`` is torch's own arithmetic.
     lenet5, resnet20, vgg16, resnet50 : float
         Test accuracy in percent, on MNIST, CIFAR10, CIFAR10 and Imagewoof.
     """
@@ -67,23 +67,19 @@ PUBLISHED = (
     Published("fxp4.4 rz", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.rz+fxp8.8.rn", 98.85, 10.00, 10.00, 10.00),
     Published("fxp4.4 ro", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.ro+fxp8.8.rn", 10.00, 10.00, 10.00, 10.00),
 )
-"""The published table. fxp8.8 holds products of fxp4.4, so that the rounding beside the multiplier is its result's."""
+"""The published table. fxp8.8 holds products of fxp4.4, so the published rounding is that of the product."""
 
 MACS = tuple(MacSpec.parse(row.mac) for row in PUBLISHED if row.mac != FLOAT)
 
 SETTING = ("data", "train", "test", "epochs", "batch", "rate")
-"""Columns of a table of runs that are the same in runs of which there is a mean."""
+"""Columns of a table of runs; runs with the same values have a common mean."""
 
 
 @dataclass(frozen=True)
-class Ours:
-    """Accuracy of runs of one multiply-accumulate with several seeds: mean and standard deviation, in percent."""
+class Ours(Accuracy):
+    """Accuracy in percent of a network trained with one multiply-accumulate."""
 
     mac: str
-    network: str
-    mean: float
-    deviation: float | None
-    runs: int
 
 
 @dataclass(frozen=True)
@@ -93,19 +89,19 @@ class Figures:
     Attributes
     ----------
     command : str
-        What made it.
+        Command that made it.
     tools : dict of str to str
         Versions.
     ours : list of Ours
     settings : dict of str to str
-        For each network a sentence on how it was trained.
+        Note on the training of each network.
     others : int
-        Runs that are left out.
+        Number of runs with other settings.
     dots : Dots
     trained : str
-        What layer operands are of.
+        Origin of the layer operands.
     errors : dict of str to list of Error
-        By multiply-accumulates.
+        Errors of each multiply-accumulate.
     """
 
     command: str
@@ -124,14 +120,13 @@ class Figures:
 
 
 def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer, str]:
-    """Operands of a trained layer, and what layer that is.
+    """Operands of a trained layer, and a description of it.
 
     Parameters
     ----------
     path : Path, optional
-        A file of two tensors, as `Layer` has them, or what ``halfulp train lenet5`` left. Without one a LeNet5 is
-        trained in torch's own arithmetic, and kept.
-    progress : Progress
+        A file of two tensors, as `Layer` has them, or of a run of ``halfulp train lenet5``. By default a LeNet5 is
+        trained in torch's own arithmetic, once.
 
     Raises
     ------
@@ -152,7 +147,7 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
                 state = read(path)
                 plan = Plan(**(state["plan"] | {"policies": tuple(map(tuple, state["plan"]["policies"]))}))
                 if plan.network != "lenet5":
-                    raise ValueError(f"{path} is of a {plan.network}, and the layer is one of a lenet5")
+                    raise ValueError(f"{path} is a run of {plan.network}; the layer is one of lenet5")
             except ValueError as other:
                 raise ValueError(f"{error}; nor is it a run of lenet5: {other}") from other
     else:
@@ -201,17 +196,17 @@ def measure(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> Figures:
-    """Find all figures.
+    """Measure all figures.
 
     Parameters
     ----------
     macs : sequence of MacSpec
-        Whose dot products are measured.
+        Multiply-accumulates of the dot products.
     runs : sequence of dict
         Rows of a table of training runs.
     dots : Dots
     trained : str
-        What layer operands are of.
+        Origin of the layer operands.
     command : str
         Command that the figures name as their origin.
     progress : Progress
@@ -233,9 +228,9 @@ def measure(
 
 
 def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[str, str], int]:
-    """Means over seeds, for each network how it was trained, and how many runs are left out.
+    """Means over seeds, a note on the training of each network, and the number of other runs.
 
-    Of each network those runs count that were trained as the last one was, in one multiply-accumulate for everything.
+    The mean is over the runs with the settings of the network's last one, in one multiply-accumulate for all layers.
     """
     ours, settings, counted = [], {}, 0
     for network, name in NETWORKS.items():
@@ -254,18 +249,17 @@ def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[st
         )
         for mac in dict.fromkeys(run["mac"] for run in alike):
             values = [float(run["accuracy"]) for run in alike if run["mac"] == mac]
-            deviation = statistics.stdev(values) if len(values) > 1 else None
-            ours.append(Ours(mac, network, statistics.fmean(values), deviation, len(values)))
+            ours.append(Ours.of(network, values, mac=mac))
     return ours, settings, len(runs) - counted
 
 
 def _setting(run: Mapping[str, str], scale: str) -> tuple[list[str], str]:
-    """Setting of a training run; its loss scale is the one given where it has none of its own."""
+    """Setting of a training run, with a default loss scale."""
     return [run.get(column, "") for column in SETTING], run.get("scale") or scale
 
 
 def tables(figures: Figures) -> dict[str, Table]:
-    """Table II and that of all dot products, by the names of their files."""
+    """Table II and the table of all dot products, by names of files."""
     return {"accuracy-networks": _networks(figures), "accuracy-dots": _dots(figures)}
 
 
@@ -287,12 +281,12 @@ def _networks(figures: Figures) -> Table:
     frame = pd.DataFrame(rows)
     columns = [str(name) for name in frame if str(name) not in ("multiplier", "accumulator", "MAC")]
     frame[columns] = frame[columns].astype(float)
-    others = f"Training runs in other arithmetic or trained otherwise, which are not shown: {figures.others}."
+    others = f"Training runs with other settings, not shown: {figures.others}."
     notes = [
         "Test accuracy in %; published: Ben Ali et al., DATE 2025, Table II, trained on all of MNIST and CIFAR10. "
-        "Ours: mean over runs with other seeds, and s.d., their standard deviation, where there are several.",
+        "Ours: mean over runs with other seeds, and s.d., their standard deviation, if there are several.",
         "All layers, forward and backward, are computed in the MAC; fp32 is torch's own arithmetic.",
-        *(figures.settings.values() or ["There are no training runs yet; halfulp train makes some."]),
+        *(figures.settings.values() or ["There are no training runs yet; halfulp train runs some."]),
         *([others] if figures.others else []),
         f"Made by {figures.made_by}.",
     ]
@@ -301,26 +295,15 @@ def _networks(figures: Figures) -> Table:
 
 
 def _dots(figures: Figures) -> Table:
-    rows = [
-        {
-            "MAC": mac,
-            "operands": error.distribution,
-            "length": error.length,
-            "error": float("inf") if error.relative is None else error.relative,
-            "ulp": float("inf") if error.ulp is None else error.ulp,
-            "not finite": error.not_finite,
-        }
-        for mac, found in figures.errors.items()
-        for error in found
-    ]
+    rows = [{"MAC": mac} | error.cells() for mac, found in figures.errors.items() for error in found]
     dots = figures.dots
     notes = [
         f"Error of {dots.count:,} dot products of each kind, in the MAC's own arithmetic, against exact sums of the "
         "same operands, rounded to the operand formats: root mean square, over that of the exact sums, and in units of "
         f"the last place that the accumulator has there (ulp). Seed {dots.seed}.",
         "Operands: normal of standard deviation 1; uniform between -1 and 1; trained: activations and weights of "
-        f"{figures.trained}, in the order of its sums, one sum after another where a dot product is longer.",
-        "Not finite: how many of these sums are infinite or NaN; the error is infinite then.",
+        f"{figures.trained}, in the order of its sums, one sum after another if a dot product is longer.",
+        "Not finite: number of sums that are infinite or NaN; the error is infinite then.",
         f"Made by {figures.made_by}.",
     ]
     return Table("Accuracy of dot products", pd.DataFrame(rows), {"error": ".2e", "ulp": ".2f"}, notes)

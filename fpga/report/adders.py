@@ -16,8 +16,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
 SOURCE = "lfsr16"
-"""Source of the units that have one of their own."""
-
+"""Source of the units with their own source."""
 
 CASES = tuple(
     short(unit, fmt, acc=acc, rounding=f"sr{bits}")
@@ -39,12 +38,12 @@ CASES = tuple(
     )
     for bits in (4, 8, 10)
 )
-"""Accumulators and adders as networks are trained with."""
+"""Accumulators and adders of formats in which networks are trained."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Costs of a unit: rounded to nearest, with either structure, and with a source of its own."""
+    """Costs of a unit: with rounding to nearest, with either structure, and with its own source."""
 
     nearest: Cost
     lazy: Cost
@@ -58,7 +57,7 @@ def study(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> dict[Implementation, Measured]:
-    """Measure units that round sums at random.
+    """Measure units with stochastic rounding of sums.
 
     Raises
     ------
@@ -91,9 +90,9 @@ def table(found: dict[Implementation, Measured], target: Target = TARGETS["vu9p"
             "unit by itself, before place and route. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
             "path.",
             "rn: the same unit with rounding to nearest. Lazy: the random word is added to the normalised sum. Eager: "
-            "it is added before, at both alignments that the signs leave. Both give the same bits.",
-            "The random word comes from a port, and its source is not counted, but in the last column, where the unit "
-            f"has an {SOURCE} of its own, and the structure that is its default.",
+            "it is added before, at both possible alignments. Both give the same bits.",
+            "The random word comes from a port, without its source; in the last column the unit has its own "
+            f"{SOURCE} and its default structure.",
         ],
     )
 

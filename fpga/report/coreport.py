@@ -1,10 +1,13 @@
-"""The co-report: what multiply-accumulates cost and how well they compute, side by side, as one record."""
+"""The co-report: cost and accuracy of multiply-accumulates side by side, as one record."""
 
 import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
+
+from msgspec import convert
 
 from halfulp.boards.targets import TARGETS, Target
 from halfulp.hdl.specs import Build
@@ -33,13 +36,13 @@ class Variant:
     pipeline : int
         Register stages.
     lut, ff, carry : int
-        Lookup tables, those that carry chains take away among them; flip-flops; carry chain cells.
+        Lookup tables, with those that carry chains take away; flip-flops; carry chain cells.
     depth : int
         Cells on the longest path between ports and flip-flops.
     mhz : float, optional
-        Clock between registers at all ports, which are not counted; None where there was no place and route.
+        Clock between registers at all ports, which are not counted; None without place and route.
     command : str
-        What gives the same figures alone.
+        Command that measures this variant.
     """
 
     pipeline: int
@@ -53,17 +56,23 @@ class Variant:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of a network: mean over training runs, and their standard deviation where there are several."""
+    """Accuracy of a network: mean over training runs, and their standard deviation if there are several."""
 
     network: str
     mean: float
     deviation: float | None
     runs: int
 
+    @classmethod
+    def of(cls, network: str, values: Sequence[float], **own: str) -> Self:
+        """The accuracy of runs; ``own`` are fields of a subclass."""
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        return cls(network, statistics.fmean(values), deviation, len(values), **own)
+
 
 @dataclass(frozen=True)
 class Row:
-    """All figures of a multiply-accumulate; variants and flags by names of devices."""
+    """All figures of a multiply-accumulate; variants and Pareto flags by names of devices."""
 
     mac: str
     variants: dict[str, list[Variant]]
@@ -72,33 +81,33 @@ class Row:
     pareto: dict[str, bool]
 
     def accuracy_of(self, network: str) -> Accuracy | None:
-        """Accuracy of a network, or None if it was not trained with this multiply-accumulate."""
+        """Accuracy of a network; None if it was not trained with this multiply-accumulate."""
         return next((found for found in self.accuracy if found.network == network), None)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A finished study, with all that its tables and plots say.
+    """A finished study, from which its tables and plots are made.
 
     Attributes
     ----------
     title : str
     key : str
-        Differs whenever a figure may.
+        Digest of everything that the figures depend on.
     command : str
-        What made it.
+        Command that made it.
     tools : dict of str to str
         Versions.
     devices : dict of str to list of str
-        For each device sentences on how figures were made.
+        Notes on the figures of each device.
     clock : float, optional
-        MHz to be reached.
+        Requested clock, in MHz.
     pipelines : list of int
-        Register stages that were tried for that.
+        Numbers of register stages tried for it.
     count, seed, scale, against
-        Of the dot products.
+        Settings of the dot products, as `Dots` has them.
     strangers : int
-        Training runs of multiply-accumulates that the study does not have.
+        Training runs of other multiply-accumulates.
     rows : list of Row
     """
 
@@ -118,7 +127,7 @@ class Record:
 
     @property
     def networks(self) -> list[str]:
-        """All that were trained, in the order in which they are first named."""
+        """Names of the trained networks, in order of first use."""
         return list(dict.fromkeys(found.network for row in self.rows for found in row.accuracy))
 
     @property
@@ -139,52 +148,42 @@ class Record:
         return min(reached, key=lambda variant: (variant.lut, variant.ff, variant.pipeline), default=None)
 
     def text(self) -> str:
-        """The record as JSON, with a hash by which a change is seen."""
+        """The record as JSON, with a hash of its content."""
         content = asdict(self)
         whole = {"kind": KIND, "hash": _hash(content), "report": content}
         return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
 def load(path: Path) -> Record:
-    """A record that was written.
+    """The record in a file.
 
     Raises
     ------
     ValueError
-        If the file is none, or not as it was written.
+        If the file holds none, or was changed.
     """
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise ValueError(f"{path.name} is no JSON: {error}") from error
+        raise ValueError(f"invalid JSON in {path.name}: {error}") from error
     if not isinstance(whole, dict) or whole.get("kind") != KIND or not isinstance(whole.get("report"), dict):
-        raise ValueError(f"{path.name} is no finished study, as halfulp report leaves one")
+        raise ValueError(f"{path.name} is not a finished study written by halfulp report")
     content = whole["report"]
     if whole.get("hash") != _hash(content):
-        raise ValueError(f"{path.name} is not as halfulp wrote it; make it again with halfulp report and its study")
-    rows = [
-        Row(
-            mac=row["mac"],
-            variants={name: [Variant(**one) for one in found] for name, found in row["variants"].items()},
-            errors=[Error(**one) for one in row["errors"]],
-            accuracy=[Accuracy(**one) for one in row["accuracy"]],
-            pareto=row["pareto"],
-        )
-        for row in content["rows"]
-    ]
-    return Record(**(content | {"rows": rows}))
+        raise ValueError(f"{path.name} was changed, or is of another version; make it again with halfulp report")
+    return convert(content, Record)
 
 
 def _hash(content: object) -> str:
-    # What a release leaves another one may not read: its record has other fields.
+    # The record of another release may have other fields.
     fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, Error, Accuracy)]
     return digest(json.dumps(content, sort_keys=True), fields)
 
 
 def key_of(study: Study) -> str:
-    """Differs whenever a figure of the study may: for another description, another tool or other sources."""
+    """Digest of everything that the figures of a study depend on: description, tools and sources."""
     return digest(study, code("halfulp.units.catalogue", __name__), _tools(study))
 
 
@@ -193,13 +192,13 @@ def _tools(study: Study) -> dict[str, str]:
 
 
 def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool = LOCAL) -> Record:
-    """Find all figures of a study; those that were found before are not made again.
+    """Measure all figures of a study; earlier results are cached.
 
     Parameters
     ----------
     study : Study
     command : str
-        What the figures are to be said to be made by.
+        Command that the record names as its origin.
     progress : Progress
     pool : JobPool
         Runs the synthesis.
@@ -207,9 +206,9 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
     Raises
     ------
     TypeError, ValueError
-        If there is no unit or golden model of a description.
+        If a description has no unit or golden model.
     ToolError
-        If a tool or the machine fails. What was found until then is kept.
+        If a tool or the machine fails. Results until then are cached.
     """
     # A unit that cannot be built is refused before the work.
     for mac in study.macs:
@@ -247,13 +246,13 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
 
 
 def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -> list[list[Variant]]:
-    """For each multiply-accumulate its variants on a device, the one without register stages first."""
-    from .resources import measure_each
+    """Variants of each multiply-accumulate on a device, the one without register stages first."""
+    from .resources import measure_units
 
     route = target.name in study.routed
     pipelines = sorted({0, *study.pipelines}) if route else [0]
     units = [Implementation(mac, Build(pipeline)) for mac in study.macs for pipeline in pipelines]
-    costs = measure_each(units, target, progress, route=route, pool=pool)
+    costs = measure_units(units, target, progress, route=route, pool=pool)
     found = [
         Variant(
             pipeline=unit.build.pipeline,
@@ -264,37 +263,28 @@ def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -
             mhz=cost.fmax,
             command=unit.command("synth", "--target", target.name, *(("--route",) if route else ())),
         )
-        for unit, cost in zip(units, costs, strict=True)
+        for unit, cost in zip(units, costs.values(), strict=True)
     ]
     return [found[first : first + len(pipelines)] for first in range(0, len(found), len(pipelines))]
 
 
 def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
-    """The runs of a multiply-accumulate, by networks."""
+    """Accuracies of a multiply-accumulate, a network each."""
     found: dict[str, list[float]] = {}
     for run in runs:
         found.setdefault(run.network, []).append(run.accuracy)
-    return [
-        Accuracy(network, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-        for network, values in found.items()
-    ]
+    return [Accuracy.of(network, values) for network, values in found.items()]
 
 
 def _flags(rows: Sequence[Row], device: str) -> list[bool]:
-    """Pareto flags: the rows that no other one beats in lookup tables, error and accuracy."""
+    """Pareto flags of rows by lookup tables, error and accuracy."""
     networks = list(dict.fromkeys(found.network for row in rows for found in row.accuracy))
     points = []
     for row in rows:
         trained = [row.accuracy_of(network) for network in networks]
         accuracies = [None if found is None else -found.mean for found in trained]
-        points.append([row.variants[device][0].lut, _worth(row), *accuracies])
+        points.append([row.variants[device][0].lut, row.errors[0].cells()["error"], *accuracies])
     return undominated(points)
-
-
-def _worth(row: Row) -> float:
-    """The error that flags go by."""
-    relative = row.errors[0].relative
-    return float("inf") if relative is None else relative
 
 
 def _notes(target: Target, study: Study) -> list[str]:

@@ -24,7 +24,7 @@ def report(record: Record, stem: str) -> Report:
 
 
 def tables(record: Record) -> dict[str, Table]:
-    """One for each device by its name, and that of all dot products as ``errors``."""
+    """One table for each device, by its name, and one of all dot products, ``errors``."""
     return {device: _device(record, device) for device in record.devices} | {"errors": _errors(record)}
 
 
@@ -57,7 +57,7 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
         for name in ("lut", "ff"):
             cells[f"{name.upper()} at {record.clock:g}"] = None if chosen is None else getattr(chosen, name)
         cells["stages"] = None if chosen is None else chosen.pipeline
-    cells |= {"error": _or_inf(error.relative), "ulp": _or_inf(error.ulp)}
+    cells |= {name: error.cells()[name] for name in ("error", "ulp")}
     for network in record.networks:
         found = row.accuracy_of(network)
         cells[f"acc. {network}"] = found.mean if found else None
@@ -67,7 +67,7 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
-    """Format of the numbers of a column, with as many decimals each, and which is the best."""
+    """Format of the numbers of a column, and the best of them."""
     if name.startswith(("acc. ", "s.d. ")):
         # Fractions, or percent.
         spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
@@ -78,26 +78,22 @@ def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "hig
         case "error":
             return ".2e", "lowest"
         case "ulp":
-            # Places of one format are not those of another, so that none is the best.
+            # Last places of different formats do not compare.
             return ".2f", None
         case "stages":
             return ".0f", None
-    # Whole numbers are floats where one is missing.
+    # pandas makes integers floats where one is missing.
     return ".0f", "lowest"
 
 
-def _or_inf(value: float | None) -> float:
-    return float("inf") if value is None else value
-
-
 def _reached(record: Record, device: str) -> list[str]:
-    """Notes on the clock that was asked for, and on those that do not reach it."""
+    """Notes on the requested clock, and on the units that do not reach it."""
     if record.clock is None or all(row.variants[device][0].mhz is None for row in record.rows):
         return []
     stages = " or ".join(map(str, record.pipelines))
     notes = [
         f"LUT and FF at {record.clock:g}: at a clock of {record.clock:g} MHz; the fewest LUT among units with {stages} "
-        "register stages that reach that clock; stages are before the accumulator, whose loop stays whole."
+        "register stages that reach that clock; stages are before the accumulator, whose loop has none."
     ]
     fastest = {
         row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in record.pipelines)
@@ -106,7 +102,7 @@ def _reached(record: Record, device: str) -> list[str]:
     }
     if fastest:
         slow = ", ".join(f"{mac} ({mhz:.1f} MHz)" for mac, mhz in fastest.items())
-        notes.append(f"Not reached by {slow}; in brackets the highest clock of theirs.")
+        notes.append(f"Not reached by {slow}; in brackets their highest clock.")
     return notes
 
 
@@ -116,16 +112,16 @@ def _computed(record: Record) -> list[str]:
     scale = "" if record.scale == 1 else f", times {record.scale:g}"
     against = {
         "rounded": "of the same operands, rounded to the operand formats",
-        "drawn": "of the operands as they were drawn, so that their rounding to the operand formats counts",
+        "drawn": "of the operands before their rounding to the operand formats, which counts",
     }[record.against]
     notes = [
         f"Error: of {record.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the "
         f"MAC's own arithmetic by halfulp's golden model, against exact sums {against}; root mean square, over "
         "that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
-        f"Seed {record.seed}; each sum has a random source with a seed of its own, where there is one."
+        f"Seed {record.seed}; each sum has a seed of its own for its random source."
     ]
     if any(error.not_finite for row in record.rows for error in row.errors):
-        notes.append("An error is infinite where a sum overflowed to infinity or NaN.")
+        notes.append("An error is infinite if a sum overflowed to infinity or NaN.")
     return notes
 
 
@@ -135,11 +131,11 @@ def _trained(record: Record) -> list[str]:
     if runs:
         each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
         notes.append(
-            f"Acc.: accuracy, read from a table of training runs, {each} of each MAC; mean, and s.d., their standard "
-            "deviation, where there are several."
+            f"Acc.: accuracy, from {each} training runs of each MAC; mean, and s.d., their standard deviation, if "
+            "there are several."
         )
     if record.strangers:
-        notes.append(f"Training runs of other MACs than these, which are not shown: {record.strangers}.")
+        notes.append(f"Training runs of other MACs, not shown: {record.strangers}.")
     return notes
 
 
@@ -152,22 +148,10 @@ def _made(record: Record) -> list[str]:
 
 
 def _errors(record: Record) -> Table:
-    rows = [
-        {
-            "MAC": row.mac,
-            "operands": error.distribution,
-            "length": error.length,
-            "error": _or_inf(error.relative),
-            "ulp": _or_inf(error.ulp),
-            "not finite": error.not_finite,
-            "tools": record.made_by,
-        }
-        for row in record.rows
-        for error in row.errors
-    ]
+    rows = [{"MAC": row.mac} | error.cells() | {"tools": record.made_by} for row in record.rows for error in row.errors]
     notes = [
         *_computed(record),
-        "Not finite: how many of these sums are infinite or NaN.",
+        "Not finite: number of sums that are infinite or NaN.",
         f"Made by {record.made_by}.",
     ]
     formats = {"error": ".2e", "ulp": ".2f"}
@@ -175,7 +159,7 @@ def _errors(record: Record) -> Table:
 
 
 def plot(record: Record, device: str) -> Any:
-    """Error, and accuracy where it is known, against LUT."""
+    """Error, and accuracy of trained networks, against LUT."""
     panels = [Panel("relative error of dot products", [row.errors[0].relative for row in record.rows], "lowest")]
     for network in record.networks:
         found = [row.accuracy_of(network) for row in record.rows]

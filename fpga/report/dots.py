@@ -1,4 +1,4 @@
-"""Error of dot products in the arithmetic of a multiply-accumulate, against exact sums; remembered by content."""
+"""Error of dot products in the arithmetic of a multiply-accumulate, against exact sums; cached."""
 
 import math
 import pickle
@@ -32,13 +32,13 @@ class Error:
     Attributes
     ----------
     distribution : str
-        Of the operands.
+        Distribution of the operands.
     length : int
-        Products in each.
+        Products in each dot product.
     relative : float, optional
-        Root mean square of the errors, over that of the exact sums. None where a result is no finite number.
+        Root mean square of the errors, over that of the exact sums; None if a result is not finite.
     ulp : float, optional
-        Root mean square of the errors, in units of the last place that the result format has at that of the exact sums.
+        Root mean square of the errors, in units of the last place of the result format at that of the exact sums.
     not_finite : int
         Results that are infinite or NaN.
     """
@@ -49,23 +49,33 @@ class Error:
     ulp: float | None
     not_finite: int
 
+    def cells(self) -> dict[str, Any]:
+        """The error as cells of a table; infinite where a result is not finite."""
+        return {
+            "operands": self.distribution,
+            "length": self.length,
+            "error": math.inf if self.relative is None else self.relative,
+            "ulp": math.inf if self.ulp is None else self.ulp,
+            "not finite": self.not_finite,
+        }
+
 
 def errors(
     macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[list[Error]]:
-    """Errors of multiply-accumulates: for each, one for each distribution and length.
+    """Errors of each multiply-accumulate, one for each distribution and length.
 
-    Operands are drawn for a distribution and a length, the same for all multiply-accumulates, and rounded to nearest to
-    the operand formats, saturating. The exact sum is that of the products of the rounded operands, or of those that
-    were drawn, which are numbers of fp32; it is a fraction, and nothing of it is lost. Dot product i takes its random
-    words from the i-th of ``source.seeds(count)``, or where they come from ports, from torch's generator.
+    All multiply-accumulates have the same operands of a distribution and a length, rounded to nearest to the operand
+    formats, saturating. The exact sum is a fraction, of the products of the rounded operands, or of the drawn ones,
+    which are fp32 numbers. Dot product i takes its random words from the i-th of ``source.seeds(count)``, or from
+    torch's generator if they come from ports.
 
     Raises
     ------
     ValueError
         If the golden model refuses a multiply-accumulate, or all exact sums are zero.
     ToolError
-        If the machine fails. What was found until then is kept.
+        If the machine fails. Results until then are cached.
     """
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
@@ -73,7 +83,7 @@ def errors(
     found = {case: Error(**known) for case, entry in entries.items() if (known := entry.value()) is not None}
     missing = [case for case in entries if case not in found]
     progress.advance(len(found))
-    # The file of a trained layer is here.
+    # The file of a trained layer is on this machine.
     for where, trained in ((pool, False), (LOCAL, True)):
         jobs = (
             Job(f"dot products of {case[0]}", measure_errors, (dots, *case))
@@ -120,7 +130,7 @@ def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error
 
 
 def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
-    """Operands of one side, of shape (count, length); those of the other are independent."""
+    """Operands of one side, of shape (count, length), independent of the other side."""
     import torch
 
     generator = torch.Generator().manual_seed(dots.seed)
@@ -136,9 +146,9 @@ def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
 
 
 def _of_layer(dots: Dots, length: int, generator: "torch.Generator") -> "tuple[Tensor, Tensor]":
-    """Activations and the weights that they meet: pieces of sums of a layer, from a place drawn in one of them on.
+    """Activations and weights of consecutive sums of a layer, from a random place in the first one on.
 
-    Each sum is of an example and an output that are drawn; where it ends, the next one goes on.
+    Each sum is of a random example and a random output.
     """
     import torch
 
@@ -152,6 +162,13 @@ def _of_layer(dots: Dots, length: int, generator: "torch.Generator") -> "tuple[T
         drawn = torch.randint(len(rows), (dots.count, sums), generator=generator)
         parts.append(rows[drawn.gather(1, places // k), places % k].to(torch.float32).to(torch.float64))
     return parts[0], parts[1]
+
+
+_UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, pickle.UnpicklingError),
+    *(LookupError, TypeError, AttributeError, ValueError),
+)
+"""Errors of torch's reader, and of a file that holds something else."""
 
 
 def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
@@ -171,8 +188,7 @@ def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
             raise ValueError(f"they are of shapes {tuple(a.shape)} and {tuple(b.shape)}")
         if not (a.isfinite().all() and b.isfinite().all()):
             raise ValueError("not all of them are finite")
-    except Exception as error:
-        # torch raises whatever it comes upon in a file that is not its own.
+    except _UNREADABLE as error:
         raise ValueError(
             f"{path} has no tensors activations and weights, of shapes (examples, k) and (outputs, k): "
             f"{'torch does not read it' if isinstance(error, pickle.UnpicklingError) else str(error).splitlines()[0]}"
@@ -181,12 +197,12 @@ def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
 
 
 def _words(mac: MacSpec, dots: Dots, length: int) -> dict[str, Any]:
-    """Random words from outside, of every product of every dot product."""
+    """Random words for ports, of every product of every dot product."""
     import torch
 
     if mac.random is not None:
         return {}
-    # Not the state that operands are drawn from.
+    # Another state than that of the operands.
     generator = torch.Generator().manual_seed(dots.seed ^ 1 << 62)
     shape = (dots.count, 1, 1, length)
     return {name: torch.randint(1 << bits, shape, generator=generator) for name, bits in mac.words.items()}
@@ -206,7 +222,7 @@ def _sums(products: "Tensor") -> list[Fraction]:
 
 
 def exact_sum(values: list[float]) -> Fraction:
-    """Sum of floats without rounding: that of what `math.fsum` gives, of what is then left, and so on."""
+    """Exact sum of floats: `math.fsum` of the numbers, of the remainder, and so on, until it is zero."""
     parts: list[float] = []
     while rest := math.fsum([*values, *(-part for part in parts)]):
         parts.append(rest)
@@ -232,7 +248,7 @@ def _in_float64(mac: MacSpec) -> bool:
 
 
 def last_place(fmt: Format, value: Fraction) -> Fraction:
-    """Distance of the two neighbouring numbers of a format that a magnitude is between; at its end, of the last two."""
+    """Distance of the two numbers of a format around a magnitude; at its end, of the last two."""
     code = fmt.encode(abs(value), "rz")
     number, above = fmt.decode(code), fmt.decode((code + 1) % (1 << fmt.width))
     if isinstance(above, Fraction) and above > number:

@@ -1,4 +1,4 @@
-"""Errors over every code and cost of functions as line segments, against the number of segments."""
+"""Error over every code, and cost, of functions as line segments, against the number of segments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from halfulp.tools.report import Report, versions
 from halfulp.tools.tables import Table
 
 KINDS = ("free", "uniform")
-"""Breakpoints that are beside each other; a small unit with an error between theirs is the third."""
+"""Compared breakpoints; a small unit with an error between theirs is the third."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Case:
     breakpoints : str
     slopes : str
     error : float, optional
-        The largest that there may be, where that is asked for beside the pieces.
+        Limit of the error, in addition to the pieces.
     """
 
     fn: str
@@ -55,23 +55,18 @@ class Case:
 
     @property
     def _fit(self) -> dict[str, Any]:
-        """Options that differ from the default, so that a unit that is asked for elsewhere is the same one."""
-        asked: dict[str, Any] = {"pieces": self.pieces}
-        if self.breakpoints != "free":
-            asked["breakpoints"] = self.breakpoints
-        if self.slopes != "any":
-            asked["slopes"] = self.slopes
-        if self.error is not None:
-            asked["error"] = self.error
-        return asked
+        """Options that differ from the default, so that other commands share the fit."""
+        defaults = {"breakpoints": "free", "slopes": "any", "error": None}
+        own = {name: getattr(self, name) for name in defaults}
+        return {"pieces": self.pieces} | {name: own[name] for name in own if own[name] != defaults[name]}
 
     @property
     def even(self) -> "Case":
-        """The same with breakpoints at equal distances."""
+        """The case with breakpoints at equal distances."""
         return replace(self, breakpoints="uniform", error=None)
 
     def table(self) -> Segments:
-        """The segments, fitted or from disk."""
+        """The segments, from the cache or fitted."""
         return segments_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
 
     def entry(self) -> Entry:
@@ -94,20 +89,14 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All that is measured.
-
-    Attributes
-    ----------
-    target : Target
-    found : dict of Case to Measured
-    """
+    """Measured units of the report."""
 
     target: Target
     found: dict[Case, Measured]
 
     @property
     def functions(self) -> list[str]:
-        """Names, in their order."""
+        """Names of the functions, in order of first use."""
         return list(dict.fromkeys(case.fn for case in self.found))
 
 
@@ -119,7 +108,7 @@ def cases(
     Raises
     ------
     ValueError
-        If there is no such function or format, or a format is too wide for all its codes to be looked at.
+        If a function or a format is unknown, or a format is too wide for a test of all its codes.
     """
     if not functions:
         raise ValueError("name a function, such as tanh")
@@ -147,7 +136,7 @@ def study(
     Raises
     ------
     ValueError
-        If there is no such fit.
+        If a fit is impossible.
     ToolError
         If Yosys or the machine fails.
     """
@@ -178,14 +167,14 @@ def fit(case: Case) -> str:
 
 
 def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
-    """With an error halfway between two, in the measure that fits have."""
+    """The case with an error halfway between two others, in the measure of fits."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
     largest = [one.max_ulp if measure == "ulp" else one.max_absolute for _, one in sides]
     return replace(case, error=max(sum(largest) / 2, largest[0]))
 
 
 def table(found: Study) -> Table:
-    """The units as rows: free breakpoints, what uniform ones leave and cost, and small units in between."""
+    """The units as rows: free breakpoints, uniform ones, and small units in between."""
     first = next(iter(found.found))
     rows = []
     for case, one in found.found.items():
@@ -203,12 +192,12 @@ def table(found: Study) -> Table:
         pd.DataFrame(rows),
         figures,
         [
-            "Errors are exact: over all codes, after slopes, intercepts and results are rounded, against values that "
-            "are known to 53 bits. In units of the last place of the value (ulp), and absolute.",
-            "Off: most numbers of the format between a result and the correctly rounded one. At: where the largest "
-            "error in ulp is; of several, where the argument is nearest to zero.",
-            "Pieces are beside lines where the function saturates. Uniform: as many breakpoints at equal distances; "
-            "coefficients are the best there are for these.",
+            "Errors are exact: over all codes, with rounded slopes, intercepts and results, against values of 53 bits. "
+            "In units of the last place of the value (ulp), and absolute.",
+            "Off: most numbers of the format between a result and the correctly rounded one. At: argument of the "
+            "largest error in ulp; of several, the one nearest to zero.",
+            "Lines where the function saturates do not count as pieces. Uniform: as many breakpoints at equal "
+            "distances, with the best coefficients for these.",
             "Lean: at most as many pieces with an error halfway between these two or less, with the breakpoints and "
             "coefficients that are expected to make the smallest unit.",
             f"Cost: Yosys {version('pyosys')}, {found.target.recipe}, each unit by itself, before place and route. LUT "
@@ -271,5 +260,5 @@ def _is_free(case: Case) -> bool:
     return case.breakpoints == "free" and case.error is None
 
 
-_DRAWN = 512  # points of a curve, each with the largest error of as many arguments as it stands for
-_NEAR_ZERO = 8.0  # arguments of formats with a wide range that are drawn
+_DRAWN = 512  # points of a curve, each with the largest error of its bin of arguments
+_NEAR_ZERO = 8.0  # largest argument of a curve

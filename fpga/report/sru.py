@@ -25,17 +25,17 @@ RESULT_BITS = 8
 
 @dataclass(frozen=True)
 class Row:
-    """A source of random words, and what it rounds.
+    """A source of random words, and the width of the operands.
 
     Parameters
     ----------
     label : str
-        What people call the source.
+        Common name of the source.
     source : str
     discarded : int
-        Bits that are discarded.
+        Discarded bits.
     published_lut, published_ff : int
-        Of 4096 units.
+        Figures of 4096 units.
     """
 
     label: str
@@ -57,7 +57,7 @@ class Row:
             sharing="own" if lanes == 1 else "rotated",
             increment=increment,
         )
-        # Without register stages `en` says nothing that `valid` does not say.
+        # Without register stages `en` has no effect beside `valid`.
         return module_of(unit, tied={"en": 1})
 
 
@@ -69,10 +69,10 @@ ROWS = (
     Row("8-bit plateau", "plateau8", 8, 61_440, 73_728),
     Row("3-bit plateau", "plateau3", 8, 16_384, 32_768),
 )
-"""The published table, with as many bits discarded as a word has where it has more than 8."""
+"""The published table; a word of more than 8 bits has as many discarded bits."""
 
 CROPPED = tuple(replace(row, discarded=8) for row in ROWS if row.discarded > 8)
-"""Its longer words on 16 bits cropped to 8."""
+"""The longer words for 16 bits cropped to 8."""
 
 
 def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
@@ -81,15 +81,7 @@ def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """Costs of a unit.
-
-    Attributes
-    ----------
-    decision : Cost
-        Of source and carry decision.
-    whole : Cost
-        With the increment.
-    """
+    """Costs of a unit: of the source and the carry decision, and with the increment."""
 
     decision: Cost
     whole: Cost
@@ -97,17 +89,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Study:
-    """All that is measured.
+    """Measured costs.
 
     Attributes
     ----------
     target : Target
     units : dict of Row to Measured
-        Of the rows of both tables.
+        Units of both tables.
     banks : dict of Row to Cost
         Source and carry decisions of 64 lanes.
     whole_bank, saturating : Cost
-        Of the 3-bit plateau: 64 lanes with increments; a unit whose result saturates.
+        Units of the 3-bit plateau: 64 lanes with increments, and one whose result saturates.
     """
 
     target: Target
@@ -119,13 +111,6 @@ class Study:
 
 def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: JobPool = LOCAL) -> Study:
     """Measure the units of the table.
-
-    Parameters
-    ----------
-    target : Target
-    progress : Progress
-    pool : JobPool
-        Runs the synthesis.
 
     Raises
     ------
@@ -156,7 +141,7 @@ def _modules() -> Iterator[Module]:
 
 
 def tables(found: Study) -> dict[str, Table]:
-    """The table for one unit, that for 4096 of them, and the other reading of the long words, by names of files."""
+    """Tables of one unit, of 4096, and of long words on 16 bits, by names of files."""
     own = pd.DataFrame([_unit(row, cost) | _bank(found, row) for row, cost in found.units.items() if row in ROWS])
     cropped = pd.DataFrame([_unit(row, cost) for row, cost in found.units.items() if row in CROPPED])
     many = [_array(found, row) for row in ROWS]
@@ -173,7 +158,7 @@ def tables(found: Study) -> dict[str, Table]:
             {name: ",d" for name in many[0] if "LUT" in name or "FF" in name},
             _shares(found),
         ),
-        "sru-cropped": Table("Stochastic rounding units whose words are longer than what is discarded", cropped),
+        "sru-cropped": Table("Stochastic rounding units with words longer than the discarded bits", cropped),
     }
 
 
@@ -218,27 +203,27 @@ def _counted(found: Study) -> list[str]:
         "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
         "place and route by Vitis 2020.1.",
         f"Own: Yosys {version('pyosys')}, {found.target.recipe}, "
-        "each unit by itself, before place and route. This Yosys maps with ABC9, told -abc9 or not.",
+        "each unit by itself, before place and route. This Yosys maps with ABC9, with and without -abc9.",
         "LUT is the sum of LUT1 to LUT6; none share a table by its two outputs. A carry chain is counted as CARRY8, of "
-        "two CARRY4 each, and not the tables that bits which need no logic pass on their way into it, of which an "
-        "increment has up to 8 in each unit.",
-        "LUT, FF and CARRY8: source and carry decision, the floor being wires (increment=False). With +1: and the "
+        "two CARRY4 each; tables that only pass a bit into it are not counted, of which an increment has up to 8 in "
+        "each unit.",
+        "LUT, FF and CARRY8: source and carry decision; the floor is wires (increment=False). With +1: also the "
         "increment of the 8 bits, which wrap; FF are the same.",
         "FF are the state of the source; operands and results are not registered. The source's clock enable is a "
         "port, valid, and en is 1.",
         f"Bank: source and carry decision per unit of {LANES} that share one source by rotations, and those of a "
         f"plateau source by complements too. Of a 3-bit plateau there are {2 * plateau.width} forms, so more units "
         "than that round by the same words.",
-        "Discarded: of 16 bits cropped to 8, as published, it is 8, and 8 bits of a longer word decide. Here a longer "
-        "word has as many discarded as it has itself, so that all of it decides, as the published LUT suggest, which "
-        "grow with the word; the other reading is a table of its own.",
-        f"Where the result saturates, a unit of a 3-bit plateau with +1 has {found.saturating.lut} LUT and "
+        "Discarded: 8 of 16 bits, as published, of which 8 bits of a longer word decide. Here a longer word has as "
+        "many discarded bits as its own, all of which decide: the published LUT grow with the word. The other reading "
+        "has its own table.",
+        f"With a result that saturates, a unit of a 3-bit plateau with +1 has {found.saturating.lut} LUT and "
         f"{found.saturating.carry} CARRY8.",
     ]
 
 
 def _ratios(found: Study) -> list[str]:
-    """Ratios of the LUT of a 24-bit unit to those of one of a 3-bit plateau, by all ways of counting."""
+    """Ratios of the LUT of a 24-bit unit to those of a 3-bit plateau unit, by each way of counting."""
     row, plateau = _row("lfsr24"), _row("plateau3")
     long, short, unit = found.units[row], found.units[_row("lfsr24", CROPPED)], found.units[plateau]
     bank, whole_bank = found.banks[plateau].lut / LANES, found.whole_bank.lut / LANES
@@ -249,7 +234,7 @@ def _ratios(found: Study) -> list[str]:
         f"{_over(long.decision.lut, unit.decision.lut)}.",
         f"With +1: over a unit of the bank {_over(long.whole.lut, whole_bank)}, over one with a source of its own "
         f"{_over(long.whole.lut, unit.whole.lut)}.",
-        f"Where the 24-bit word has 8 bits discarded: over a unit of the bank {_over(short.decision.lut, bank)}, over "
+        f"With 8 discarded bits for the 24-bit word: over a unit of the bank {_over(short.decision.lut, bank)}, over "
         f"one with a source of its own {_over(short.decision.lut, unit.decision.lut)}; with +1 "
         f"{_over(short.whole.lut, whole_bank)} and {_over(short.whole.lut, unit.whole.lut)}.",
     ]
@@ -264,7 +249,7 @@ def _shares(found: Study) -> list[str]:
 
     return [
         f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
-        f"of {LANES}. What is counted is said with the table for one unit.",
+        f"of {LANES}. The table for one unit says what is counted.",
         f"Of the {target.lut:,} LUT of the {target.name.upper()} ({target.part}; {target.source}), 24-bit LFSR units "
         f"take {share(found.units[long].decision.lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
         f"units in banks {share(found.banks[plateau].lut * (UNITS // LANES))}, published "

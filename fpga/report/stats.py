@@ -1,4 +1,4 @@
-"""Statistics of stochastic rounding: how often the words of a source round up, and how often they should."""
+"""Statistics of stochastic rounding: measured and ideal frequency of rounding up, for each random source."""
 
 import itertools
 import math
@@ -7,50 +7,51 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from halfulp.hdl.formats import Rounding, stochastic
 from halfulp.hdl.formats.rounding import MAX_RANDOM_BITS
 from halfulp.hdl.formats.source import Stream, check_source, parse_source
 from halfulp.sim.reference import CHUNK
+from halfulp.tools.plots import Chances, plot_chances
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.report import Report
+from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from halfulp.tools.plots import Chances
-    from halfulp.tools.report import Report
-    from halfulp.tools.tables import Table
-
 SOURCES = ("naive3", "plateau3", "lfsr8", "lfsr16", "lfsr24")
-"""Default sources: the plain LFSR as short as a plateau source is first."""
+"""Default sources, first the plain LFSR that is as short as a plateau source."""
 
 FRACTION_BITS = 8
-"""Every multiple of 1/256 is rounded."""
+"""Bits of the rounded fractions."""
 
 SHOWN = 8
 """Rows of a source in the table of fractions: the eighths."""
 
 LONGEST = 1 << 17
-"""Sources of a longer period are measured over so many words of each fraction, the others over one whole period."""
+"""Most words for each fraction; a source with a shorter period is measured over a whole one."""
 
 MEAN_ROUNDS = 1 << 20
-"""Fractions, uniform in 0 to 1, that a mean bias is taken over; each takes a word."""
+"""Fractions, uniform in 0 to 1, for a mean bias; each takes a word."""
 
-_DOTTED = 16  # fractions that a rounder tells apart, up to which each has a dot in plots
-_MEAN_BITS = MAX_RANDOM_BITS + 16  # of these fractions: more than any rounder looks at
-_BATCH = 1 << 10  # of their words, whose mean depends little on the next batch's
+_DOTTED = 16  # most distinct fractions of a rounder that have dots in plots
+_MEAN_BITS = MAX_RANDOM_BITS + 16  # bits of these fractions: more than any rounder uses
+_BATCH = 1 << 10  # words of a batch, whose mean is nearly independent of the next batch's
 
 
 @dataclass(frozen=True)
 class Rounder:
-    """A source of random words, and the stochastic rounding that they are for.
+    """A source of random words, and a stochastic rounding that uses them.
 
     Parameters
     ----------
     name : str
-        How the source was called.
+        Name of the source.
     stream : Stream
-        Its words, from the state that it has after reset.
+        Its words from reset on.
     rounding : Rounding
         A stochastic one.
 
@@ -66,17 +67,15 @@ class Rounder:
 
     def __post_init__(self) -> None:
         if not self.rounding.bits:
-            raise ValueError(
-                f"{self.name} is for stochastic rounding by sr1 to sr{MAX_RANDOM_BITS}, not {self.rounding}"
-            )
+            raise ValueError(f"{self.name} needs stochastic rounding, sr1 to sr{MAX_RANDOM_BITS}, not {self.rounding}")
         check_source(self.stream.source, [self.rounding.bits])
 
     @classmethod
     def parse(cls, text: str) -> "Rounder":
         """Rounder of a text such as ``plateau3`` or ``lfsr24.sr8``.
 
-        Without a rounding it takes all bits of the source, or as many as a rounding can. ``naive3`` is ``lfsr3`` in a
-        comparison with plateau sources.
+        By default the rounding takes all bits of the source, up to its maximum. ``naive3`` is ``lfsr3``, as papers on
+        plateau sources name it.
         """
         name, dot, rounding = text.partition(".")
         source = parse_source(f"lfsr{name[5:]}" if name.startswith("naive") else name)
@@ -84,7 +83,7 @@ class Rounder:
         return cls(name, Stream(source, seed=1), Rounding.parse(rounding) if dot else widest)
 
     def probability(self, fraction: Fraction) -> Fraction:
-        """Exact share of results that are rounded up, over a whole period."""
+        """Exact share of results rounded up, over a whole period."""
         return self.stream.chance_of_up(fraction, self.rounding.bits)
 
     @property
@@ -93,7 +92,7 @@ class Rounder:
         return self.stream.mean_chance_of_up(self.rounding.bits)
 
     def covers(self, rounds: int) -> bool:
-        """True if so many words are whole periods."""
+        """True if ``rounds`` words are whole periods."""
         return rounds % self.stream.source.period == 0
 
     def words(self, first: int, count: int) -> "Tensor":
@@ -111,21 +110,21 @@ class Rounder:
 
     @property
     def steps(self) -> int:
-        """Fractions that it tells apart; what others have beyond these is dropped."""
+        """Number of distinct fractions; further bits of a fraction are dropped."""
         return self.stream.steps(self.rounding.bits)
 
 
 @dataclass(frozen=True)
 class Count:
-    """Number of times that a rounder took each fraction up.
+    """Number of times that each fraction was rounded up.
 
     Parameters
     ----------
     rounder : Rounder
     rounds : int
-        Times that each fraction was rounded.
+        Number of times that each fraction was rounded.
     ups : sequence of int
-        For the fractions 0, 1/n, 2/n ... of which there are n, how many of these times it went up.
+        Number of times that each of the n fractions 0, 1/n, 2/n ... was rounded up.
     """
 
     rounder: Rounder
@@ -134,7 +133,7 @@ class Count:
 
     @property
     def whole(self) -> bool:
-        """True if the counts are over whole periods, and so exact."""
+        """True if the counts are over whole periods, and therefore exact."""
         return self.rounder.covers(self.rounds)
 
     @property
@@ -149,13 +148,11 @@ class Count:
 
     @property
     def errors(self) -> list[Fraction]:
-        """Distance of each share from the fraction, which is the ideal."""
+        """Distance of each share from the ideal, the fraction."""
         return [share - fraction for share, fraction in zip(self.measured, self.fractions, strict=True)]
 
-    def plotted(self) -> "Chances":
+    def plotted(self) -> Chances:
         """Panel of `plot_chances`."""
-        from halfulp.tools.plots import Chances
-
         steps = self.rounder.steps
         return Chances(
             title=f"{self.rounder.name}, {self.rounder.rounding}",
@@ -167,7 +164,7 @@ class Count:
 
     @property
     def exact(self) -> list[Fraction]:
-        """The same over a whole period of the source."""
+        """Shares over a whole period of the source."""
         return [self.rounder.probability(fraction) for fraction in self.fractions]
 
     def chi_square(self) -> tuple[float, int]:
@@ -176,9 +173,8 @@ class Count:
         Returns
         -------
         float, int
-            Sum over fractions of (ups - rounds * P)^2 / (rounds * P * (1 - P)), P the law's chance, which takes ups and
-            downs together. Where the law leaves nothing to chance there is no freedom, and a count that differs is
-            infinitely far off.
+            Sum over fractions of (ups - rounds * P)^2 / (rounds * P * (1 - P)), P the chance by the law. A fraction
+            whose P is 0 or 1 has no freedom; a count that differs there makes the sum infinite.
         """
         total, freedom = 0.0, 0
         for up, chance in zip(self.ups, self.exact, strict=True):
@@ -209,7 +205,7 @@ class Measurement:
     ----------
     count : Count
     bias : float
-        Mean of what rounding added, in units of the last place.
+        Mean of the rounding error, in units of the last place.
     bias_error : float
         Standard error of that mean.
     """
@@ -226,7 +222,7 @@ def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = si
     ----------
     rounder : Rounder
     rounds : int, optional
-        Of each fraction; a whole period of the source, or `LONGEST` where that is longer.
+        Rounds of each fraction; default: a period of the source, up to `LONGEST`.
     progress : Progress
     """
     if rounds is None:
@@ -239,11 +235,11 @@ def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = si
 def count_ups(
     rounder: Rounder, rounds: int, *, fraction_bits: int = FRACTION_BITS, progress: Progress = silent
 ) -> Count:
-    """Count how often a rounder takes each multiple of 2^-fraction_bits up.
+    """Count how often a rounder rounds each multiple of 2^-fraction_bits up.
 
     Over whole periods each fraction meets each word. Over a part of a period the fractions come in random order, and
-    each takes the next word: neighbours in the stream of an LFSR share all bits but one, so that what one fraction made
-    of a row of them would say less than as many words do.
+    each takes the next word: neighbours in the stream of an LFSR share all bits but one, so a run of them would be a
+    poor sample for one fraction.
     """
     import torch
 
@@ -265,9 +261,9 @@ def count_ups(
 
 
 def mean_bias(rounder: Rounder) -> tuple[float, float]:
-    """Mean of what rounding adds to fractions that are uniform in 0 to 1, and the standard error of that mean.
+    """Mean rounding error of fractions that are uniform in 0 to 1, and the standard error of that mean.
 
-    Words next to each other in a stream are correlated, batches of many are hardly: the error is that of batches.
+    Consecutive words of a stream are correlated and batches of many words hardly are: the error is that of batches.
     """
     import torch
 
@@ -281,13 +277,10 @@ def mean_bias(rounder: Rounder) -> tuple[float, float]:
     return batches.mean().item(), batches.std().item() / math.sqrt(len(batches))
 
 
-def report(measurements: Sequence[Measurement], command: str) -> "Report":
+def report(measurements: Sequence[Measurement], command: str) -> Report:
     """Both tables and the plot."""
-    from halfulp.tools.report import Report
 
     def plot() -> Any:
-        from halfulp.tools.plots import plot_chances
-
         return plot_chances([measurement.count.plotted() for measurement in measurements])
 
     tables = {"stats-sru-fractions": fractions_table(measurements), "stats-sru": sources_table(measurements)}
@@ -295,12 +288,8 @@ def report(measurements: Sequence[Measurement], command: str) -> "Report":
     return Report(tables, {"stats-sru": plot}, title=title, made_by=command, endings=("png", "svg"))
 
 
-def fractions_table(measurements: Sequence[Measurement]) -> "Table":
+def fractions_table(measurements: Sequence[Measurement]) -> Table:
     """Measured and exact share of the eighths that each rounder took up."""
-    import pandas as pd
-
-    from halfulp.tools.tables import Table
-
     rows = []
     for count in (measurement.count for measurement in measurements):
         columns = zip(count.fractions, count.ups, count.measured, count.exact, count.errors, strict=True)
@@ -325,21 +314,17 @@ def fractions_table(measurements: Sequence[Measurement]) -> "Table":
         formats={"fraction": ".3f", "rounds": ",", "up": ",", "P(up)": ".6f", "law": ".6f"}
         | dict.fromkeys(("bias", "error"), ".3g"),
         notes=[
-            "fraction: what is discarded, in units of the last place; ideally P(up) equals it.",
-            "law: P(up) over a whole period of the source; with N random bits, what the fraction has below its first N "
-            "bits is dropped.",
+            "fraction: the discarded part, in units of the last place; ideally P(up) equals it.",
+            "law: P(up) over a whole period of the source; with N random bits, bits of the fraction below its first N "
+            "are dropped.",
             "bias: P(up) - law; error: P(up) - fraction.",
             _words(measurements),
         ],
     )
 
 
-def sources_table(measurements: Sequence[Measurement]) -> "Table":
+def sources_table(measurements: Sequence[Measurement]) -> Table:
     """Each rounder as a whole: its distance from the law, and its errors against the ideal."""
-    import pandas as pd
-
-    from halfulp.tools.tables import Table
-
     rows = []
     for measurement in measurements:
         count, rounder = measurement.count, measurement.count.rounder
@@ -364,19 +349,19 @@ def sources_table(measurements: Sequence[Measurement]) -> "Table":
     size = len(measurements[0].count.ups)
     notes = [
         f"chi-square: of ups and downs at all {size} multiples of 1/{size} against the law, with its degrees of "
-        "freedom; p: how often chance alone is so far from the law, or further."
+        "freedom; p: chance of a distance from the law as large as this, or larger."
     ]
     if any(measurement.count.whole for measurement in measurements):
-        notes += ["Over whole periods the counts are those of the law exactly, so that chi-square is 0 and p is 1."]
+        notes += ["Over whole periods the counts are exactly those of the law: chi-square is 0 and p is 1."]
     if not all(measurement.count.whole for measurement in measurements):
         notes += [
-            "Over a part of a period consecutive words of one LFSR are correlated, so that chi-square follows its "
-            "distribution only nearly, though the fractions come in random order."
+            "Over a part of a period consecutive words of one LFSR are correlated, so chi-square follows its "
+            "distribution only approximately, although the fractions come in random order."
         ]
     notes += [
         f"mean bias: of P(up) against fractions of {_MEAN_BITS} bits, {MEAN_ROUNDS:,} of them at random, and its "
-        "standard error; law: the same by the law, over all fractions; law, no drop: over those of which nothing is "
-        "dropped.",
+        "standard error; law: the same by the law, over all fractions; law, no drop: over fractions without dropped "
+        "bits.",
         f"largest error: of P(up) against the fraction, among the multiples of 1/{size}.",
         _words(measurements),
     ]
@@ -400,4 +385,4 @@ def _words(measurements: Sequence[Measurement]) -> str:
         if not count.whole
     ]
     listed = "; ".join([*([f"whole periods of {whole}"] if whole else []), *parts])
-    return f"Words that the golden model rounded each fraction with, from state 1 of the source on: {listed}."
+    return f"Random words for each fraction in the golden model, from state 1 of the source on: {listed}."

@@ -1,7 +1,7 @@
-"""Arrays beside published ones: lookup tables of a multiply-accumulate with all that belongs to it.
+"""Arrays beside published ones: lookup tables for each multiply-accumulate.
 
 Published: Ben Ali et al., MPTorch-FPGA, DATE 2025, Table III. Its shares of the device are of whole designs, with the
-kernels' ports to memory and the card's shell; what is counted here are arrays alone, and kernels with their ports.
+kernels' ports to memory and the card's shell; counted here are arrays alone, and kernels with their ports.
 """
 
 import pandas as pd
@@ -18,7 +18,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
 MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
-"""The published multiply-accumulate; of its source of random words nothing is said."""
+"""The published multiply-accumulate; its source of random words was not published."""
 
 
 def study(
@@ -27,12 +27,12 @@ def study(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> dict[Built, Cost]:
-    """Measure arrays of the published sizes, up to so many elements.
+    """Measure arrays of the published sizes, up to ``largest`` elements; 8 x 8 takes minutes.
 
     Raises
     ------
     ValueError
-        If there is none so small.
+        If all published arrays are larger.
     ToolError
         If Yosys or the machine fails.
     """
@@ -45,16 +45,7 @@ def study(
 
 
 def table(found: dict[Built, Cost], kernels: CostModel, target: Target = TARGETS["u55c"]) -> Table:
-    """The arrays as rows.
-
-    Parameters
-    ----------
-    found : dict of Built to Cost
-        Of arrays alone.
-    kernels : Law
-        What kernels around them cost.
-    target : Target
-    """
+    """The arrays as rows: ``found`` has their costs, ``kernels`` the cost model of kernels around them."""
     return Table(
         f"Systolic arrays of {MAC}",
         pd.DataFrame([_row(row, cost, kernels) for row, cost in found.items()]),
@@ -62,7 +53,7 @@ def table(found: dict[Built, Cost], kernels: CostModel, target: Target = TARGETS
         [
             f"Yosys {version('pyosys')}, {target.recipe}, each array by itself, before place and route. LUT: LUT1 to "
             f"LUT6, and of memories made of tables (memory) at most {MEMORY_LUTS} each.",
-            "Kernel: the array with ports to memory of 512 bits and registers, by what small ones take "
+            "Kernel: the array with ports to memory of 512 bits and registers, extrapolated from small ones "
             f"({kernels.source}). Ratio: of that to the published figure.",
             f"Published: Ben Ali et al., DATE 2025, Table III: the share of {PUBLISHED_LUT:,} tables of the whole "
             "design, ports to memory and shell included, after place and route, over N * M * C.",

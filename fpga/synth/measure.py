@@ -91,6 +91,11 @@ class Cost:
             path=path,
         )
 
+    def counts(self) -> dict[str, object]:
+        """Counts of cells as columns of a table."""
+        kinds = {"LUT": "lut", "FF": "ff", "carry": "carry", "mux": "mux", "DSP": "dsp", "BRAM": "bram", "URAM": "uram"}
+        return {column: getattr(self, kind) for column, kind in kinds.items()}
+
     def shares(self, target: Target) -> dict[str, float]:
         """Share of each resource of a device; 1 is all of it.
 
