@@ -58,39 +58,41 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 .venv/bin/halfulp sim --help describes each. PYTHON=python3.12 makes .venv with that interpreter.
 endef
 
-# Settings, and the option of each.
-values := MAC:--mac POLICY:--policy DATA:--data EPOCHS:--epochs BATCH:--batch RATE:--rate SCALE:--scale LIMIT:--limit EVERY:--every RESULTS:--results ACC:--acc PRODUCT:--product ROUND:--round PIPELINE:--pipeline SEED:--seed VECTORS:--vectors B:--b C:--c TO:--to K:--k ORDER:--order CARRY:--carry TANH:--tanh SIGMOID:--sigmoid DERIVATIVE:--derivative FN:--fn PIECES:--pieces ERROR:--error BREAKPOINTS:--breakpoints SLOPES:--slopes TERMS:--terms STRUCTURE:--structure LANES:--lanes SHARING:--sharing STOCHASTIC:--stochastic RANDOM:--random RANDOM_SEED:--random-seed ROUNDS:--rounds TARGET:--target FLOW:--flow CLOCK:--clock SCHEDULER:--scheduler OUT:-o BOARD:--board MODEL:--model N:$(if $(filter mutate,$(MAKECMDGOALS)),--mutants,--n) M:--m CORES:--cores DEPTH:--depth ROWS:--rows VECTOR:--vector SEQUENCE:--sequence TEST:--test WHY:--why FLIPS:--bit-flips STUCK:--stuck-at
-flags := SATURATE:--saturate WAVE:--wave RESTART:--restart RESUME:--resume STATIC:--static DSP:--dsp ROUTE:--route INFERENCE:--inference STREAM:--stream SAVE:--save CODE:--code
-# Settings whose option is given when they are 0.
-parts := INCREMENT:--no-increment DSP:--no-dsp
-name = $(firstword $(subst :, ,$(1)))
-option = $(lastword $(subst :, ,$(1)))
-settings := UNIT FMT $(foreach s,$(values) $(flags) $(parts),$(call name,$(s))) ARGS PYTHON
+# Settings: those with a value, and those that are 0 or 1. The option has the same name but for `others`.
+values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUCT ROUND PIPELINE SEED VECTORS B C TO K \
+	ORDER CARRY TANH SIGMOID DERIVATIVE FN PIECES ERROR BREAKPOINTS SLOPES TERMS STRUCTURE LANES SHARING \
+	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
+	SEQUENCE TEST WHY FLIPS STUCK
+flags := SATURATE WAVE RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE
+others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
+# Flags with an option for 0.
+parts := INCREMENT DSP
+option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
+settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
 .PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench lint clean FORCE formal mutate faults save coverage
 .DEFAULT_GOAL := help
 
-# Settings count only on the command line: a B or an OUT in the environment is somebody else's. A variable on the
-# command line that is no setting is a misspelt one.
+# Settings count only on the command line, not in the environment. Another variable on the command line is an error.
 given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
 $(foreach v,$(filter-out $(settings) -%,$(.VARIABLES)),$(if $(filter command,$(firstword $(origin $(v)))),\
 	$(error $(v) is not a setting; there are $(settings))))
-$(foreach v,$(foreach s,$(flags) $(parts),$(call name,$(s))),$(if $(filter-out 0 1,$(call given,$(v))),\
+$(foreach v,$(flags) $(parts),$(if $(filter-out 0 1,$(call given,$(v))),\
 	$(error $(v) is 0 or 1, not $(call given,$(v)))))
 
 quote = '$(subst ','\'',$(1))'
 unit = $(if $(call given,UNIT),$(call quote,$(call given,UNIT)) $(if $(call given,FMT),$(call quote,$(call given,FMT))))
-options = $(foreach s,$(values),$(if $(call given,$(call name,$(s))),$(call option,$(s)) $(call quote,$(call given,$(call name,$(s)))))) \
-	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(call name,$(s)))),$(call option,$(s)))) \
-	$(foreach s,$(parts),$(if $(filter 0,$(call given,$(call name,$(s)))),$(call option,$(s))))
+options = $(foreach s,$(values),$(if $(call given,$(s)),$(call option,$(s)) $(call quote,$(call given,$(s))))) \
+	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(s))),$(call option,$(s)))) \
+	$(foreach s,$(parts),$(if $(filter 0,$(call given,$(s))),$(subst --,--no-,$(call option,$(s)))))
 
 # A report on functions has these as arguments, and their format as an option.
 ifeq ($(MAKECMDGOALS) $(call given,UNIT),report pwl)
 unit = pwl $(foreach f,$(call given,FN),$(call quote,$(f))) $(if $(call given,FMT),--fmt $(call quote,$(call given,FMT)))
-values := $(filter-out FN:--fn,$(values))
+values := $(filter-out FN,$(values))
 endif
 
-# The programs call make and simulators of their own, which must not see this make's settings and flags.
+# The programs call make and simulators, which must not see the settings and flags of this make.
 unexport $(settings)
 alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 
@@ -100,7 +102,7 @@ help:
 sim sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
-# The records are the project's own unless named otherwise.
+# Default folder: the project's own records.
 cost: .venv/ready
 	$(alone) .venv/bin/halfulp cost $(if $(call given,OUT),,-o fpga/results) $(options)
 
@@ -113,7 +115,7 @@ test: .venv/ready
 test-all: .venv/ready
 	$(alone) env HALFULP_EXHAUSTIVE=1 HALFULP_ORACLE_COUNT=1000000 .venv/bin/pytest -n auto --dist worksteal $(call given,ARGS)
 
-# All of them speak before one fails.
+# Run all checks, then fail if one did.
 lint: .venv/ready
 	@failed=0; \
 	.venv/bin/ruff check . || failed=1; \
@@ -126,8 +128,7 @@ clean:
 	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis halfulp.egg-info
 	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-# Up to date when it is newer than what it was made from; made for another place or with another interpreter than the
-# one named, it is made again. .ci/setup checks both, so it has to run only when one of them is in question.
+# .ci/setup makes .venv again if its sources changed, or if it was made for another folder or another interpreter.
 .venv/ready: .ci/requirements.lock pyproject.toml .ci/setup .ci/setup.py
 	@.ci/setup $(call quote,$(PYTHON))
 ifneq ($(PYTHON),)
