@@ -5,7 +5,6 @@ from .ddr import ddr
 from .targets import TARGETS
 
 AWS_F1 = Board(
-    name="aws-f1",
     title="Amazon EC2 F1",
     target=TARGETS["aws-f1"],
     slrs=alike(TARGETS["aws-f1"], 3),

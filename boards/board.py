@@ -19,12 +19,7 @@ COMPUTE_UNITS = 31
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a die, or of a design, by the names that `Target` has for them.
-
-    Parameters
-    ----------
-    lut, ff, dsp, bram, uram : int
-    """
+    """Resources of a die, or of a design, by the names that `Target` has for them."""
 
     lut: int
     ff: int
@@ -105,10 +100,10 @@ class Board:
 
     Parameters
     ----------
-    name, title : str
-        Short and full name.
+    title : str
+        Full name.
     target : Target
-        The device. The logic of a platform takes some of its resources.
+        The device, whose name is that of the board. The logic of a platform takes some of its resources.
     slrs : tuple of Resources
         Dies of the device, as the vendor's tools number them from 0.
     memories : tuple of Memory
@@ -130,7 +125,6 @@ class Board:
         If the resources of the dies do not add up to those of the device.
     """
 
-    name: str
     title: str
     target: Target
     slrs: tuple[Resources, ...]
@@ -146,6 +140,11 @@ class Board:
             total, parts = getattr(self.target, kind), sum(getattr(slr, kind) for slr in self.slrs)
             if parts != total:
                 raise ValueError(f"the dies of {self.name} have {parts:,} {kind.upper()}, and the device {total:,}")
+
+    @property
+    def name(self) -> str:
+        """Short name."""
+        return self.target.name
 
     @property
     def memory(self) -> Memory:

@@ -3,13 +3,13 @@
 from .board import Memory
 
 DDR_NS = 73.3
-"""Latency of DDR4 that is read page by page (Wang et al., Shuhai, FCCM 2020, on an Alveo U280)."""
+"""Latency of DDR4 for reads page by page (Wang et al., Shuhai, FCCM 2020, on an Alveo U280)."""
 
 
 def ddr(slrs: tuple[int, ...] = ()) -> Memory:
     """Four modules of 16 GiB and 64 bits at 2400 MT/s, each of 19.2 GB/s (AMD, UG1393: 77 GB/s on such cards).
 
-    A bank takes 15 ports of kernels: "Max Masters" of what platforminfo prints (AMD, UG1702).
+    A bank serves 15 kernel ports, "Max Masters" in the output of platforminfo (AMD, UG1702).
     """
     return Memory(
         tag="DDR",

@@ -13,14 +13,14 @@ source counts it by itself.
 """
 
 HBM_NS = 106.7
-"""Latency of HBM2 that is read page by page (Wang et al., Shuhai, FCCM 2020, on an Alveo U280)."""
+"""Latency of HBM2 for reads page by page (Wang et al., Shuhai, FCCM 2020, on an Alveo U280)."""
 
 
 def hbm(bank_mib: int) -> Memory:
-    """32 pseudo-channels of 14.375 GB/s with a port each, all of them beside the first die.
+    """32 pseudo-channels of 14.375 GB/s with a port each, all beside the first die.
 
-    Sizes, bandwidth and ports are from AMD, UG1393 (HBM Configuration and Use); the die is from UG1120, whose floorplan
-    of the smaller U50 has them there.
+    Sizes, bandwidth and ports are from AMD, UG1393 (HBM Configuration and Use); the die is from the floorplan of the
+    smaller U50 in UG1120.
     """
     return Memory(
         tag="HBM",

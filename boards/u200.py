@@ -5,7 +5,6 @@ from .ddr import ddr
 from .targets import TARGETS
 
 U200 = Board(
-    name="u200",
     title="AMD Alveo U200",
     target=TARGETS["u200"],
     slrs=alike(TARGETS["u200"], 3),

@@ -5,7 +5,6 @@ from .ddr import ddr
 from .targets import TARGETS
 
 U250 = Board(
-    name="u250",
     title="AMD Alveo U250",
     target=TARGETS["u250"],
     slrs=alike(TARGETS["u250"], 4),

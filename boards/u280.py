@@ -8,7 +8,6 @@ from .hbm import HBM_SLRS, hbm
 from .targets import TARGETS
 
 U280 = Board(
-    name="u280",
     title="AMD Alveo U280",
     target=TARGETS["u280"],
     slrs=HBM_SLRS,

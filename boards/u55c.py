@@ -5,7 +5,6 @@ from .hbm import HBM_SLRS, hbm
 from .targets import TARGETS
 
 U55C = Board(
-    name="u55c",
     title="AMD Alveo U55C",
     target=TARGETS["u55c"],
     slrs=HBM_SLRS,

@@ -1,30 +1,20 @@
-"""VCU118: the evaluation board of the VU9P. There is no platform of XRT for it."""
+"""VCU118: the evaluation board of the VU9P, without an XRT platform."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from amaranth.build import Attrs, Clock, DiffPairs, Pins, Resource
 from amaranth.vendor import XilinxPlatform
 
-from .board import Board, Memory, alike, fields_of
-from .ddr import DDR_NS
+from .board import Board, alike, fields_of
+from .ddr import ddr
 from .targets import TARGETS
 
 VCU118 = Board(
-    name="vcu118",
     title="AMD VCU118",
     target=TARGETS["vcu118"],
     slrs=alike(TARGETS["vcu118"], 3),
-    memories=(
-        Memory(
-            tag="DDR",
-            kind="DDR4-2400, 80 bits",
-            banks=2,
-            bank_mib=2_560,
-            bank_gbps=24.0,
-            masters=15,
-            latency_ns=DDR_NS,
-        ),
-    ),
+    memories=(replace(ddr(), kind="DDR4-2400, 80 bits", banks=2, bank_mib=2_560, bank_gbps=24.0),),
     amaranth="halfulp.boards.vcu118:VCU118Platform",
     sources=(
         "AMD, VCU118 Evaluation Board User Guide (UG1224): 80 bits",
@@ -34,7 +24,7 @@ VCU118 = Board(
 
 
 class VCU118Platform(XilinxPlatform):
-    """Clocks, button and lights of the board (UG1224)."""
+    """Clocks, button and LEDs of the board (UG1224)."""
 
     device, package, speed = fields_of(VCU118.target.part)
     default_clk = "clk125"

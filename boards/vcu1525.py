@@ -1,4 +1,4 @@
-"""VCU1525: the U200 before it was called so, with all its pins for the user."""
+"""VCU1525: the predecessor of the U200, with all pins for the user."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,6 @@ from .ddr import ddr
 from .targets import TARGETS
 
 VCU1525 = Board(
-    name="vcu1525",
     title="Xilinx VCU1525",
     target=TARGETS["vcu1525"],
     slrs=alike(TARGETS["vcu1525"], 3),
@@ -23,7 +22,7 @@ VCU1525 = Board(
 
 
 class VCU1525Platform(XilinxPlatform):
-    """Clocks and lights of the board (UG1268); the clocks are those of the four memories."""
+    """Clocks and LEDs of the board (UG1268); the clocks are those of the four memories."""
 
     device, package, speed = fields_of(VCU1525.target.part)
     default_clk = "clk300"

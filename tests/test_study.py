@@ -129,7 +129,7 @@ def test_study_has_defaults(tmp_path):
         (LEAST + "targets = ['vu9p', 'vu9p']", ValueError, "targets"),
         (LEAST + "route = 1", TypeError, "route"),
         (LEAST + "route = true", ValueError, "route"),
-        (LEAST + "clock = 30", ValueError, "something"),
+        (LEAST + "clock = 30", ValueError, "route"),
         (LEAST + "clock = -1", ValueError, "clock"),
         (LEAST + "clock = nan", ValueError, "clock"),
         (LEAST + "clock = inf", ValueError, "clock"),
@@ -144,7 +144,7 @@ def test_study_has_defaults(tmp_path):
         (
             GRID + "sources = ['lfsr16']",
             ValueError,
-            "does nothing",
+            "no effect",
         ),
         (
             GRID.replace('"rn"', '"sr20"') + "sources = ['lfsr16']",
@@ -195,10 +195,10 @@ def test_study_rejects_bad_toml(tmp_path, text, kind, keyword):
             b"title: t\ntitle: u\n",
             "s.yaml",
         ),
-        (b"macs: [", "s.yaml: no YAML: "),
+        (b"macs: [", "s.yaml: invalid YAML: "),
         (b"- 1", "s.yaml"),
         (b"", "s.yaml"),
-        (b"\xff", "is no text in UTF-8"),
+        (b"\xff", "not a text in UTF-8"),
     ],
 )
 def test_study_rejects_bad_yaml(tmp_path, text, keyword):

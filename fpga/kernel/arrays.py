@@ -1,8 +1,7 @@
 # amaranth: UnusedElaboratable=no
-"""Arrays and kernels around them, of which boards are filled, and their costs.
+"""Arrays and kernels around them, with their timing and their costs.
 
-Many are only looked at. Amaranth would warn of a component that is never elaborated, where the first line of the file
-that constructs it does not say otherwise.
+The first line stops Amaranth's warning about components that are never elaborated.
 """
 
 import functools
@@ -22,11 +21,11 @@ from .kernel import Kernel
 from .timing import Memory, Timing
 
 KERNEL = "halfulp_gemm"
-"""Name of a kernel. XRT has room for 63 letters of it and of its instance together."""
+"""Name of a kernel. XRT has 63 letters for it and its instance together."""
 
 
 def with_source(mac: MacSpec) -> MacSpec:
-    """The description, with an LFSR where it takes random words and names no source; of 16 bits if these are enough."""
+    """The description, with an LFSR of 16 bits or more if it takes random words and names no source."""
     if mac.random is not None or not mac.words:
         return mac
     return replace(mac, random=parse_source(f"lfsr{max(16, *mac.words.values())}"))
@@ -41,16 +40,13 @@ def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, r
 def kernel(
     mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None, *, rows: int = 1
 ) -> Any:
-    """The kernel around such a chain."""
+    """A kernel around such a chain."""
     return Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
 
 
 @functools.cache
 def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
-    """Clock cycles of products on such a kernel, by the model of its timing.
-
-    The timing of the smallest kernel is changed to another size: the ports of a large one take long to build.
-    """
+    """Timing of such a kernel, from that of the smallest one, because the ports of a large one take long to build."""
     small = Timing.of(kernel(mac, 1, 1, depth, pipeline), memory)
     return small.resized(replace(small.tiling, n=n, m=m))
 
@@ -65,11 +61,5 @@ def cores_cost_model(
     pipeline: int = 0,
     rows: int = 1,
 ) -> CostModel:
-    """Cost of kernels around such chains on a device.
-
-    Raises
-    ------
-    ToolError
-        If Yosys or the machine fails.
-    """
+    """Cost model of kernels around such chains on a device."""
     return cost_model(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, pool)

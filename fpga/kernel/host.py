@@ -1,4 +1,4 @@
-"""The host's side of kernels on a card: matrix products through XRT's Python module, and the check of them.
+"""Host side of kernels on a card: matrix products through XRT's Python module, checked by the golden model.
 
 It needs XRT (https://xilinx.github.io/XRT), whose module ``pyxrt`` it imports when it runs.
 """
@@ -20,23 +20,23 @@ from halfulp.tools.errors import ToolError
 from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes
 
 PATIENCE = 60_000
-"""Milliseconds that a product may take before the card counts as stuck."""
+"""Timeout of a product, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Everything that a host knows of the kernels on a card.
+    """Description of the kernels on a card, for the host.
 
     Parameters
     ----------
     kernel : str
         Name of the kernel; its instances are this name with _1, _2 and so on.
     cores : int
-        How many there are.
+        Number of instances.
     mac : str
         Text of a multiply-accumulate, with the state of the first one's source after reset.
     tiling : Tiling
-        Of the array in each of them.
+        Tiling of the array in each instance.
     """
 
     kernel: str
@@ -50,48 +50,48 @@ class Tile:
         return MacSpec.parse(self.mac)
 
     def shares(self, rows: int) -> list[slice]:
-        """The rows of each core, in whole tiles but for the last, of those cores that have any."""
+        """The rows of each core that has any, in whole tiles but for the last one."""
         tiles = -(-rows // self.tiling.height)
         share = -(-tiles // self.cores) * self.tiling.height
         return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
 
 
 def stride_of(columns: int, width: int) -> int:
-    """Bytes from a row in memory to the next: whole beats, for which the kernel is the fastest."""
+    """Bytes from a row in memory to the next: whole beats, at which the kernel is fastest."""
     beat = DATA_BITS // 8
     return -(-columns * element_bytes(width) // beat) * beat
 
 
 def to_memory(codes: Tensor, width: int) -> bytes:
-    """Codes as they are in memory: row by row, each code in whole bytes, the lowest first, and zeros behind a row."""
+    """Memory image of codes: row by row, each code in whole bytes, the lowest first, and zeros after each row."""
     rows, columns = codes.shape
     size = element_bytes(width)
-    held = np.zeros((rows, stride_of(columns, width) // size), f"<u{size}")
-    held[:, :columns] = codes.cpu().numpy().astype(np.uint64)
-    return held.tobytes()
+    words = np.zeros((rows, stride_of(columns, width) // size), f"<u{size}")
+    words[:, :columns] = codes.cpu().numpy().astype(np.uint64)
+    return words.tobytes()
 
 
 def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
-    """Codes that were in memory."""
-    held = np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape[0], -1)
-    return torch.from_numpy(held[:, : shape[1]].astype(np.int64))
+    """Codes of a memory image."""
+    words = np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape[0], -1)
+    return torch.from_numpy(words[:, : shape[1]].astype(np.int64))
 
 
 class Card:
-    """A card with kernels on it, programmed anew.
+    """A card that is programmed with kernels.
 
     Parameters
     ----------
     tile : Tile
     xclbin : Path
-        What the linker made.
+        Output of the linker.
     device : int
         Number of the card.
 
     Raises
     ------
     ToolError
-        If XRT is not there.
+        If XRT is not installed.
     """
 
     def __init__(self, tile: Tile, xclbin: Path, device: int = 0) -> None:
@@ -105,7 +105,7 @@ class Card:
         self._xrt: Any = pyxrt
         self._device = pyxrt.device(device)
         uuid = self._device.load_xclbin(str(xclbin))
-        # A name in braces is that of an instance.
+        # XRT takes the name of an instance in braces.
         self._kernels = [
             pyxrt.kernel(self._device, uuid, f"{tile.kernel}:{{{tile.kernel}_{core + 1}}}", pyxrt.kernel.exclusive)
             for core in range(tile.cores)
@@ -113,13 +113,13 @@ class Card:
         self._steps = [0] * tile.cores
 
     def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
-        """The matrix product of codes, of shapes (n, k) and (k, m), none of which is 0; its rows dealt to the cores.
+        """Matrix product of codes of shapes (n, k) and (k, m), without a size of 0; the cores share its rows.
 
         Parameters
         ----------
         a, b : Tensor
         go_on : bool
-            Sources of random words go on where the product before left them; else they start anew.
+            Continue the random words of the product before, instead of a start from the seeds.
 
         Raises
         ------
@@ -174,10 +174,7 @@ class Card:
 
 
 def program(tile: Tile) -> click.Command:
-    """A command that runs matrix products on a card and compares each element with the golden model.
-
-    Its exit code is 0 if all are equal, 1 if one is not, 2 if the request is wrong, and 3 if the card fails.
-    """
+    """A command that runs matrix products on a card and compares each element with the golden model."""
 
     @click.command(context_settings={"help_option_names": ["-h", "--help"]})
     @click.argument("xclbin", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -209,7 +206,7 @@ def program(tile: Tile) -> click.Command:
 
 
 def run(tile: Tile) -> None:
-    """The program of a card's host."""
+    """Run the program of a card's host; exit code 1 for a wrong element, 2 for a wrong request, 3 if the card fails."""
     try:
         program(tile)(standalone_mode=False)
     except click.ClickException as error:

@@ -1,7 +1,6 @@
-"""Layers of `golden.nn` on hardware: their matrix products are made by a Verilated kernel, which has them in memory.
+"""Layers of `golden.nn` on hardware: a Verilated kernel computes their matrix products.
 
-To import this module lets policies say ``device=rtl``. It is for few and small products: a layer that is right there is
-right on a card.
+The import of this module lets policies say ``device=rtl``, for few and small products.
 """
 
 import functools
@@ -20,26 +19,25 @@ from .verilated import Verilated
 
 DEVICE = "rtl"
 TILING = Tiling(2, 2, 8)
-"""Of the array in the kernel: small, for what takes longest is to build its model."""
+"""Tiling of the array in the kernel: small, because the build of its model takes longest."""
 
 LARGEST = 1 << 24
-"""Steps of the array that a layer's product may take: a few minutes."""
+"""Most steps of the array for a layer's product: a few minutes."""
 
 BEGINNINGS = 1 << 10
-"""Steps of sources, at one of which random words of a product begin; the key says at which."""
+"""Number of steps of the sources at which random words of a product may begin, by its key."""
 
 
 def product(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) -> Tensor:
     """Matrix product of codes on a kernel, to the bits of `expected`.
 
-    Products of a batch follow each other. Where words are random, a product of zeros before them takes the sources to
-    where they begin.
+    Products of a batch follow each other. For random words, a product of zeros first advances the sources to their
+    beginning.
 
     Raises
     ------
     ValueError
-        If the product is too large, sums cannot start from what they are to, or words of stochastic rounding have no
-        source.
+        If the product is too large, a start value is no product with 1, or stochastic rounding has no source.
     """
     a, b, shape = _operands(a, b, mac, start)
     result = torch.zeros(shape, dtype=torch.int64)
@@ -59,10 +57,10 @@ def product(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) 
 
 
 def expected(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) -> Tensor:
-    """The same by the golden model: `golden.gemm`, with the array's tiling where words are random.
+    """The same by the golden model: `golden.gemm`, with the array's tiling for random words.
 
-    Sums of an array start from +0. What they are to start from is a row of b, by which a column of ones is multiplied
-    first; that takes a random word as other steps do, and needs none.
+    Sums of an array start from +0. Start values are a first row of b, which is multiplied by ones; this step takes a
+    random word as other steps do, but is exact.
     """
     a, b, _ = _operands(a, b, mac, start)
     dealt: dict[str, Any] = {"tiling": TILING, "step": key % BEGINNINGS} if mac.words else {}
@@ -73,8 +71,7 @@ def _operands(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None) -> tuple
     """Operands of the array, the batches of both alike, and the shape of the result."""
     if mac.words and mac.random is None:
         raise ValueError(
-            f"{mac} rounds at random and names no source, as {mac}@lfsr16 does; multiply-accumulates on "
-            f"device {DEVICE} have their own"
+            f"{mac} has stochastic rounding without a source; on device {DEVICE} it needs one, as in {mac}@lfsr16"
         )
     *batch, n, m = shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if start is not None and 0 not in shape:

@@ -15,19 +15,19 @@ CONTROL = "s_axi_control"
 """Prefix of the AXI4-Lite port of the registers."""
 
 MASTERS = ("m_axi_a", "m_axi_b", "m_axi_c")
-"""Prefixes of the AXI4 ports to memory; those of operands only read, that of the result only writes."""
+"""Prefixes of the AXI4 ports to memory: two for operands, which read, and one for the result, which writes."""
 
 DATA_BITS, ADDRESS_BITS = 512, 64
-"""Of the ports to memory."""
+"""Widths of the ports to memory."""
 
 CONTROL_DATA_BITS, CONTROL_ADDRESS_BITS = 32, 12
-"""Of the port of the registers."""
+"""Widths of the port of the registers."""
 
 AP_CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
-"""Control; global interrupt enable; interrupt enable and status, bit 0 of which is done and bit 1 ready."""
+"""Control; global interrupt enable; interrupt enable and status, with bit 0 for done and bit 1 for ready."""
 
 START, DONE, IDLE, READY, AUTO_RESTART = 0, 1, 2, 3, 7
-"""Bits of the control register. Done and ready are cleared when it is read, start when the kernel has done."""
+"""Bits of the control register. A read clears done and ready, the end of a run clears start."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Register:
     ----------
     name : str
     offset : int
-        Its address.
+        Address.
     bits : int
     meaning : str
     port : str, optional
-        Of an address: the port that it is for.
+        Memory port of a register that holds an address.
     """
 
     name: str
@@ -62,24 +62,24 @@ ARGUMENTS = (
     Register("a_stride", 0x40, 32, "bytes from a row of a to the next"),
     Register("b_stride", 0x48, 32, "bytes from a row of b to the next"),
     Register("c_stride", 0x50, 32, "bytes from a row of c to the next"),
-    Register("flags", 0x58, 32, "bit 0: sources of random words go on where the run before left them"),
+    Register("flags", 0x58, 32, "bit 0: continue the random words of the run before"),
 )
-"""Arguments of a run, in the order in which a host passes them; not to be changed while it runs."""
+"""Arguments of a run, in the order of the host's call; they must not change during a run."""
 
 CONTINUE = 0
 """Bit of ``flags``."""
 
 RESULTS = (
-    Register("error", 0x60, 32, "what went wrong in the last run, a bit for each of ERRORS; 0 if nothing did"),
+    Register("error", 0x60, 32, "a bit for each of ERRORS in the last run"),
     Register("cycles", 0x68, 32, "clock cycles of the last run, from start to done"),
 )
 """Registers with the results of a run."""
 
 ERRORS = ("size", "alignment", "read_a", "read_b", "write_c")
-"""Bits of the error register: n, k or m is 0; an address or a stride is no multiple of the bytes of an element; the
-memory answered a read or a write with an error. After any of them ``c`` is written in part or not at all."""
+"""Bits of the error register: n, k or m is 0; an address or a stride is not a multiple of the bytes of an element; the
+memory answered a read or a write with an error. After an error ``c`` is written in part or not at all."""
 
 
 def element_bytes(width: int) -> int:
-    """Bytes that a code takes in memory: 1, 2, 4 or 8, the code in the lowest bits, and above it zeros, or anything."""
+    """Bytes of a code in memory, 1, 2, 4 or 8; the code is in the lowest bits."""
     return next(count for count in (1, 2, 4, 8) if width <= 8 * count)

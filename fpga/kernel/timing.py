@@ -1,7 +1,6 @@
-"""Number of clock cycles that a kernel takes for a product, from those of its parts.
+"""Number of clock cycles of a kernel for a product, from those of its parts.
 
-What the model knows of the kernel are the kernel's own constants and those of its chain; what happens in which cycle is
-written beside each law. The tests hold it against the simulated kernel.
+The model uses the constants of the kernel and of its chain. The tests compare it with the simulated kernel.
 """
 
 import math
@@ -17,43 +16,42 @@ from .movers import power_below
 from .reorder import BUFFERS
 
 Time = int | Fraction
-"""In clock cycles; between the two steps that it is an average of where it is not whole."""
+"""A number of clock cycles; an average of two steps if it is not an integer."""
 
 ASKED = 5
-"""Cycles from the start to the first request: three to begin the run, one to cut the burst, one to offer it."""
+"""Cycles from the start to the first request: three to begin the run, one to split off the burst, one to offer it."""
 
 UNPACKED = 2
 """Cycles from a beat to its first element."""
 
 REOPENED = 1
-"""Cycles from the last beat of a burst to the request that had to wait for it, less the one for the beat."""
+"""Cycles from the last beat of a burst to a request that waits for its end, without the beat's own."""
 
 WRITTEN = 2
 """Cycles from the last element of a burst to the beat on the port."""
 
 ENDED = 3
-"""Cycles from the last answer of the memory to the end of the run, and the one in which it ends."""
-
+"""Cycles from the last answer of the memory to the end of the run, its own included."""
 
 LATENCY = 100
-"""Default number of cycles that a memory of a card takes to answer."""
+"""Default latency of a memory, in cycles."""
 
 OVERHEAD = 12
-"""Cycles of a run in which neither the array works nor a memory is waited for."""
+"""Cycles of a run without work of the array and without a wait for the memory."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory as a kernel's ports see it.
+    """Timing of a memory at the ports of a kernel.
 
     Parameters
     ----------
     read : int
-        Cycles from a request that is accepted to its first beat.
+        Cycles from an accepted request to its first beat.
     write : int
         Cycles from the last beat of a burst to its answer.
     rate : float
-        Beats that it gives in a cycle once it has begun: 1, or less where it is slower than the port.
+        Beats a cycle after the first one: 1, or less if the memory is slower than the port.
     """
 
     read: int
@@ -63,21 +61,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Columns of ``a`` that are held on chip.
+    """Columns of ``a`` on chip.
 
     Attributes
     ----------
     columns : int
-    first, last : bool
-        Whether they are the first, and the last, of a tile.
+    last : bool
+        These are the last columns of a tile.
     vectors : int
-        Of the tile.
+        Vectors of the tile.
     rows : int
-        Of the tile, that are wanted.
+        Rows of the tile inside the result.
     """
 
     columns: int
-    first: bool
     last: bool
     vectors: int
     rows: int
@@ -85,7 +82,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Timing:
-    """The time that a kernel around a chain takes, from start to done.
+    """Timing of a kernel around a chain, from start to done.
 
     Rows of the three matrices begin at whole beats, and nothing else uses the memory.
 
@@ -93,10 +90,10 @@ class Timing:
     ----------
     tiling : Tiling
     chunk : int
-        Columns of ``a`` that are held on chip.
+        Columns of ``a`` in a chunk.
     pipeline, spacing, distance : int
-        Of the chain: register stages, cycles until an accumulator may be used again, and cycles from a result that is
-        asked for until it has come.
+        Of the chain: register stages, cycles between uses of an accumulator, and cycles from the request of a result
+        to the result.
     sizes : tuple of int
         Bytes of an element of a, b and c.
     memory : Memory
@@ -112,40 +109,40 @@ class Timing:
 
     @classmethod
     def of(cls, kernel: Kernel, memory: Memory) -> "Timing":
-        """Of a kernel.
+        """The timing of a kernel.
 
         Raises
         ------
         TypeError
-            If its array is no chain.
+            If its array is not a chain.
         """
         array = kernel.array
         if not isinstance(array, Chain):
-            raise TypeError(f"the model is one of kernels around a chain, not around a {type(array).__name__}")
+            raise TypeError(f"the timing is of a kernel around a Chain, not around a {type(array).__name__}")
         return cls(
             array.tiling, kernel.chunk, array.build.pipeline, array.spacing, array._distance, kernel.bytes, memory
         )
 
     def resized(self, tiling: Tiling) -> "Timing":
-        """Of a kernel around a chain that makes other tiles and is the same in all else."""
+        """The timing with another tiling."""
         return replace(self, tiling=tiling, distance=self.distance - self.tiling.n + tiling.n)
 
     @property
     def group(self) -> int:
-        """Elements of the result that are packed at a time."""
+        """Elements of the result in a packed group."""
         return power_below(self.tiling.m, BYTES // self.sizes[2])
 
     @property
     def parts(self) -> int:
-        """Cycles that a vector of the result takes to be packed."""
+        """Cycles to pack a vector of the result."""
         return self.tiling.m // self.group
 
     def step(self, vectors: int) -> Time:
-        """Cycles of a step of k in the middle of a tile, on average.
+        """Average cycles of a step of k in the middle of a tile: the largest of several limits.
 
-        The vectors themselves, each for all rows of an element, of which the first takes as many cycles as parts of the
-        vector come out of beats; the numbers of ``a``, one a cycle; the rest that accumulators need; and the requests
-        for rows of ``b``, of which so many may be under way.
+        These are the vectors, each for all rows of an element, the first in as many cycles as it has parts in beats;
+        the numbers of ``a``, one a cycle; the spacing of an accumulator; and the requests for rows of ``b``, of which
+        `OUTSTANDING` may be under way.
         """
         b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
         beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
@@ -154,7 +151,7 @@ class Timing:
         return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
 
     def cycles(self, n: int, k: int, m: int) -> int:
-        """Clock cycles of a product of (n, k) and (k, m), as the kernel's own register counts them.
+        """Clock cycles of a product of (n, k) and (k, m), as the kernel's register counts them.
 
         Raises
         ------
@@ -162,7 +159,7 @@ class Timing:
             If a size is not positive.
         """
         if min(n, k, m) < 1:
-            raise ValueError(f"a product of {n} x {k} x {m} has no size that can be timed; all are 1 or more")
+            raise ValueError(f"a product of {n} x {k} x {m} has an empty matrix; sizes are 1 or more")
         rows = self.tiling.height
         # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
         begin = ASKED + self.memory.read + UNPACKED - 1
@@ -203,7 +200,7 @@ class Timing:
         return max(answered, packed + self.parts) + ENDED - 1
 
     def _beats_a(self, columns: int) -> int:
-        """Of a row of a chunk."""
+        """Beats of a row of a chunk."""
         return math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
 
     def _chunks(self, n: int, k: int, m: int) -> list[Chunk]:
@@ -212,14 +209,14 @@ class Timing:
             for first in range(0, k, self.chunk):
                 columns = min(self.chunk, k - first)
                 rows = min(self.tiling.height, n - tile.row)
-                found.append(Chunk(columns, first == 0, first + columns == k, tile.vectors, rows))
+                found.append(Chunk(columns, first + columns == k, tile.vectors, rows))
         return found
 
     def _drain(self, chunk: Chunk, last: int, packed: int, m: int) -> tuple[int, int, int]:
-        """When the results of a tile have been asked for, when the last was packed, and the last that is wanted.
+        """Cycles in which a tile's results have been requested, the last one is packed, and the last inside the result.
 
-        They are asked for one a cycle, but no more than there is room for; they are packed one after the other, with a
-        cycle between rows.
+        Results are requested one a cycle while there is room for them, and packed one after the other, with a cycle
+        between rows.
         """
         vectors, parts = chunk.vectors, self.parts
         count, room = self.tiling.height * vectors, self.distance + 2
@@ -236,22 +233,18 @@ class Timing:
 
 
 def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
-    """Clock cycles of a run, as the register ``cycles`` has them.
+    """Clock cycles of a run, as the register ``cycles`` counts them.
 
-    Those of a chain are exact where rows begin at whole beats and the requests that a port may have under way hide the
-    memory's latency, but for a few cycles now and then; else to three percent, unless four chunks of ``a`` take less
-    time than the memory's latency.
+    For a chain they are exact to a few cycles if rows begin at whole beats and the outstanding requests of a port hide
+    the memory's latency; otherwise to three percent, unless four chunks of ``a`` take less time than that latency.
 
     Parameters
     ----------
     kernel : Kernel
     n, k, m : int
-        Sizes, of a product of (n, k) and (k, m).
-    read : int
-        Cycles from an address that the memory takes to the first beat, of a memory that has a beat in every cycle and
-        answers bursts as fast as they are asked for.
-    write : int
-        Cycles from the last beat of a burst that is written to its answer.
+        Sizes of a product of (n, k) and (k, m).
+    read, write : int
+        Latencies of a `Memory` with a beat in every cycle.
     """
     array = kernel.array
     if isinstance(array, Chain):

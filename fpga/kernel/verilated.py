@@ -1,4 +1,4 @@
-"""Kernels without a card: the Verilated model of one, with a memory and a host, at compiled speed."""
+"""The Verilated model of a kernel, with a memory and a host, at compiled speed."""
 
 import numpy as np
 from torch import Tensor
@@ -14,13 +14,13 @@ from .layout import AP_CTRL, ARGUMENTS, GIE, IER, ISR, RESULTS
 from .timing import cycles
 
 BASE = 1 << 40
-"""Address of the memory: all words of an address count."""
+"""Address of the memory, with bits in both words."""
 
 PAGE = 4096
-"""Operands and result begin at pages."""
+"""Alignment of operands and result."""
 
 SLOWEST = 64
-"""Times as many cycles as a run takes, and as many a start, after which it counts as stuck."""
+"""Multiple of the expected cycles after which a run has failed."""
 
 PORTS = DriverPorts(
     clock=kernelmap.CLOCK,
@@ -36,14 +36,10 @@ PORTS = DriverPorts(
 class Verilated:
     """The Verilated model of a kernel.
 
-    Parameters
-    ----------
-    kernel : Kernel
-
     Attributes
     ----------
     cycles : int
-        Clock cycles of the last run, as the kernel counts them.
+        Clock cycles of the last run, by the count of the kernel.
 
     Raises
     ------
@@ -57,7 +53,7 @@ class Verilated:
         self._core = CompiledModel.of_core(kernel, PORTS)
 
     def close(self) -> None:
-        """Give the model back."""
+        """Release the model."""
         self._core.close()
 
     def __enter__(self) -> "Verilated":
@@ -77,26 +73,26 @@ class Verilated:
         stall: float = 0.0,
         seed: int = 1,
     ) -> Tensor:
-        """The matrix product of codes, of shapes (n, k) and (k, m), none of which is 0.
+        """Matrix product of codes of shapes (n, k) and (k, m), without a size of 0.
 
         Parameters
         ----------
         a, b : Tensor
         go_on : bool
-            Sources of random words go on where the product before left them; else they start anew.
+            Continue the random words of the product before, instead of a start from the seeds.
         read, write, stall, seed
-            How the memory behaves, as `halfulp.sim.model.CompiledModel.attach` takes them.
+            Behaviour of the memory, as for `halfulp.sim.model.CompiledModel.attach`.
 
         Raises
         ------
         ToolError
-            If the kernel does not finish, tells of an error, breaks a rule of AXI4, or writes beside the result.
+            If the kernel does not finish, reports an error, breaks a rule of AXI4, or writes beside the result.
         """
         mac, (n, k), m = self.kernel.array.mac, a.shape, b.shape[1]
         size = n * stride_of(m, mac.o.width)
         parts = [to_memory(a, mac.a.width), to_memory(b, mac.b.width), bytes(size)]
         memory, places = _laid_out(parts)
-        kept = memory.copy()
+        before = memory.copy()
         self._core.attach(memory, BASE, read=read, write=write, stall=stall, seed=seed)
         arguments = {"n": n, "k": k, "m": m, "flags": int(go_on) << kernelmap.CONTINUE}
         for name, place, fmt, columns in zip("abc", places, (mac.a, mac.b, mac.o), (k, m, m), strict=True):
@@ -104,7 +100,7 @@ class Verilated:
         self._run(arguments, SLOWEST * (cycles(self.kernel, n, k, m, read=read, write=write) + read + write))
         result = memory[places[2] : places[2] + size].tobytes()
         memory[places[2] : places[2] + size] = 0
-        if not np.array_equal(memory, kept):
+        if not np.array_equal(memory, before):
             raise ToolError(f"{self.kernel.name} wrote beside the result of a product of {n} x {k} x {m}")
         return from_memory(result, mac.o.width, (n, m))
 
@@ -120,7 +116,7 @@ class Verilated:
         core.put(ISR, 1)
         results = {register.name: core.get(register.offset) for register in RESULTS}
         self.cycles = results["cycles"]
-        # Done and ready are cleared when they are read.
+        # A read clears done and ready.
         done = ended and core.get(AP_CTRL) >> kernelmap.DONE & 1
         if not done or results["error"] or core.faults != faults:
             core.reset()
@@ -132,7 +128,7 @@ class Verilated:
 
 
 def _laid_out(parts: list[bytes]) -> tuple[np.ndarray, list[int]]:
-    """A memory with these parts at pages of their own, and where they are."""
+    """A memory with each part at a page, and the places of these."""
     places, end = [], 0
     for part in parts:
         places.append(end)

@@ -4,6 +4,7 @@ The model runs forward and backward on shapes alone (torch's device ``meta``), w
 every product is recorded. Convolutions are products of patches (im2col).
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,10 @@ def trace(model: nn.Module, *inputs: Tensor, training: bool = True) -> list[Gemm
                 shapes[id(tensor)] = kind(meta, requires_grad=tensor.requires_grad)
             return shapes[id(tensor)]
 
-        state = {name: shape_of(tensor) for name, tensor in _state(model)}
+        tensors = itertools.chain(
+            model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
+        )
+        state = {name: shape_of(tensor) for name, tensor in tensors}
         given = tree_map(lambda x: x.detach().to("meta") if isinstance(x, Tensor) else x, inputs)
         was = {module: module.training for module in model.modules()}
         model.train(training)
@@ -89,11 +93,6 @@ def trace(model: nn.Module, *inputs: Tensor, training: bool = True) -> list[Gemm
     if not recorder.gemms:
         raise ValueError(f"{type(model).__name__} computes no matrix product")
     return recorder.gemms
-
-
-def _state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
 
 
 def _backward(out: Any) -> None:
@@ -124,16 +123,9 @@ Shapes = Iterator[tuple[int, int, int]]
 
 
 def _product(a: Tensor, b: Tensor, **_: Any) -> Shapes:
-    yield a.shape[0], a.shape[1], b.shape[1]
-
-
-def _products(a: Tensor, b: Tensor, **_: Any) -> Shapes:
-    for _batch in range(a.shape[0]):
-        yield a.shape[1], a.shape[2], b.shape[2]
-
-
-def _vector(a: Tensor, b: Tensor, **_: Any) -> Shapes:
-    yield a.shape[0], a.shape[1], 1
+    """Shapes of the products of two matrices, of a matrix and a vector, or of batches of matrices."""
+    *batch, n, k = a.shape
+    yield from itertools.repeat((n, k, b.shape[-1] if b.dim() > 1 else 1), math.prod(batch))
 
 
 def _after_sum(count: Callable[..., Shapes]) -> Callable[..., Shapes]:
@@ -190,10 +182,10 @@ _aten = torch.ops.aten
 PRODUCTS: dict[Any, Callable[..., Shapes]] = {
     _aten.mm: _product,
     _aten.addmm: _after_sum(_product),
-    _aten.bmm: _products,
-    _aten.baddbmm: _after_sum(_products),
-    _aten.mv: _vector,
-    _aten.addmv: _after_sum(_vector),
+    _aten.bmm: _product,
+    _aten.baddbmm: _after_sum(_product),
+    _aten.mv: _product,
+    _aten.addmv: _after_sum(_product),
     _aten.convolution: _convolution,
     _aten.convolution_backward: _convolution_backward,
 }

@@ -1,7 +1,8 @@
 """Figures of the published arrays: Ben Ali et al., MPTorch-FPGA, DATE 2025, on an Alveo U55C by Vitis HLS 2023.1."""
 
-import itertools
 from dataclasses import dataclass
+
+import numpy as np
 
 from .performance import Arrays
 
@@ -81,12 +82,6 @@ def clock_of(lut: float) -> float | None:
     Linear between published designs, but never rising with size. Smaller designs than all have the clock of the
     smallest one.
     """
-    points: list[tuple[float, float]] = []
-    for row in sorted(TABLE_III, key=lambda row: row.lut):
-        points.append((row.lut, min([row.mhz, *(mhz for _, mhz in points)])))
-    if lut <= points[0][0]:
-        return points[0][1]
-    for (low, before), (high, after) in itertools.pairwise(points):
-        if lut <= high:
-            return before + (after - before) * (lut - low) / (high - low)
-    return None
+    rows = sorted(TABLE_III, key=lambda row: row.lut)
+    shares, mhz = [row.lut for row in rows], np.minimum.accumulate([row.mhz for row in rows])
+    return float(np.interp(lut, shares, mhz)) if lut <= shares[-1] else None

@@ -57,13 +57,7 @@ def study(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> dict[Implementation, Measured]:
-    """Measure units with stochastic rounding of sums.
-
-    Raises
-    ------
-    ToolError
-        If Yosys or the machine fails.
-    """
+    """Measure units with stochastic rounding of sums."""
     progress.total("synthesis", 4 * len(units))
     costs = iter(measure_modules(_modules(units), target, progress, pool=pool))
     return {unit: Measured(next(costs), next(costs), next(costs), next(costs)) for unit in units}

@@ -19,7 +19,7 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import provenance, versions
 
 from .dots import Error, errors
-from .study import Study, Trained
+from .study import Study, Trained, text_of
 
 KIND = "halfulp co-report"
 
@@ -163,10 +163,8 @@ def load(path: Path) -> Record:
         If the file holds none, or was changed.
     """
     try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+        whole = json.loads(text_of(path))
+    except json.JSONDecodeError as error:
         raise ValueError(f"invalid JSON in {path.name}: {error}") from error
     if not isinstance(whole, dict) or whole.get("kind") != KIND or not isinstance(whole.get("report"), dict):
         raise ValueError(f"{path.name} is not a finished study written by halfulp report")

@@ -137,8 +137,6 @@ def study(
     ------
     ValueError
         If a fit is impossible.
-    ToolError
-        If Yosys or the machine fails.
     """
     progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
     fitted: dict[Case, tuple[Segments, Errors]] = {}

@@ -110,13 +110,7 @@ class Study:
 
 
 def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: JobPool = LOCAL) -> Study:
-    """Measure the units of the table.
-
-    Raises
-    ------
-    ToolError
-        If Yosys or the machine fails.
-    """
+    """Measure the units of the table."""
     rows = (*ROWS, *CROPPED)
     progress.total("synthesis", 2 * len(rows) + len(ROWS) + 2)
     costs = iter(measure_modules(_modules(), target, progress, pool=pool))

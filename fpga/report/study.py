@@ -1,4 +1,4 @@
-"""Description of a study: which multiply-accumulates are compared, on which devices and by what."""
+"""Description of a study: the compared multiply-accumulates, the devices and the measures."""
 
 import hashlib
 import itertools
@@ -18,19 +18,19 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
 
 ENDINGS = (".toml", ".yaml", ".yml")
-"""Endings of the names of files that describe a study."""
+"""Endings of study files."""
 
 TRAINED = "trained"
-"""Operands that are activations and weights of a trained layer."""
+"""Distribution of operands that are activations and weights of a trained layer."""
 
 NO_MAC = ("fp32", "mixed")
-"""Entries of a table of training runs for runs in torch's own arithmetic and in several ones, which are of no row."""
+"""Entries of a table of training runs for torch's own arithmetic and for several multiply-accumulates."""
 
 MOST_PRODUCTS = 1 << 24
-"""Of all dot products of one length."""
+"""Most products of all dot products of one length."""
 
 PORT = "port"
-"""In place of a source: random words come from outside."""
+"""In place of a source: random words come from a port."""
 
 Value = TypeVar("Value")
 
@@ -45,7 +45,7 @@ class Layer:
         File that `torch.save` made of two tensors, ``activations`` of shape (examples, k) and ``weights`` of shape
         (outputs, k).
     digest : str
-        Differs whenever the file does.
+        Digest of the file.
     """
 
     path: Path
@@ -71,26 +71,26 @@ class Layer:
 
 @dataclass(frozen=True)
 class Dots:
-    """Dot products by which the error of a multiply-accumulate is measured.
+    """Dot products that measure the error of a multiply-accumulate.
 
     Parameters
     ----------
     lengths : tuple of int
-        Products in each; the first one's error is what the Pareto flags go by.
+        Products in each; Pareto flags use the first one.
     distributions : tuple of str
-        Of the operands: ``normal`` (mean 0, standard deviation 1), ``uniform`` (-1 to 1), ``trained`` (a layer's); the
-        first one is that of the flags.
+        ``normal`` (mean 0, standard deviation 1), ``uniform`` (-1 to 1), ``trained`` (a layer's); Pareto flags
+        use the first one.
     count : int
         Dot products of each length and distribution.
     seed : int
-        Of the operands, and of random words that come from ports.
+        Seed of operands, and of random words from ports.
     scale : float
-        The operands drawn are so many times as large.
+        Factor of the operands.
     against : str
-        ``rounded``: exact sums are of the operands that units get. ``drawn``: of those before they were rounded to the
+        ``rounded``: exact sums are of the operands of the units. ``drawn``: of those before their rounding to the
         operand formats, which counts as error too.
     trained : Layer, optional
-        Where operands of the distribution ``trained`` are from.
+        Operands of the distribution ``trained``.
     """
 
     lengths: tuple[int, ...] = (64,)
@@ -113,7 +113,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Study:
-    """Multiply-accumulates to be compared, and the measures by which they are.
+    """Multiply-accumulates and measures of their comparison.
 
     Parameters
     ----------
@@ -122,11 +122,11 @@ class Study:
     targets : tuple of str
         Names of devices.
     route : bool
-        Place and route on those devices for which that can be done here.
+        Place and route on devices that nextpnr supports.
     clock : float, optional
-        MHz that a unit is to reach there.
+        Requested clock there, in MHz.
     pipelines : tuple of int
-        Register stages that it may have for that.
+        Numbers of register stages to try for it.
     dots : Dots
     trained : tuple of Trained
     """
@@ -142,21 +142,17 @@ class Study:
 
     @property
     def routed(self) -> tuple[str, ...]:
-        """Devices on which the clock is measured."""
+        """Devices with place and route."""
         return tuple(name for name in self.targets if self.route and TARGETS[name].nextpnr)
 
 
 def read(path: Path) -> Study:
     """The study that a TOML or YAML file describes.
 
-    Parameters
-    ----------
-    path : Path
-
     Raises
     ------
     TypeError, ValueError
-        If the file describes none; one sentence names the key that is wrong.
+        If the file is invalid; the sentence names the wrong key.
     """
     try:
         return _study(_loaded(path), path.parent)
@@ -165,28 +161,35 @@ def read(path: Path) -> Study:
 
 
 def _loaded(path: Path) -> object:
-    text = _text_of(path)
+    text = text_of(path)
     if path.suffix == ".toml":
         return tomllib.loads(text)
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        # As plain data; a key that is there twice is an error.
+        # As plain data; a duplicate key is an error.
         return YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
         place = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise ValueError(f"no YAML: {what}" + (f" (line {place.line + 1})" if place else "")) from error
+        raise ValueError(f"invalid YAML: {what}" + (f" (line {place.line + 1})" if place else "")) from error
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Text of a file in UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8") from error
+        raise ValueError(f"{path} is not a text in UTF-8") from error
 
 
 Word = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*\Z")]
@@ -197,7 +200,7 @@ Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 
 class _Grid(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table ``grid``: parts of which all multiply-accumulates are made."""
+    """The table ``grid``: parts of multiply-accumulates, to be combined."""
 
     operands: Words
     accumulators: Words
@@ -205,17 +208,17 @@ class _Grid(Struct, frozen=True, forbid_unknown_fields=True):
     sources: Words | None = None
 
     def macs(self) -> list[MacSpec]:
-        """All that can be made of the parts."""
+        """All combinations of the parts."""
         specs = []
         for operands, accumulator, rounding in itertools.product(self.operands, self.accumulators, self.roundings):
             pair = operands if "*" in operands else f"{operands}*{operands}"
             text = f"{pair}+{accumulator}.{rounding}"
             plain = _named("grid", MacSpec.parse, text)
-            # Where nothing is stochastic there are no words to be had from anywhere.
+            # Without stochastic rounding there are no random words.
             for source in (self.sources if plain.words else None) or (PORT,):
                 specs.append(_named("grid", MacSpec.parse, text if source == PORT else f"{text}@{source}"))
         if self.sources and not any(spec.words for spec in specs):
-            raise ValueError("grid.sources does nothing, for no rounding of the grid is stochastic; only sr is")
+            raise ValueError("grid.sources has no effect, because no rounding of the grid is stochastic, such as sr8")
         return specs
 
 
@@ -233,9 +236,7 @@ class _Dots(Struct, frozen=True, forbid_unknown_fields=True):
     def read(self, folder: Path) -> Dots:
         """The description, with the layer of a file."""
         if (TRAINED in self.distributions) != (self.trained is not None):
-            raise ValueError(
-                "dots.distributions has trained and dots.trained names a file with the operands, or neither"
-            )
+            raise ValueError("dots.distributions needs trained if dots.trained names a file of operands, and only then")
         if (products := self.count * max(self.lengths)) > MOST_PRODUCTS:
             raise ValueError(
                 f"dots.count times the longest of dots.lengths is at most {MOST_PRODUCTS:,}, not {products:,}"
@@ -264,11 +265,11 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
         if self.route and not any(TARGETS[name].nextpnr for name in self.targets):
             _named("route", check_route, TARGETS[self.targets[0]])
         if self.clock is not None and not self.route:
-            raise ValueError("clock means something to units that are placed and routed only; add route = true")
+            raise ValueError("clock needs place and route; add route = true")
         if self.clock is None and self.pipelines:
-            raise ValueError("pipelines are tried to reach a clock; add clock, in MHz")
+            raise ValueError("pipelines need a clock to reach; add clock, in MHz")
         if self.macs is None and self.grid is None:
-            raise ValueError("macs or grid is missing; a study lists its multiply-accumulates in one or both of them")
+            raise ValueError("macs and grid are missing; a study has multiply-accumulates in one or both of them")
         listed = [_named("macs", MacSpec.parse, text) for text in self.macs or ()]
         macs = _unlike("macs and grid", [*listed, *(self.grid.macs() if self.grid else ())])
         return Study(
@@ -303,7 +304,7 @@ _WORDS = {
     "int": "a whole number",
     "float": "a number",
 }
-"""Names of kinds for people, by those of msgspec."""
+"""Plain names of msgspec's types."""
 
 
 def _refusal(text: str) -> TypeError | ValueError:
@@ -323,17 +324,14 @@ def _refusal(text: str) -> TypeError | ValueError:
 
 
 def _trained(path: Path) -> tuple[Trained, ...]:
-    """Rows of a table of training runs: columns ``mac``, ``network`` and ``accuracy``; others say more to people.
-
-    Runs of no one multiply-accumulate are left out.
-    """
+    """Rows of a table of training runs with one multiply-accumulate, by its columns mac, network and accuracy."""
 
     def mac(text: str) -> MacSpec | None:
         return None if text in NO_MAC else MacSpec.parse(text)
 
     def network(text: str) -> str:
         if not text:
-            raise ValueError("it is the name of a network")
+            raise ValueError("expected the name of a network")
         return text
 
     rows = _named("accuracy", partial(read_records, path), {"mac": mac, "network": network, "accuracy": finite})
@@ -351,5 +349,5 @@ def _named(place: str, function: Callable[[Any], Value], argument: object) -> Va
 def _unlike(name: str, values: Sequence[Value]) -> Sequence[Value]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            raise ValueError(f"{name}: {value} is there twice; name each once")
+            raise ValueError(f"{name}: {value} appears twice; name each once")
     return values

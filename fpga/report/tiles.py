@@ -33,8 +33,6 @@ def study(
     ------
     ValueError
         If all published arrays are larger.
-    ToolError
-        If Yosys or the machine fails.
     """
     sizes = [row for row in TABLE_III if row.n <= largest]
     if not sizes:

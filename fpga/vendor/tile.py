@@ -81,24 +81,13 @@ class Design:
         return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
     def cells(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
-        """Resources of a core, by the cost model.
-
-        Raises
-        ------
-        ToolError
-            If Yosys or the machine fails.
-        """
+        """Resources of a core, by the cost model."""
         shape = {"depth": self.depth, "pipeline": self.pipeline, "rows": self.rows}
         costs = cores_cost_model(self.mac, self.board.target, progress, pool, **shape)
         return costs.cells(self.n, self.m)
 
     def check(self, cells: Resources) -> None:
-        """Refuse cores that need more resources than there are.
-
-        Parameters
-        ----------
-        cells : Resources
-            Resources of a core.
+        """Refuse cores that need more resources than there are; ``cells`` are those of one core.
 
         Raises
         ------
