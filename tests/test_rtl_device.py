@@ -100,9 +100,7 @@ def test_rtl_device_rejects_bad_policies(monkeypatch):
     with pytest.raises(ValueError, match="unknown device 'fpga'; products are made on rtl, or by golden"):
         nn.Policy.parse(f"{PLAIN}, device=fpga")
     noisy = nn.Linear(3, 2, policy="e5m2*e5m2+e6m5.sr10, device=rtl")
-    with pytest.raises(
-        ValueError, match=r"^e5m2\*e5m2\+e6m5.sr10 rounds at random and names no source, as .*@lfsr16 d"
-    ):
+    with pytest.raises(ValueError, match="without a source"):
         noisy(x)
     large = nn.Linear(1 << 11, 1 << 10, bias=False, policy="e5m2*e5m2+e6m5.rn, device=rtl")
     with pytest.raises(

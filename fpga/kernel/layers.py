@@ -71,7 +71,8 @@ def _operands(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None) -> tuple
     """Operands of the array, the batches of both alike, and the shape of the result."""
     if mac.words and mac.random is None:
         raise ValueError(
-            f"{mac} has stochastic rounding without a source; on device {DEVICE} it needs one, as in {mac}@lfsr16"
+            f"{mac.formula} has stochastic rounding without a source; on device {DEVICE} it needs one, such as "
+            f"{mac.formula}@lfsr16"
         )
     *batch, n, m = shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if start is not None and 0 not in shape:
