@@ -95,5 +95,5 @@ def test_kernel_model_rejects_other_arrays():
         Timing.of(Kernel(array=Grid(mac="e5m2*e5m2+e6m5.rn", n=2, m=2)), RAM)
     core = timing(MacSpec.parse("e5m2*e5m2+e6m5.rn"), 2, 2, RAM)
     assert core.resized(Tiling(2, 2, 32)) == core
-    with pytest.raises(ValueError, match=r"^a product of 1 x 0 x 1 has no size that can be timed; all are 1 or more$"):
+    with pytest.raises(ValueError, match="1 x 0 x 1"):
         core.cycles(1, 0, 1)

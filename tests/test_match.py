@@ -104,7 +104,7 @@ def test_match_command_writes_search_results(known, tmp_path, monkeypatch):
     model = Exact(core_of(n, m, cores, first["MHz"]), cores, first["MHz"])
     assert first["step ms"] == pytest.approx(1e3 * total(model, load.gemms).seconds)
     assert first["LUT %"] == pytest.approx(100 * cores * (100 + 200 * n * m) / U55C.target.lut)
-    assert f"Multiply-accumulates: {LFSR}." in out
+    assert f"Multiply-accumulates: {LFSR.formula}." in out
     assert matched("lenet5", "--batch", 2, "--clock", 100, "-o", tmp_path)[1].count(" 100.0 |") > 1
 
 
