@@ -44,7 +44,7 @@ TABLE_WIDTH = 8
 
 @dataclass(frozen=True)
 class Flags:
-    """What a function's specials say of an operand.
+    """Conditions on an operand that a function's specials give.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Taken:
-    """Where a finite value takes the place of the pieces': for each of ``values`` a bit of ``where``."""
+    """Finite special values instead of the pieces': for each of ``values`` a bit of ``where``."""
 
     where: Value
     values: tuple[Fraction, ...]
@@ -143,7 +143,7 @@ class PiecewiseLinear(Arithmetic):
 
     @property
     def _in_raw(self) -> bool:
-        """Whether the pieces are of raw numbers."""
+        """True if the pieces are of raw numbers."""
         return self.table.reduction is None and self.table.fmt.spacing != "uniform"
 
     def elaborate(self, platform: object) -> Module:
@@ -177,7 +177,7 @@ class PiecewiseLinear(Arithmetic):
     # What is no matter of lines --------------------------------------------------------------------------------
 
     def _specials(self, m: Module, x: Number) -> tuple[Flags, Taken]:
-        """What the specials say of a number."""
+        """Conditions and finite values that the specials give for a number."""
         t, zero = self.table, _is_zero(m, x)
         finite = ~x.nan & ~x.inf
         conditions = {
@@ -231,7 +231,7 @@ class PiecewiseLinear(Arithmetic):
         return {name: special for name, special in given.items() if special is not None}
 
     def _is_of_pieces(self, name: str, value: Fraction) -> bool:
-        """Whether the pieces give a special value anyway: at zero, or where the one that goes on forever is level."""
+        """True if the pieces give a special value anyway: at zero, or on an endless level piece."""
         t = self.table
         if t.reduction is not None or name in ("nan", "negative"):
             return False
@@ -359,7 +359,7 @@ def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
 
 
 def key_of(number: Fraction, fmt: Format) -> int:
-    """Where a number of a format is among its codes in rising order; the codes of both zeros are there or after."""
+    """Place of a number among the codes of a format in rising order; the codes of both zeros are there or after."""
     code = fmt.encode(number, EXACT)
     if fmt.code_order == "two's complement":
         return code - (1 << fmt.width) if number < 0 else code

@@ -172,12 +172,12 @@ class Unit(wiring.Component):
 
     @property
     def has_valid(self) -> bool:
-        """Whether a cycle without operands has to be told from others."""
+        """True if the unit needs to know the cycles without operands."""
         return self.stateful or bool(self.sources)
 
     @property
     def clocked(self) -> bool:
-        """Whether the unit has registers."""
+        """True if the unit has registers."""
         return self.build.pipeline > 0 or self.has_valid
 
     @property
@@ -242,7 +242,7 @@ def module_name(name: str, build: Build) -> str:
 class Arithmetic(Unit):
     """A unit with one rounded result: unpack, compute, round, pack.
 
-    Subclasses say in ``compute`` what the exact result is.
+    Subclasses compute the exact result in ``compute``.
     """
 
     def __init__(self, spec: UnitSpec, *, controls: Sequence[str] = (), **more: Any) -> None:

@@ -96,7 +96,7 @@ class Compare(Unit):
     def _relations(
         self, m: Module, code_a: Value, code_b: Value, a: Number, b: Number
     ) -> tuple[Value, Value, Value, Value]:
-        """Whether a < b, a = b, whether they have no order, and whether one is NaN or NaR."""
+        """Conditions a < b, a = b, no order between them, and NaN or NaR among them."""
         nan = wire(m, a.nan | b.nan, "is_nan")
         if isinstance(a, FixedRaw) and isinstance(b, FixedRaw):
             quantum = min(a.quantum, b.quantum)
@@ -115,7 +115,7 @@ class Compare(Unit):
         return wire(m, less, "is_less"), wire(m, equal, "is_equal"), NEVER if nan_is_ordered else nan, nan
 
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
-        """Whether a < b and a = b, of two that are not NaN."""
+        """Conditions a < b and a = b of two numbers that are not NaN."""
         o = order(m, a, b)
         finite = ~a.inf & ~b.inf
         a_magnitude_less = ~a.inf & (b.inf | o.x_less)

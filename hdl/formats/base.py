@@ -92,7 +92,6 @@ class Format(Plain):
     nan_code: int
     precision: int
     quantum: int
-    lowest: Fraction
     largest: Fraction
     smallest: Fraction
 
@@ -185,6 +184,11 @@ class Format(Plain):
             If the format has more than 16 bits.
         """
         return _values(self)
+
+    @property
+    def lowest(self) -> Fraction:
+        """Least finite number; default: minus the largest."""
+        return -self.largest
 
     @property
     def is_symmetric(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from .base import CodeOrder, Format, RoundedUnit, floor_log2
 from .checks import check_one_of
@@ -148,19 +148,19 @@ class Codebook(Format):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """``codebook:NAME``, registered in Python or in a data file, or a name."""
-        if text in cls.names:
-            return cls._registered(text) or cls._keep(cls(text, _NF4))
         match = _TEXT.fullmatch(text)
-        if match is None:
+        if match is None and text not in cls.names:
             return None
-        found = cls._registered(match[1])
+        name = text if match is None else match[1]
+        if match is None and name not in _KNOWN:
+            _KNOWN[name] = cls(name, _NF4)
         for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
-            path = Path(folder) / f"{match[1]}.toml"
-            if found is None and path.is_file():
-                found = cls._keep(cls.load(path))
-        if found is None:
-            raise ValueError(f"unknown {text}; register it, or put {match[1]}.toml in a folder that {FOLDERS} names")
-        return found
+            path = Path(folder) / f"{name}.toml"
+            if name not in _KNOWN and path.is_file():
+                _KNOWN[name] = cls.load(path)
+        if name not in _KNOWN:
+            raise ValueError(f"unknown {text}; register it, or put {name}.toml in a folder that {FOLDERS} names")
+        return _KNOWN[name]
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -184,24 +184,11 @@ class Codebook(Format):
         fmt = cls(name, tuple(values), **fields)  # type: ignore[arg-type]
         folder = _folder()
         numbers = ", ".join(f'"{value}"' for value in fmt.values)
-        lines = [
-            f"values = [{numbers}]",
-            f'order = "{fmt.order}"',
-            f'overflow = "{fmt.overflow}"',
-            f'nan = "{fmt.nan}"',
-        ]
-        lines += [] if fmt.threshold is None else [f'threshold = "{fmt.threshold}"']
+        options = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
+        lines = [f"values = [{numbers}]"]
+        lines += [f'{name} = "{value}"' for name, value in options.items() if value is not None]
         Path(folder, f"{name}.toml").write_text("\n".join(lines) + "\n")
-        return cls._keep(fmt)
-
-    @classmethod
-    def _registered(cls, name: str) -> Self | None:
-        found = _KNOWN.get(name)
-        return found if isinstance(found, cls) else None
-
-    @classmethod
-    def _keep(cls, fmt: Self) -> Self:
-        _KNOWN[fmt.name] = fmt
+        _KNOWN[name] = fmt
         return fmt
 
     def describe(self) -> str:
@@ -240,7 +227,7 @@ class Codebook(Format):
         return any(isinstance(value, float) and value == 0 for value in self.values)
 
     @cached_property
-    def lowest(self) -> Fraction:  # type: ignore[override]
+    def lowest(self) -> Fraction:
         return self._finite[0]
 
     @cached_property
@@ -365,7 +352,7 @@ class Codebook(Format):
         return self.overflowed(negative, rounding, saturate) if outer.code is None else outer.code
 
 
-_KNOWN: dict[str, Codebook] = {}
+_KNOWN: dict[str, Any] = {}
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 

@@ -139,7 +139,7 @@ class Fixed(Format):
         return Fraction(2) ** self.quantum
 
     @property
-    def lowest(self) -> Fraction:  # type: ignore[override]
+    def lowest(self) -> Fraction:
         return self.lowest_integer * self.smallest
 
     @property

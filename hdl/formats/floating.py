@@ -243,10 +243,6 @@ class Float(Format):
         return code | self.sign_code if negative else code
 
     @property
-    def lowest(self) -> Fraction:  # type: ignore[override]
-        return -self.largest
-
-    @property
     def largest(self) -> Fraction:  # type: ignore[override]
         value = self.decode(self.max_code)
         assert isinstance(value, Fraction)

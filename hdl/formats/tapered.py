@@ -79,10 +79,6 @@ class Tapered(Format):
         return Fraction(self.decode(self.max_code))
 
     @property
-    def lowest(self) -> Fraction:  # type: ignore[override]
-        return -self.largest
-
-    @property
     def nan_code(self) -> int:  # type: ignore[override]
         return 1 << (self.width - 1)
 

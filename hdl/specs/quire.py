@@ -63,7 +63,7 @@ class Quire:
 
     @property
     def sums(self) -> ValueRange:
-        """What it holds."""
+        """Range of its content."""
         end = Fraction(2) ** (self.top + self.carry)
         last = Fraction(2) ** self.quantum
         return ValueRange(self.quantum, -end, end - last, last, self.width - 1, inf=True, nan=True)

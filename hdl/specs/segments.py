@@ -339,7 +339,7 @@ class Segments:
         return {"odd": -value, "even": value, "point": self.centre - value, "linear": value + x}[self.symmetry]
 
     def _value_of(self, t: Fraction) -> Fraction:
-        """As `value`, of a number that is folded."""
+        """Value at a folded number."""
         two = Fraction(2)
         if self.reduction is None:
             return self.piece_at(t).at(t)

@@ -1,4 +1,4 @@
-"""How a matrix product is cut into tiles for an array of multiply-accumulates."""
+"""Tiles of a matrix product on an array of multiply-accumulates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
