@@ -43,8 +43,6 @@ class Accumulate(Accumulating):
     """
 
     TERM_BOUNDARIES = ("unpacked",)
-    spec: SumSpec
-
     SPEC = SumSpec
 
     def __init__(

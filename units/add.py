@@ -46,7 +46,6 @@ class Add(Arithmetic):
     """
 
     BOUNDARIES = ("unpacked", "aligned", "sum", "normalised", "packed")
-
     SPEC = AddSpec
 
     def __init__(

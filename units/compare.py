@@ -51,7 +51,6 @@ class Compare(Unit):
     """
 
     BOUNDARIES = ("unpacked", "ordered", "packed")
-
     SPEC = CompareSpec
 
     def __init__(

@@ -42,12 +42,10 @@ class Convert(Arithmetic):
     """
 
     BOUNDARIES = ("unpacked", "normalised", "packed")
-
     SPEC = ConvertSpec
 
     def __init__(self, *, a: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]) -> None:
-        spec = ConvertSpec.of(a=a, o=o, **options)
-        super().__init__(spec, build=build)
+        super().__init__(ConvertSpec.of(a=a, o=o, **options), build=build)
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
         """The number itself."""

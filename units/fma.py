@@ -45,7 +45,6 @@ class Fma(Arithmetic):
     """
 
     BOUNDARIES = ("unpacked", "product", "aligned", "sum", "normalised", "packed")
-
     SPEC = FmaSpec
 
     def __init__(

@@ -46,8 +46,6 @@ class Mac(Accumulating):
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
-    spec: MacSpec
-
     SPEC = MacSpec
 
     def __init__(

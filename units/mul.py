@@ -43,14 +43,12 @@ class Mul(Arithmetic):
     """
 
     BOUNDARIES = ("unpacked", "product", "normalised", "packed")
-
     SPEC = MulSpec
 
     def __init__(
         self, *, a: Format | str, b: Format | str, o: Format | str, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
-        spec = MulSpec.of(a=a, b=b, o=o, **options)
-        super().__init__(spec, build=build, multiplies=True)
+        super().__init__(MulSpec.of(a=a, b=b, o=o, **options), build=build, multiplies=True)
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
         """Exact product."""

@@ -49,8 +49,6 @@ class Quire(Accumulating):
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
-    spec: QuireSpec
-
     SPEC = QuireSpec
 
     def __init__(

@@ -52,7 +52,6 @@ class StochasticRounder(Unit):
     """
 
     BOUNDARIES = ("cut", "packed")
-
     SPEC = RounderSpec
 
     def __init__(

@@ -15,23 +15,10 @@ def _float(name: str) -> Float:
     return fmt
 
 
-FP64 = _float("fp64")
-FP32 = _float("fp32")
-TF32 = _float("tf32")
-BF16 = _float("bf16")
-FP16 = _float("fp16")
-E3M4 = _float("e3m4")
-E4M3 = _float("e4m3")
-E5M2 = _float("e5m2")
-E6M5 = _float("e6m5")
-E4M3FN = _float("e4m3fn")
-E4M3FNUZ = _float("e4m3fnuz")
-E4M3B11FNUZ = _float("e4m3b11fnuz")
-E5M2FNUZ = _float("e5m2fnuz")
-E3M2FN = _float("e3m2fn")
-E2M3FN = _float("e2m3fn")
-E2M1FN = _float("e2m1fn")
-
+FP64, FP32, TF32, BF16, FP16 = map(_float, ("fp64", "fp32", "tf32", "bf16", "fp16"))
+E3M4, E4M3, E5M2, E6M5 = map(_float, ("e3m4", "e4m3", "e5m2", "e6m5"))
+E4M3FN, E4M3FNUZ, E4M3B11FNUZ, E5M2FNUZ = map(_float, ("e4m3fn", "e4m3fnuz", "e4m3b11fnuz", "e5m2fnuz"))
+E3M2FN, E2M3FN, E2M1FN = map(_float, ("e3m2fn", "e2m3fn", "e2m1fn"))
 POSIT8, POSIT16, POSIT32, POSIT64 = (Posit(width) for width in (8, 16, 32, 64))
 INT4, INT8, INT16, INT32 = (Fixed(width, 0) for width in (4, 8, 16, 32))
 
