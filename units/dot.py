@@ -1,7 +1,7 @@
 """Dot products of k pairs at once."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 from amaranth.hdl import Const, Module, Value
 
@@ -75,27 +75,14 @@ class Dot(Unit):
             multiplies=True,
             sums=_sums(spec) if sequential else [],
         )
+        self.k = k
+        self.a, self.b = ([getattr(self, f"{name}{index}") for index in range(k)] for name in "ab")
 
     @property
     def arguments(self) -> list[str | list[str]]:
         """Operands as the golden function takes them: vectors, and the start value."""
         vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
         return [*vectors, "c"] if self.spec.c is not None else vectors
-
-    @property
-    def k(self) -> int:
-        """Pairs."""
-        return self.spec.k
-
-    @property
-    def a(self) -> list[Any]:
-        """The first operands."""
-        return [getattr(self, f"a{index}") for index in range(self.k)]
-
-    @property
-    def b(self) -> list[Any]:
-        """The second operands."""
-        return [getattr(self, f"b{index}") for index in range(self.k)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

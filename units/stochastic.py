@@ -1,6 +1,6 @@
 """Stochastic rounding of fixed point, in many lanes."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from amaranth.hdl import Module, Value, unsigned
 
@@ -75,26 +75,13 @@ class StochasticRounder(Unit):
             | {f"up{lane}": unsigned(1) for lane in range(0 if increment else lanes)},
             build=build,
         )
+        self.a, self.o = ([getattr(self, f"{name}{lane}") for lane in range(lanes)] for name in "ao")
+        self.up = [getattr(self, f"up{lane}") for lane in range(0 if increment else lanes)]
 
     @property
     def arguments(self) -> list[str | list[str]]:
         """Operands as the golden function takes them: one vector."""
         return [[f"a{lane}" for lane in range(self.lanes)]]
-
-    @property
-    def a(self) -> list[Any]:
-        """The wide numbers."""
-        return [getattr(self, f"a{lane}") for lane in range(self.lanes)]
-
-    @property
-    def o(self) -> list[Any]:
-        """The narrow numbers."""
-        return [getattr(self, f"o{lane}") for lane in range(self.lanes)]
-
-    @property
-    def up(self) -> list[Any]:
-        """The carries, of a unit without increment."""
-        return [getattr(self, f"up{lane}") for lane in range(0 if self.increment else self.lanes)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
