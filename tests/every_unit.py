@@ -28,10 +28,11 @@ CHUNK = 1 << 17
 def specs(fmt: Format, name: str) -> list[UnitSpec]:
     """Descriptions of a unit in a format, rounded to nearest: sums exact and rounded, with a start value and without.
 
-    All formats are that one, but for accumulators that it cannot start; none if the unit does not take it.
+    All formats are that one, but for accumulators that it cannot start. There are none if the unit does not take it.
     """
     cls = UNITS[name]
-    if not cls.takes(fmt, None):
+    # Functions are fitted to formats of up to 16 bits.
+    if not cls.takes(fmt, None) or ("function" in cls.form.parts and fmt.width > 16):
         return []
     given = {part: fmt for part in cls.form.parts if part not in ("function", "product")}
     if "acc" in given:

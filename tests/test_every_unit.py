@@ -69,7 +69,10 @@ def test_golden_of_every_unit_matches_exact(make):
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("make", WIDE, ids=NAMES)
 def test_golden_of_8_bits_matches_exact_in_all_modes(make, name):
-    for spec in specs(make(), name):
+    found = specs(make(), name)
+    if not found:
+        pytest.skip(f"{name} takes no such format")
+    for spec in found:
         for mode in MODES:
             checks, failed = exact_mismatches(rounded(spec, mode), most_bits=17 if EXHAUSTIVE else 8, count=1 << 10)
             assert not failed
@@ -105,7 +108,10 @@ MANY = {"most_bits": 24, "count": 1 << 17} if EXHAUSTIVE else {"most_bits": 9, "
     "make", [*WIDE, lambda: Takum(16), lambda: Takum(32)], ids=[f"{name}8" for name in NAMES] + ["takum16", "takum32"]
 )
 def test_rtl_in_all_modes_matches_golden(make, name):
-    for spec in specs(make(), name):
+    found = specs(make(), name)
+    if not found:
+        pytest.skip(f"{name} takes no such format")
+    for spec in found:
         same = [rounded(spec, mode) for mode in MODES]
         checks, failed = rtl_mismatches(dict(zip(same, same, strict=True)), **MANY)
         assert not failed
