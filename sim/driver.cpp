@@ -5,8 +5,8 @@
 //   INPUTS, OUTPUTS                      number of plain inputs and outputs
 //   SOURCES, SINKS                       number of streams into the design and out of it
 //   READS, WRITES, BEAT, INTERRUPT       number of AXI4 ports, bytes of a beat, and a signal
-// and, in terms of the design's ports, the functions whose declarations are below. What a design lacks is not defined,
-// or is 0.
+// and, in terms of the design's ports, the functions whose declarations are below. Features that a design lacks are
+// undefined or 0.
 
 #include <array>
 #include <cstdint>
@@ -21,7 +21,7 @@
 #include "verilated_cov.h"
 #endif
 
-// Verilator's runtime asks for a time; nothing here has one.
+// Verilator's runtime needs a time; the driver has none.
 double sc_time_stamp() { return 0; }
 
 namespace {
@@ -103,7 +103,7 @@ struct Model {
 
 Model& model_of(void* handle) { return *static_cast<Model*>(handle); }
 
-// What a stream into the design shows while it offers nothing: the complement of what comes next.
+// Payload of an idle stream into the design: the complement of the next one.
 std::vector<std::uint32_t> noise(const Stream& stream, const std::uint32_t* word) {
     std::vector<std::uint32_t> result(stream.words());
     for (unsigned i = 0; i < result.size(); ++i) result[i] = word ? ~word[i] : ~0u;
@@ -111,8 +111,8 @@ std::vector<std::uint32_t> noise(const Stream& stream, const std::uint32_t* word
     return result;
 }
 
-// What goes through a stream. In cycle i a payload may begin to be offered, or is taken, where go[i % period] is set;
-// what is offered stays so until it is taken.
+// Transfers of a stream. In cycle i a payload may be offered or taken if go[i % period] is set; an offered payload stays
+// until it is taken.
 struct Traffic {
     std::uint32_t* data;
     std::uint64_t count;
@@ -120,7 +120,7 @@ struct Traffic {
     std::uint64_t period;
     std::uint64_t done;
     std::uint64_t faults;  // of a stream out of the design: payloads that changed, or were withdrawn, while they waited
-    std::uint64_t last;    // cycles up to the last transfer, that one counted
+    std::uint64_t last;    // cycles up to and including the last transfer
 };
 
 template <bool beside>
@@ -151,7 +151,7 @@ void halfulp_free(void* handle) {
     delete &model_of(handle);
 }
 
-// Holds reset for two cycles; what was under way is forgotten.
+// Holds reset for two cycles; transfers in progress are dropped.
 void halfulp_reset(void* handle) {
 #ifdef RESET
     Model& model = model_of(handle);
@@ -166,17 +166,17 @@ void halfulp_reset(void* handle) {
 #endif
 }
 
-// Chooses a mutant for what follows.
+// Selects a mutant.
 void halfulp_select(void* handle, std::uint64_t mutant) { model_of(handle).select(mutant); }
 
-// Feeds n vectors, one a clock cycle, and stores the n results; result i appears latency edges after vector i, or where
-// the latency is 0 beside it, before the edge.
+// Feeds n vectors, one a clock cycle, and stores the n results; result i appears `latency` edges after vector i, or in
+// the same cycle if the latency is 0.
 void halfulp_run(void* handle, std::uint64_t n, const Lane* in, std::uint64_t* const* out, std::uint64_t latency) {
     (latency ? run<false> : run<true>)(model_of(handle), n, in, out, latency);
 }
 
-// Feeds n cycles, and returns the first in which an output that is looked at is not as expected, or n. Outputs are
-// sampled before the edge where before is set, else after it.
+// Feeds n cycles, and returns the first in which a checked output is wrong, or n. Outputs are
+// sampled before the edge if `before` is set, else after it.
 std::uint64_t halfulp_compare(void* handle, std::uint64_t n, const Lane* in, const std::uint64_t* const* expected,
                               const std::uint8_t* look, bool before) {
     Model& model = model_of(handle);
@@ -216,9 +216,9 @@ void halfulp_record(void* handle, std::uint64_t n, const Lane* in, std::uint64_t
     }
 }
 
-// Runs streams until all has gone through, but no longer than `limit` cycles, and then `more` ones. Payloads that come
-// out are stored, or if `compared` is set compared with those that are there; then the run ends at the first fault, of
-// which another payload is one.
+// Runs streams until all payloads are transferred, for at most `limit` cycles, and then `more` cycles. Payloads of the
+// design are stored, or, if `compared` is set, compared with the given ones; then the run ends at the first fault or
+// wrong payload.
 void halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limit, std::uint64_t more, bool compared) {
     Model& model = model_of(handle);
     const auto &sources = model.in, &sinks = model.out;
@@ -271,25 +271,25 @@ void halfulp_streams(void* handle, Traffic* in, Traffic* out, std::uint64_t limi
 }
 
 #if READS + WRITES
-// The memory from now on; nothing may be under way.
+// Attaches a memory; no transfer may be in progress.
 void halfulp_memory(void* handle, const Behaviour* behaviour) { model_of(handle).memory.attach(*behaviour); }
 
 // Violations of the rules of AXI4 since the model was made.
 std::uint64_t halfulp_faults(void* handle) { return model_of(handle).memory.faults; }
 
-// Writes a register; whether that was answered.
+// Writes a register; returns true if the write was answered.
 bool halfulp_put(void* handle, std::uint64_t address, std::uint64_t word) {
     Model& model = model_of(handle);
     return model.host.put(address, word, [&] { model.top.eval(); }, [&] { model.cycle(); });
 }
 
-// Reads a register; NOTHING if that was not answered.
+// Reads a register; NOTHING if there is no answer.
 std::uint64_t halfulp_get(void* handle, std::uint64_t address) {
     Model& model = model_of(handle);
     return model.host.get(address, [&] { model.top.eval(); }, [&] { model.cycle(); });
 }
 
-// Runs until the interrupt comes, but no longer than `limit` cycles; whether it came.
+// Runs until the interrupt, for at most `limit` cycles; returns true if it came.
 bool halfulp_wait(void* handle, std::uint64_t limit) {
     Model& model = model_of(handle);
     for (; limit && !model.top.INTERRUPT; --limit) model.cycle();
@@ -298,7 +298,7 @@ bool halfulp_wait(void* handle, std::uint64_t limit) {
 #endif
 
 #if VM_COVERAGE
-// Writes how often each line was executed and each bit toggled since the model was made.
+// Writes the counts of executed lines and toggled bits since the model was made.
 void halfulp_coverage(void* handle, const char* path) { model_of(handle).context.coveragep()->write(path); }
 #endif
 }

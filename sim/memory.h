@@ -1,5 +1,5 @@
-// A memory behind AXI4 ports of a Verilated model, which judges what the model does by the rules of AXI4, and a host at
-// its AXI4-Lite port.
+// A memory at the AXI4 ports of a Verilated model, which checks the model against the rules of AXI4, and a host at its
+// AXI4-Lite port.
 
 namespace {
 
@@ -47,7 +47,7 @@ struct Behaviour {
     std::uint8_t* data;
     std::uint64_t base, bytes;
     std::uint64_t read, write;  // cycles from an address to the first beat, and from the last beat to the answer
-    std::uint64_t stall;        // of 256 cycles, in how many a channel waits
+    std::uint64_t stall;        // number of 256 cycles in which a channel waits
     std::uint64_t seed;
 };
 
@@ -62,12 +62,12 @@ struct Beat {
     bool last;
 };
 
-// A payload that waits on a channel of the model, and has to stay as it is.
+// A payload that waits on a channel of the model, and must not change.
 struct Waiting {
     bool waits = false;
     std::vector<std::uint64_t> shown;
 
-    // Whether it is not what it was.
+    // True if the payload changed.
     bool changed(bool valid, bool ready, std::vector<std::uint64_t> now) {
         const bool wrong = waits && (!valid || now != shown);
         waits = valid && !ready;
@@ -107,13 +107,13 @@ class Memory {
         dice = given.seed | 1;
     }
 
-    // Drops what is under way.
+    // Drops all transfers in progress.
     void forget() {
         for (Reading& r : reading) r = {r.port};
         for (Writing& w : writing) w = {w.port};
     }
 
-    // What the memory shows in a cycle.
+    // Drives the memory's outputs of a cycle.
     void offer() {
         for (Reading& r : reading) {
             *r.port.ar.ready = !stalls();
@@ -122,7 +122,7 @@ class Memory {
             *r.port.valid = r.offers;
             const std::uint8_t* data = r.offers ? at(r.bursts.front().address) : nullptr;
             if (data) std::memcpy(r.port.data, data, beat);
-            // A pattern that nobody should take for data, where there is nothing to be read.
+            // A conspicuous pattern where there is no data to read.
             if (!data) std::memset(r.port.data, 0xA5, beat);
             *r.port.resp = r.offers && !data ? DECERR : OKAY;
             *r.port.last = r.offers && r.bursts.front().beats == 1;
@@ -137,7 +137,7 @@ class Memory {
         }
     }
 
-    // What goes over the channels in it, before its edge.
+    // Transfers of the cycle, before its edge.
     void take() {
         for (Reading& r : reading) {
             const Request& ar = r.port.ar;
@@ -186,7 +186,7 @@ class Memory {
 
     void fault(bool wrong) { faults += wrong; }
 
-    // A burst that was asked for.
+    // A requested burst.
     Burst taken(const Request& request, std::uint64_t latency) {
         const std::uint64_t address = *request.addr, beats = *request.len + 1ull;
         fault(1u << *request.size != beat || *request.burst != INCREMENTING || address % beat != 0);
@@ -194,7 +194,7 @@ class Memory {
         return {address, beats, cycle + latency, OKAY};
     }
 
-    // Writes the first beat that waits.
+    // Writes the first waiting beat.
     void store(Writing& w) {
         Burst& burst = w.bursts.front();
         const Beat& wanted = w.beats.front();
@@ -214,7 +214,7 @@ class Memory {
     }
 };
 
-// A host that reads and writes registers; `look` has outputs follow inputs, `cycle` is a clock cycle.
+// A host that reads and writes registers; `look` evaluates the outputs, `cycle` runs a clock cycle.
 struct Host {
     HostPort port;
 

@@ -1,8 +1,9 @@
-// The loops around a step on lanes: operands decoded and packed once, sums held in registers, work dealt to threads.
+// The loops around a step on lanes: operands are decoded and packed once, sums stay in registers, threads share the work.
 //
 // A policy P is a type with: BITS of its lanes; V, a vector, and its Scalar; ROWS and VECTORS of a block; SumWords and
 // ProductWords; decoder_a, decoder_b, decoder_start and encode, between codes and scalars; encode_all, of the lanes of a
-// vector if they can be encoded at once; Extremes of operands; accepts(), a verdict; FENV; and step<CHECKED>(sum, a, b, word, product word).
+// vector if they can be encoded at once; Extremes of operands; accepts(), which returns a Verdict; FENV; and
+// step<CHECKED>(sum, a, b, word, product word).
 #pragma once
 #include <memory>
 
@@ -20,7 +21,7 @@ struct Aligned {
     }
 };
 
-// What a kernel says to operands: not exact for them, no overflow can be, or every step looks.
+// Answer of a kernel to given operands: inexact for them, no step can overflow, or every step checks for overflow.
 enum Verdict { REFUSED, UNCHECKED, CHECKED };
 
 template <class P>
@@ -31,7 +32,7 @@ struct Blocks {
     static constexpr int lanes = BYTES * 8 / P::BITS, rows = P::ROWS, vectors = P::VECTORS, columns = lanes * vectors;
     static constexpr bool sum_words = !std::is_same<typename P::SumWords, NoWords>::value;
     static constexpr bool product_words = !std::is_same<typename P::ProductWords, NoWords>::value;
-    static constexpr i64 GROUP = 4;  // blocks of rows that share what is read of b
+    static constexpr i64 GROUP = 4;  // blocks of rows that share a panel of b
     static constexpr i64 BAND = 16;  // rows of b that are packed by one task
 
     const Call& call;
@@ -58,7 +59,7 @@ struct Blocks {
         const Verdict verdict = P::accepts(of_a, of_b, of_start, call.k);
         if (verdict == REFUSED) return 1;
         const i64 groups = (row_blocks + GROUP - 1) / GROUP;
-        // Where there are few rows the panels are dealt too.
+        // With few rows, threads share the panels too.
         i64 parts = call.batches * groups >= 4 * call.threads ? 1 : (4 * call.threads + groups - 1) / (groups ? groups : 1);
         if (parts > panels) parts = panels;
         deal(call.batches * groups * parts, call.threads, [&](i64 task) {
@@ -75,7 +76,7 @@ struct Blocks {
     }
 
 private:
-    // COUNT numbers, each so far behind the one before; the usual distance is known to the compiler.
+    // COUNT numbers at a distance of `stride`; the usual stride is a constant, so that the compiler can unroll.
     template <class Decode>
     static void unpack(const i64* from, i64 distance, i64 count, const Decode& decode, Scalar* to, int spread) {
         if (distance == 1)
@@ -108,7 +109,7 @@ private:
             unpack(call.b.at(call.pack_batch[pack], first + step, left), call.b.column, there, decode, to, 1);
             for (i64 j = there; j < columns; ++j) to[j] = 0;
         };
-        // Along the rows or the columns, whichever the memory follows.
+        // Along rows or columns, whichever is contiguous in memory.
         if (call.b.column == 1)
             for (i64 step = 0; step < steps; ++step)
                 for (i64 panel = 0; panel < panels; ++panel) pack_row(step, panel);
@@ -140,7 +141,7 @@ private:
                     for (int lane = 0; lane < there; ++lane)
                         begin[lane] = decode_start(u64(*call.start.at(batch, i, j + lane)));
                 sum[row][vector] = begin;
-                if (there == 0) j = left;  // lanes without a sum take words that there are
+                if (there == 0) j = left;  // lanes without a sum use the words of existing ones
                 of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);
                 of_product[row][vector].begin(call, batch, i, j, there ? there : 1);
             }

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -133,7 +134,9 @@ def _target(compiler: tuple[str, ...], chosen: str) -> str | None:
 
 @functools.lru_cache
 def _headers() -> str:
-    return "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
+    """The code of all headers, without comments: a changed comment compiles nothing again."""
+    headers = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
+    return re.sub(r"\s*//.*", "", headers)
 
 
 def _compile(source: str, command: list[str], folder: Path) -> None:

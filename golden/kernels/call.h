@@ -1,4 +1,4 @@
-// What a kernel is called with, and how its work is dealt to threads.
+// Arguments of a kernel, and the distribution of its work over threads.
 #pragma once
 #include <atomic>
 #include <cfenv>
@@ -13,10 +13,10 @@
 
 namespace halfulp {
 
-// A tensor of int64 of shape (batches, rows, columns[, steps]), of which the batches lie anywhere.
+// A tensor of int64 of shape (batches, rows, columns[, steps]); each batch has its own offset.
 struct View {
     const i64* data;
-    const i64* batches;  // where each begins
+    const i64* batches;  // offset of each batch
     i64 row, column, step;
 
     const i64* at(i64 batch, i64 i, i64 j) const { return data + batches[batch] + i * row + j * column; }
@@ -24,20 +24,20 @@ struct View {
 
 struct Call {
     i64 batches, n, m, k, threads;
-    i64 packs;               // batches of b that differ
-    const i64* pack_of;      // which of them each batch has
-    const i64* pack_batch;   // and a batch that has it
+    i64 packs;               // distinct batches of b
+    const i64* pack_of;      // index of the distinct batch that each batch uses
+    const i64* pack_batch;   // a batch that uses each distinct one
     View a, b, start, sum_words, product_words;  // start.data is null where sums start from +0
     const i64 *sum_states, *product_states;      // of sources, for each element
     u64 key;                                     // of counter-based words
-    i64 first_step;                              // and the step that they begin with
+    i64 first_step;                              // first step of those words
     i64* out;
-    i64 down, across;                            // from an element of a batch to that below it, and beside it
+    i64 down, across;                            // from an element of a batch to the next one in the column, and in the row
 
     i64 element(i64 batch, i64 i, i64 j) const { return batch * n * m + i * down + j * across; }
 };
 
-// A rounding mode of the machine for a while; and subnormal numbers are kept, whatever the caller's state is.
+// Sets a rounding mode of the machine and enables subnormal numbers until the end of the scope.
 class Machine {
 #if defined(__SSE2__)
     unsigned before = _mm_getcsr();
@@ -62,7 +62,7 @@ public:
     Machine(const Machine&) = delete;
 };
 
-// Calls work(task) for every task, in any order, on so many threads.
+// Calls work(task) for every task, in any order, on `threads` threads.
 template <class Work>
 void deal(i64 tasks, i64 threads, const Work& work) {
     if (threads > tasks) threads = tasks;
@@ -75,7 +75,7 @@ void deal(i64 tasks, i64 threads, const Work& work) {
     try {
         for (i64 index = 1; index < threads; ++index) others.emplace_back(run);
     } catch (...) {
-        // The system has no more threads; those that there are do all.
+        // The system has no more threads: the existing ones do all tasks.
     }
     run();
     for (auto& other : others) other.join();

@@ -20,7 +20,7 @@ struct Codebook {
     static u64 pack(const Raw& x, u64 random) {
         if (x.nan) return nan_code;
         if (x.inf) return T::infinities[x.sign];
-        // The magnitude in units of the last place that rounding looks at; what is moved up further is beyond all.
+        // The magnitude in units of the last place that decides rounding; a larger shift exceeds every value.
         const int shift = T::quantum - R::places - x.exponent;
         u128 units = x.significand;
         bool sticky = x.sticky;
@@ -45,7 +45,7 @@ struct Codebook {
         const u64 seen = u64(way / gap);
         sticky |= way % gap != 0;
         const bool inexact = seen || sticky, down = T::floors && x.sign;
-        // Below zero the floor is the next rung, and the way from there is the rest of the way to it.
+        // Below zero the floor is the next value of the table, and the distance from it is the rest of the interval.
         const u64 rest = down ? (0 - (seen + sticky)) & ones(R::places) : seen;
         const u64 last = (T::codes(x.sign)[low] ^ u64(down && inexact)) & 1;
         const u64 up = R::up(x.sign, last, rest, sticky, random, T::floors);

@@ -1,4 +1,4 @@
-// Numbers one by one into another format: encode and convert.
+// Element-wise changes of format: encode and convert.
 #pragma once
 #include "floats.h"
 
@@ -32,8 +32,8 @@ void convert_exact(const Elements& call) {
 }
 
 // Numbers in binary32 or binary64 to floats with subnormals, in lanes of binary64. SCALE makes the format's smallest
-// normal number the lane's, so that the word, cut, is the code (see floats.h); what is lost below the lane's quantum is
-// seen in the number scaled back, and sets the last bit: rounded to odd.
+// normal number the lane's, so that the truncated word is the code (see floats.h). Bits lost below the lane's quantum are
+// found by scaling back, and set the last bit: rounding to odd.
 template <class O, int MAN, class R, bool SATURATE, bool INFS, bool SIGNED_ZERO, int SCALE, class IN>
 void encode_floats(const Elements& call) {
     using W = Word<64>;
@@ -44,7 +44,7 @@ void encode_floats(const Elements& call) {
     constexpr u64 low = (u64(1) << drop) - 1;
     const double down = std::ldexp(1.0, SCALE), up = std::ldexp(1.0, -SCALE);
     const IN* x = static_cast<const IN*>(call.x);
-    // What infinities become, and what overflows.
+    // Results of infinities and of overflow.
     constexpr u64 infinite = INFS ? O::max_code + 1 : O::nan_code == O::sign_code && SIGNED_ZERO ? O::max_code : O::nan_code;
     constexpr bool infinite_is_nan = infinite == O::nan_code;
     constexpr u64 positive = SATURATE || R::to_largest(false) ? O::max_code : infinite;

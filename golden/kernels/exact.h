@@ -1,13 +1,13 @@
 // Any multiply-accumulate, one sum at a time in 128-bit integers, or in a register where the sum is exact.
 //
-// A description is a type with: A, B, O (formats), Product (what a step adds, of an exact product), Round (of the
+// A description is a type with: A, B, O (formats), Product (from an exact product to the term that a step adds), Round (of the
 // result), MODE, SATURATE, QUIRE_WIDTH and QUIRE_QUANTUM (0 where every step rounds), SumWords, ProductWords.
 #pragma once
 #include "words.h"
 
 namespace halfulp {
 
-// A two's-complement sum in units of 2^QUANTUM. What overflows WIDTH bits is infinite from then on.
+// A two's-complement sum in units of 2^QUANTUM. A sum that overflows WIDTH bits stays infinite.
 template <int WIDTH, int QUANTUM>
 struct Register {
     static constexpr int limbs = WIDTH / 64 + 2;
@@ -72,7 +72,7 @@ struct Register {
         int top = limbs - 1;
         while (top && !magnitude[top]) --top;
         Raw x{0, QUANTUM, sign, false, false, false};
-        // Two limbs hold WINDOW bits at least where three are taken and moved up.
+        // After the shift, the top two of three limbs hold at least WINDOW bits.
         x.significand = magnitude[top];
         x.exponent += 64 * top;
         int left = top;
@@ -120,7 +120,7 @@ inline u64 one_sum(const Raw* x, const Raw* y, u64 code, i64 k, typename S::SumW
     }
 }
 
-// 64-bit codes come and go as the int64 of the same bits.
+// 64-bit codes are passed as the int64 of the same bits.
 template <class S>
 void gemm_exact(const Call& call) {
     constexpr i64 COLUMNS = 64;

@@ -4,8 +4,7 @@
 
 namespace halfulp {
 
-// Integers in units of 2^-DROP of the result's last place become results. A rounding of two's-complement numbers adds
-// something and takes the floor.
+// Rounds integers in units of 2^-DROP of the result's last place: adds the rounding increment and takes the floor.
 template <int BITS, int DROP, int MODE, int N>
 struct FixedRounder {
     using I = typename Lanes<BITS>::I;
@@ -24,14 +23,14 @@ struct FixedRounder {
             case RU: return (x + low) >> drop;
             case RO: return x >> drop | (((x & low) + low) >> drop & 1);
             case SR:
-                // Random bits below the last place that there is meet zeros, and no carry comes out of them.
+                // Random bits below the last existing place are added to zeros, so that no carry comes out of them.
                 return (x + (I)(drop < N ? random >> (drop < N ? N - drop : 0) : random << (drop < N ? 0 : drop - N))) >> drop;
             case RD: case EXACT: return x >> drop;
         }
     }
 };
 
-// Ends of a range, or the bits of a narrower integer.
+// Saturates to a range, or wraps to a narrower integer.
 template <int BITS, int WIDTH, bool SIGNED, bool WRAPS>
 struct Range {
     using I = typename Lanes<BITS>::I;
@@ -47,7 +46,7 @@ struct Range {
     }
 };
 
-// S has: A, B, O; TERM_UP and O_UP, by which terms and sums are moved up to one unit; ROUNDS_PRODUCT, ProductRounder and
+// S has: A, B, O; TERM_UP and O_UP, the left shifts that bring terms and sums to one unit; ROUNDS_PRODUCT, ProductRounder and
 // ProductRange; SumRounder and SumRange.
 template <class S, int LANE>
 struct FixedSteps : S {
@@ -67,7 +66,7 @@ struct FixedSteps : S {
         const Raw x = Format::unpack(code);
         return Scalar(x.sign ? 0 - u64(x.significand) : u64(x.significand));
     }
-    // Functions of their own, so that a call of one is expanded.
+    // Separate functions, so that the compiler inlines each call.
     static auto decoder_a() { return [](u64 code) { return scalar<typename S::A>(code); }; }
     static auto decoder_b() { return [](u64 code) { return scalar<typename S::B>(code); }; }
     static auto decoder_start() { return [](u64 code) { return scalar<typename S::O>(code); }; }

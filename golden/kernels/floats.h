@@ -2,10 +2,10 @@
 //
 // plan.py chooses the powers of two and proves what is used here (`FloatPlan`):
 //  - Results that are floats with subnormals are scaled so that their smallest normal number is the lane's. Then their
-//    fixed last place below it is one place of the lane's word, as their last places above it are, and to round is to
-//    round the word, whatever the exponent.
-//  - Results that are posits are scaled so that the word, behind its sign, is the tail of the posit's string with the
-//    regime's length as a number before it; to round the string is to round the word at a place that this tells.
+//    fixed last place below it is one place of the lane's word, as their last places above it are, and rounding the
+//    result means rounding the word, for every exponent.
+//  - Results that are posits are scaled so that the word, after its sign, is the tail of the posit's string preceded by
+//    the regime's length as a number; rounding the string means rounding the word at a place given by that length.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -30,8 +30,8 @@ struct Word {
     static U select(I condition, U x, U y) { return (U)(condition ? (I)x : (I)y); }
 };
 
-// Rounding decision of all lanes: the number added to a word before its places `low` are cut off. `last` is the last place
-// kept, as 0 or 1; `random` is a random word, its first bit at the first of these places.
+// Rounding decision of all lanes: the number added to a word before its places `low` are truncated. `last` is the last
+// remaining place, as 0 or 1; `random` is a random word, its first bit at the first of these places.
 template <int BITS, int MODE>
 inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Word<BITS>::U low,
                                         typename Word<BITS>::U last, typename Word<BITS>::U random) {
@@ -48,7 +48,7 @@ inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Wo
 }
 
 // Rounds words to floats of MAN mantissa bits. LARGEST is the word of the largest finite number, or 0 where the lane
-// overflows as the format does; FLUSH that of the smallest normal one where there are no subnormals, or 0.
+// overflows as the format does; FLUSH is the word of the smallest normal number if there are no subnormals, else 0.
 template <int BITS, int MAN, int MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, bool INFS, u64 FLUSH, bool SIGNED_ZERO>
 struct FloatRounder {
     using W = Word<BITS>;
@@ -71,7 +71,7 @@ struct FloatRounder {
         const I over = (I)magnitude > (I)all<U>(T(LARGEST));
         U instead;
         if (POSITIVE == TO_INF && NEGATIVE == TO_INF) {
-            // The larger of it and infinity: NaN stays.
+            // The larger of the word and infinity: NaN stays.
             instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), all<U>(T(W::infinity)), magnitude);
         } else if (POSITIVE == TO_NAN && NEGATIVE == TO_NAN) {
             instead = all<U>(T(W::nan));
@@ -97,7 +97,7 @@ struct PositRounder {
     using I = typename W::I;
     using T = typename W::T;
     static constexpr int tail = Lanes<BITS>::mantissa + ES, max_scale = (WIDTH - 2) << ES;
-    static constexpr int least = tail + 2 - (WIDTH - 1);  // places cut off where the regime is shortest
+    static constexpr int least = tail + 2 - (WIDTH - 1);  // places truncated with the shortest regime
     static constexpr T smallest = T((BIAS << ES) - max_scale) << Lanes<BITS>::mantissa;
     static constexpr T largest = T((BIAS << ES) + max_scale) << Lanes<BITS>::mantissa;
 
@@ -119,7 +119,7 @@ struct PositRounder {
     }
 };
 
-// Every result of the lane is one of the format.
+// For formats that hold every result of the lane.
 template <int BITS>
 struct NoRounder {
     template <bool CHECKED>
@@ -128,13 +128,13 @@ struct NoRounder {
     }
 };
 
-// Whether a number is not zero, and no NaN, as a mask.
+// Mask of the lanes whose number is neither zero nor NaN.
 template <int BITS>
 inline typename Word<BITS>::U differs(typename Word<BITS>::F x) {
     return (typename Word<BITS>::U)((x < 0) | (x > 0));
 }
 
-// The sum, cut to the lane's precision and with its last bit set where that lost something: rounded to odd.
+// The sum, truncated to the lane's precision, with its last bit set if that was inexact: rounded to odd.
 // The error of a sum is a number of the lane (Knuth, TAOCP 2, 4.2.2; Moller, BIT 5, 1965). Where it has the other sign
 // the sum was rounded away from zero, and one less is what truncation gives (Boldo and Melquiond, IEEE TC 57(4), 2008).
 template <int BITS>
@@ -146,8 +146,8 @@ inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BI
     return (word + (W::below_zero(word ^ (U)error) & inexact)) | (inexact & 1);
 }
 
-// Whether a format's codes are words of the lane but for the places that they lack: if it has subnormal numbers, and its
-// exponent that becomes the lane's lowest is its own lowest.
+// True if a format's codes are the leading bits of words of the lane: if it has subnormal numbers, and its lowest
+// exponent becomes the lane's lowest.
 template <class Format, int LOWEST>
 constexpr bool is_word() {
     if constexpr (Format::has_subnormals)
@@ -156,8 +156,8 @@ constexpr bool is_word() {
         return false;
 }
 
-// Whether codes are the first bits of the lane's words: if besides they have as many bits of exponent, and the largest
-// stands for infinities and NaN.
+// True if codes are the first bits of the lane's words: if they also have as many exponent bits, and the largest exponent
+// means infinity and NaN.
 template <class Format, int LANE, int LOWEST>
 constexpr bool begins_word() {
     if constexpr (is_word<Format, LOWEST>())
@@ -218,17 +218,17 @@ struct FloatSteps : S {
             std::ilogb(of_a) + std::ilogb(of_b) + 2 > S::TOP)
             return REFUSED;
         if (a.special() || b.special() || start.special()) return CHECKED;
-        // In long double, which holds any of them. Rounded, a product is at most doubled, or the least number there is.
+        // In long double, which holds all of them. Rounding at most doubles a product, or gives the smallest number.
         const long double product = 2 * (long double)of_a * of_b + S::PRODUCT_STEP;
         if (S::ROUNDS_PRODUCT && product > S::PRODUCT_LIMIT) return CHECKED;
         const long double term = std::ldexp(product, S::RESCALE);
         long double most;
         if (S::GROWS) {
-            // By less than a last place in each step, which is a quantum at least.
+            // Each step adds less than a last place, which is at least a quantum.
             most = (of_start + k * (term + S::STEP)) *
                    std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
         } else {
-            // Rounded to nearest or cut, a sum does not grow by less than a quarter of its last place.
+            // Rounded to nearest or truncated, a sum does not grow if the term is less than a quarter of its last place.
             most = std::ldexp(term, S::PRECISION + 3);
             if (of_start > most) most = of_start;
         }
@@ -241,12 +241,12 @@ struct FloatSteps : S {
         const double sign = x.sign ? -1.0 : 1.0;
         if (x.nan) return std::numeric_limits<Scalar>::quiet_NaN();
         if (x.inf) return Scalar(sign * std::numeric_limits<double>::infinity());
-        // Exact, for there are 53 bits at most, and the plan has seen to the range.
+        // Exact: there are at most 53 bits, and the plan checked the range.
         return Scalar(std::ldexp(sign * double(u64(x.significand)), x.exponent + scale));
     }
 
-    // Codes whose words are theirs, with zeros below; others of up to 16 bits through a table. Of NaN only the quiet one
-    // goes on: where all places of another are ones, what rounding adds to it would carry into its sign.
+    // Codes that are leading bits of words get zeros below; others of up to 16 bits go through a table. NaN becomes the
+    // quiet one: the rounding increment would carry into the sign of a NaN whose places are all ones.
     template <class Format, int SCALE>
     static auto decoder() {
         if constexpr (begins_word<Format, LANE, 1 - L::bias - SCALE>()) {
@@ -278,7 +278,7 @@ struct FloatSteps : S {
         std::memcpy(&word, &value, sizeof word);
         const auto magnitude = word & W::magnitude;
         if constexpr (IS_WORD) {
-            // The number's word, cut, is its code.
+            // The truncated word of the number is its code.
             if (magnitude < W::infinity)
                 return u64(magnitude >> (L::mantissa - S::O::mantissa)) | (word != magnitude ? S::O::sign_code : 0);
         }

@@ -50,7 +50,7 @@ struct Lanes<64> {
     static constexpr int count = BYTES / 8, mantissa = 52, bias = 1023;
 };
 
-// One value in all lanes, as it is: to add it to zero would take the sign from -0.
+// One value in all lanes; adding it to zero would lose the sign of -0.
 template <class V, class S>
 inline V all(S value) {
     using U = typename Lanes<8 * sizeof(S)>::U;
@@ -66,13 +66,13 @@ inline V load(const void* from) {
     return value;
 }
 
-// Steps for which the words of a block are made at once.
+// Number of steps whose words a block makes at once.
 constexpr int STEPS = 32;
 
 // Words of the sources of `count` neighbouring elements, for the next steps.
 template <class Source, int BITS>
 struct LaneWords {
-    // One by one, for what has no faster way: given words.
+    // One by one, for words that are given.
     static constexpr int count = Lanes<BITS>::count;
     using U = typename Lanes<BITS>::U;
     Source sources[count];
@@ -95,7 +95,7 @@ struct LaneWords<NoWords, BITS> {
     void fill(typename Lanes<BITS>::U*, int, int) {}
 };
 
-// The bit that comes in, and anything above it.
+// The bit shifted in, with undefined bits above it.
 template <u64 TAPS, class U>
 inline U parity_of_taps(U state) {
     constexpr int place = __builtin_ctzll(TAPS);
@@ -117,7 +117,7 @@ struct LaneWords<LfsrWords<SUM, WIDTH, TAPS, WORD>, BITS> {
         for (int lane = 0; lane < count; ++lane) state[lane] = T(states[lane < there ? lane * call.across : 0]);
     }
     void fill(U* words, int steps, int stride) {
-        // What is above the word has left it, and harms nothing.
+        // Bits above the word are ignored.
         for (int step = 0; step < steps; ++step, words += stride) {
             *words = state & T(ones(WORD));
             state = state + state + (parity_of_taps<TAPS>(state) & 1);
@@ -159,7 +159,7 @@ inline VectorU64 times(VectorU64 x, u32 factor) {
 #endif
 }
 
-// High and low halves of such products, in lanes of 32 bits, or of 64 with zeros above.
+// High and low halves of these products, in lanes of 32 bits, or of 64 with zeros above.
 inline void product_halves(VectorU32 x, u32 factor, VectorU32& high, VectorU32& low) {
     constexpr u64 lower = 0xFFFFFFFFu;
     const VectorU64 even = times((VectorU64)x, factor), odd = times((VectorU64)x >> 32, factor);

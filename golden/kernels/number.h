@@ -1,7 +1,7 @@
 // Numbers of any format, exactly: unpacked, multiplied, added, and rounded once. One number at a time.
 //
-// The stages are those of golden/raw.py, floating.py, fixed.py and posit.py, on 128-bit integers. What needs more is
-// kept out by plan.py (`fits_exact`).
+// The stages are those of golden/raw.py, floating.py, fixed.py and posit.py, on 128-bit integers. plan.py
+// (`fits_exact`) refuses descriptions that need more.
 #pragma once
 #include <cstdint>
 
@@ -15,7 +15,7 @@ using u128 = unsigned __int128;
 enum Mode { RN, RA, RH, RZ, RU, RD, RO, SR, EXACT };
 enum Specials { IEEE, FN, FNUZ, FINITE };
 
-// (-1)^sign * significand * 2^exponent, and something above zero and below the last place where `sticky`.
+// (-1)^sign * significand * 2^exponent, plus less than one last place if `sticky`.
 struct Raw {
     u128 significand;
     int exponent;
@@ -29,10 +29,10 @@ inline int length_of(u128 value) {
     return high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
 }
 
-// The numbers cut to this many bits: far more than any rounding looks at, and room above for a carry and a regime.
+// Bits that numbers are truncated to: more than any rounding needs, with room above for a carry and a regime.
 constexpr int WINDOW = 120;
 
-// A rounding: whether a truncated number goes up. `seen` holds the first PLACES discarded bits.
+// A rounding: true if the truncated number is incremented. `seen` holds the first PLACES discarded bits.
 template <int MODE, int BITS, int PLACES>
 struct Rounding {
     static constexpr int mode = MODE, bits = BITS;
@@ -52,7 +52,7 @@ struct Rounding {
         }
     }
 
-    // What is cut off below place `shift` of a significand: the first places, and whether anything is left.
+    // Discarded bits below place `shift` of a significand: the first places, and the sticky bit of the rest.
     static u64 seen(u128 significand, int shift, bool& sticky) {
         if (shift <= 0) return 0;
         const int below = shift - places;
@@ -131,20 +131,20 @@ struct Float {
             const int shift = last_place - x.exponent;
             bool sticky = x.sticky;
             const u64 seen = R::seen(x.significand, shift, sticky);
-            u64 kept = shift <= 0 ? u64(x.significand) << -shift : shift < 128 ? u64(x.significand >> shift) : 0;
-            kept += R::up(x.sign, kept & 1, seen, sticky, random);
+            u64 truncated = shift <= 0 ? u64(x.significand) << -shift : shift < 128 ? u64(x.significand >> shift) : 0;
+            truncated += R::up(x.sign, truncated & 1, seen, sticky, random);
             int field = last_place - quantum;
-            field += int(kept >> precision);
-            kept >>= kept >> precision;
+            field += int(truncated >> precision);
+            truncated >>= truncated >> precision;
             constexpr int top = emax - emin;
             constexpr u64 largest = (max_code & ones(MAN)) | (u64(1) << MAN);
-            if (field > top || (field == top && kept > largest)) {
+            if (field > top || (field == top && truncated > largest)) {
                 if (SATURATE || R::to_largest(x.sign))
                     magnitude = max_code;
                 else
                     infinite = true;
             } else if (SUBNORMALS || field >= 0) {
-                magnitude = (u64(field) << MAN) + kept;
+                magnitude = (u64(field) << MAN) + truncated;
             }
         }
         if (infinite) {
@@ -185,7 +185,7 @@ struct Fixed {
             below = R::seen(x.significand, shift, sticky);
             integer = shift < 128 ? x.significand >> shift : 0;
         }
-        // Of a negative number the floor lies below what truncation keeps, and the rest is what it has more.
+        // The floor of a negative number lies below its truncation, and the discarded part is measured from the floor.
         const u64 rest = x.sign ? (0 - (below + sticky)) & ones(R::places) : below;
         const bool inexact = below != 0 || sticky;
         const u64 last = u64(integer) & 1;
@@ -237,18 +237,18 @@ struct Posit {
             magnitude = 1;
         } else {
             const int k = scale >> ES, regime_width = k >= 0 ? k + 2 : 1 - k;
-            // The string behind the regime: exponent, then fraction; of which there is room for so many bits.
+            // The string after the regime: exponent, then fraction, as far as there is room.
             const u128 tail = (u128(u64(scale & int(ones(ES)))) << fraction) | (x.significand ^ (u128(1) << fraction));
             const int shift = fraction + ES - (WIDTH - 1 - regime_width);
             bool sticky = x.sticky;
             const u64 seen = R::seen(tail, shift, sticky);
-            const u64 kept = shift <= 0 ? u64(tail) << -shift : shift < 128 ? u64(tail >> shift) : 0;
+            const u64 truncated = shift <= 0 ? u64(tail) << -shift : shift < 128 ? u64(tail >> shift) : 0;
             u64 regime;
             if (k >= 0)
                 regime = (u64(1) << (WIDTH - 1)) - (u64(1) << (WIDTH - 2 - k));
             else
                 regime = u64(1) << (WIDTH - 2 + k);
-            magnitude = regime + kept;
+            magnitude = regime + truncated;
             magnitude += R::up(x.sign, magnitude & 1, seen, sticky, random);
         }
         return (x.sign ? 0 - magnitude : magnitude) & ones(WIDTH);
@@ -256,7 +256,7 @@ struct Posit {
 };
 
 inline Raw multiply(const Raw& x, const Raw& y) {
-    // Operands have 64 bits at most.
+    // Operands have at most 64 bits.
     return {u128(u64(x.significand)) * u64(y.significand),
             x.exponent + y.exponent,
             x.sign != y.sign,
@@ -265,8 +265,8 @@ inline Raw multiply(const Raw& x, const Raw& y) {
             false};
 }
 
-// Sum; an exactly cancelled one is -0 under rd and +0 otherwise. Of a difference the significand is the floor, and
-// sticky what the exact one has more.
+// Sum; exact cancellation gives -0 under rd and +0 otherwise. The significand of a difference is its floor, and sticky
+// the rest above it.
 template <int MODE>
 inline Raw add(Raw x, Raw y) {
     Raw z{0, 0, false, false, false, false};
@@ -283,7 +283,7 @@ inline Raw add(Raw x, Raw y) {
         if (!z.significand) z.sign = (x.sign && y.sign) || (MODE == RD && subtract);
         return z;
     }
-    // Both with the first one at the same place, two below the top.
+    // Both normalised to the same place, two below the top.
     const int x_up = 126 - length_of(x.significand), y_up = 126 - length_of(y.significand);
     x.significand <<= x_up, x.exponent -= x_up;
     y.significand <<= y_up, y.exponent -= y_up;
@@ -306,7 +306,7 @@ inline Raw add(Raw x, Raw y) {
     return narrowed(z);
 }
 
-// What a step adds, of an exact product.
+// From an exact product to the term that a step adds.
 struct ExactProduct {
     static Raw of(const Raw& product, u64) { return product; }
 };

@@ -1,4 +1,4 @@
-// States of many sources moved on at once. A step is linear over GF(2), and so are many.
+// Advances the states of many sources at once. A step is linear over GF(2), and so are several.
 #pragma once
 #include "call.h"
 
@@ -6,7 +6,7 @@ namespace halfulp {
 
 struct Jump {
     i64 count, threads, places;
-    const i64 *states, *columns;  // where each single one of a state goes
+    const i64 *states, *columns;  // images of the unit vectors of a state
     i64* out;
 };
 

@@ -16,7 +16,7 @@ struct Takum {
         if (code == nan_code) return {1, 0, false, true, false, false};
         const bool sign = code >> (WIDTH - 1) & 1;
         if (sign) code = (0 - code) & ones(WIDTH);
-        // The first bit behind the sign on top; a short code goes on with zeros.
+        // The first bit after the sign is at the top; a short code is extended by zeros.
         const u64 body = code << (65 - WIDTH);
         const bool up = body >> 63;
         const int regime = int(body >> 60) & 7, bits = up ? regime : 7 - regime;

@@ -1,4 +1,4 @@
-// Random words of one rounder, one after the other: given, of a hardware source, or of a counter.
+// Random words of one rounder in sequence: given, from a hardware source, or from a counter.
 #pragma once
 #include "call.h"
 
@@ -9,7 +9,7 @@ struct NoWords {
     u64 next() { return 0; }
 };
 
-// SUM: words of the sum, or else of the product.
+// SUM: words of the sum; otherwise words of the product.
 template <bool SUM>
 struct GivenWords {
     const i64* at;
@@ -26,7 +26,7 @@ struct GivenWords {
     }
 };
 
-// Fibonacci LFSR: the word moves up, and the parity of the places in TAPS comes in below.
+// Fibonacci LFSR: the word shifts left, and the parity of the places in TAPS becomes its lowest bit.
 template <bool SUM, int WIDTH, u64 TAPS, int BITS>
 struct LfsrWords {
     u64 state;
@@ -40,7 +40,7 @@ struct LfsrWords {
     }
 };
 
-// The words of an LFSR plain for one period, then complemented for one; aligned to the first bits discarded.
+// The words of an LFSR for one period, then their complements for one; aligned to the first discarded bits.
 template <bool SUM, int WIDTH, u64 TAPS, int BITS>
 struct PlateauWords {
     u64 state, turned;
