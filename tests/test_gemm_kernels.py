@@ -1,7 +1,9 @@
 """Compiled matrix products: the bits of operations on tensors, for every description, operand and machine."""
 
+import functools
 import importlib
 import itertools
+import math
 import os
 import random
 import subprocess
@@ -16,7 +18,8 @@ import torch
 from halfulp import golden
 from halfulp.golden import exact, kernels
 from halfulp.golden.codec import round_and_pack, unpack
-from halfulp.golden.kernels import build, plan
+from halfulp.golden.kernels import build, elements, plan
+from halfulp.golden.kernels import exact as exact_kernel
 from halfulp.golden.kernels.launch import Words, call
 from halfulp.golden.philox import philox, philox_words
 from halfulp.hdl.formats import FP32, FP64, Fixed, Rounding, parse
@@ -50,6 +53,7 @@ FORMATS = {
     "fixed": ["fxp4.4", "fxp8.8", "uint8", "fxp4.4-wrap", "fxp16.16", "ufxp4.2-wrap", "int32"],
     "posit": ["posit8", "posit16", "posit8e0", "posit16e1", "posit6", "posit32", "posit10e3"],
 }
+SPECIAL_NUMBERS = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 5e-324, 1e308]
 MODES = [*ROUNDING_MODES, "sr3", "sr10", "sr24"]
 
 
@@ -77,7 +81,7 @@ def sample(count, seed):
             spec = MacSpec.parse(text)
         except ValueError:
             continue
-        if plan.sources(spec, None, build.has_fma()):
+        if plan.fits_exact(spec):
             made.append(str(spec))
     return made
 
@@ -139,16 +143,21 @@ def in_torch(spec, a, b, start, words):
     return gemm_module._in_torch(spec, a, b, start, shape, words)
 
 
+def kernels_of(spec):
+    """All kernels of a description, as functions; the last one takes all operands."""
+    sources = plan.sources(spec, None, build.has_fma())
+    # By default the first in lanes only: each takes seconds to compile.
+    libraries = [build.library("test", source) for source in (sources if EXHAUSTIVE else sources[:1])]
+    assert None not in libraries
+    found = [functools.partial(call, library) for library in libraries]
+    return [*found, functools.partial(call, exact_kernel.library(math.inf), step=exact_kernel.step(spec, None))]
+
+
 def compare(text, products, seed=0):
     """Every kernel of a description against operations on tensors; how many results each gave."""
     spec = MacSpec.parse(text)
-    sources = plan.sources(spec, None, build.has_fma())
-    assert sources, f"{text} has no kernel"
-    # By default not those between, which take what the first refuses: each takes seconds to compile.
-    sources = sources if EXHAUSTIVE or len(sources) < 3 else (sources[0], sources[-1])
-    libraries = [build.library("test", source) for source in sources]
-    assert None not in libraries
-    given = [0] * len(libraries)
+    runs = kernels_of(spec)
+    given = [0] * len(runs)
     done = 0
     sizes = [(5, 40, 67), (1, 90, 33), (9, 7, 16), (2, 200, 31)]
     sizes = [(40, 100, 150), *sizes] if products > 10**6 else sizes
@@ -156,8 +165,8 @@ def compare(text, products, seed=0):
         seed += 1
         a, b, start, words = case(spec, n, k, m, seed)
         expected = in_torch(spec, a, b, start, words)
-        for index, library in enumerate(libraries):
-            found = call(library, a, b, start, (n, m), words)
+        for index, run in enumerate(runs):
+            found = run(a, b, start, (n, m), words)
             if found is not None:
                 given[index] += found.numel()
                 assert torch.equal(found, expected), f"{text}: kernel {index}, case {seed}"
@@ -177,8 +186,7 @@ def test_kernels_match_tensors(text):
 
 @pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.rh", "posit8*posit8+posit16.rh", "fxp4.4*fxp4.4=fxp4.4.rh+fxp8.8.rn"])
 def test_lanes_leave_modes_that_they_do_not_decide_to_the_exact_kernel(text):
-    (source,) = plan.sources(MacSpec.parse(text), None, build.has_fma())
-    assert "gemm_exact" in source
+    assert not plan.sources(MacSpec.parse(text), None, build.has_fma())
     assert compare(text, 10**4)[0] > 0
 
 
@@ -345,27 +353,87 @@ def test_gemm_without_compiler_uses_torch_and_says_so(monkeypatch, tmp_path):
 
 
 def test_kernels_compile_when_work_is_large_enough(monkeypatch, tmp_path):
-    """What torch does sooner than a compiler is left to it, and added up; a kernel that is there is taken at once."""
+    """Torch does little work, then the kernel of all descriptions, then one of the description; to the same bits."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
+    build._spent.clear()
     a = torch.arange(32).reshape(4, 8)
 
-    def compiled():
+    def compiled(name):
         found.append(golden.gemm(a, a.mT, "e5m2*e5m2+e6m5.rn"))
-        return len(list(tmp_path.glob("cache/kernels/*/kernel.so")))
+        return len(list(tmp_path.glob(f"cache/kernels/{name}*/kernel.so")))
 
     found = []
-    assert compiled() == 0
-    monkeypatch.setattr(build, "COMPILING", 2.5 * 4 * 8 * 4 * kernels.IN_TORCH)
-    assert compiled() == 0
-    assert compiled() == 1
-    monkeypatch.setattr(build, "COMPILING", 1e9)
-    build._spent.clear()
+    assert compiled("") == 0
+    torch_seconds = 4 * 8 * 4 * kernels.IN_TORCH + 8 * kernels.STEP_IN_TORCH
+    monkeypatch.setattr(exact_kernel, "COMPILING", 2.5 * torch_seconds)
+    assert compiled("") == 0
+    assert compiled("exact") == 1
+    assert compiled("gemm") == 0
     used = []
-    monkeypatch.setattr(kernels, "call", lambda *given: used.append(given) or call(*given))
-    assert compiled() == 1
-    assert len(used) == 1
+    monkeypatch.setattr(kernels, "call", lambda *given: used.append(given[-1]) or call(*given))
+    monkeypatch.setattr(exact_kernel, "COMPILING", 1e9)
+    build._spent.clear()
+    assert compiled("gemm") == 0
+    assert isinstance(used[-1], exact_kernel.Step)
+    monkeypatch.setattr(build, "COMPILING", 0.5 * 4 * 8 * 4 * kernels.IN_EXACT)
+    assert compiled("gemm") == 1
+    assert used[-1] is False
     assert all(torch.equal(one, found[0]) for one in found)
+
+
+def test_long_sums_do_not_run_in_torch(monkeypatch):
+    """Two rows of 65536 products are few sums of many steps, each of which is a call of torch there."""
+    monkeypatch.setenv("HALFULP_KERNEL", "auto")
+    exact_kernel.library(math.inf)
+    monkeypatch.setattr(gemm_module, "_in_torch", lambda *given: pytest.fail("torch computed it"))
+    a, b = torch.full((2, 65536), 0x3C), torch.full((65536, 4), 0x3C)
+    assert (golden.gemm(a, b, "e5m2*e5m2+fp32.rn") == golden.encode(torch.tensor(65536.0), "fp32")).all()
+
+
+@pytest.mark.parametrize("text", ["e4m3*e5m2=e5m2.sr3+e6m5.sr18", "nf4*takum16+posit16.sr3", "nf4*nf4+exact=fp32"])
+def test_kernel_of_all_descriptions_takes_counters_and_codebooks(text, monkeypatch):
+    """Words of the counter for product and sum, from a step within a block of it, and tables of codebooks."""
+    spec = MacSpec.parse(text)
+    rng = np.random.default_rng(3)
+    a, b = codes(rng, spec.a, (3, 21), "any"), codes(rng, spec.b, (21, 5), "any")
+    more = {"source": "philox", "seed": 9, "step": 5} if spec.words else {}
+    monkeypatch.setattr(plan, "sources", lambda *given: ())
+    used = []
+    monkeypatch.setattr(kernels, "call", lambda *given: used.append(given[-1]) or call(*given))
+    found = golden.gemm(a, b, spec, **more)
+    assert isinstance(used[0], exact_kernel.Step)
+    monkeypatch.setenv("HALFULP_KERNEL", "torch")
+    assert torch.equal(found, golden.gemm(a, b, spec, **more))
+
+
+ELEMENTS = ["e5m2", "e4m3fn", "e4m3fnuz", "e2m1fn", "fp16-ftz", "e4m0", "fxp4.4", "fxp4.4-wrap", "ufxp0.8", "posit8"]
+ELEMENTS += ["posit16e1", "posit5", "takum8", "takum16", "nf4"]
+
+
+@pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3"])
+def test_kernel_of_all_descriptions_encodes_and_decodes_as_tensors(mode, monkeypatch):
+    """Every format, of real numbers at all scales and specials, by the kernel that first calls use."""
+    rounding = Rounding.parse(mode)
+    generator = torch.Generator().manual_seed(1)
+    scale = torch.exp2(torch.randint(-30, 30, (4000,), generator=generator).double())
+    x = torch.cat([torch.randn(4000, generator=generator).double() * scale, torch.tensor(SPECIAL_NUMBERS)])
+    random_words = torch.randint(0, 8, x.shape, generator=generator) if rounding.bits else None
+    monkeypatch.setenv("HALFULP_KERNEL", "auto")
+    monkeypatch.setattr(build, "COMPILING", math.inf)
+    assert exact_kernel.library(math.inf) is not None
+    for name, saturate in itertools.product(ELEMENTS, (False, True)):
+
+        def both(given, a, o, name=name, saturate=saturate):
+            fmt, made = parse(a), parse(o)
+            monkeypatch.setattr(elements, "WORTHWHILE", 1)
+            found = elements.convert(given, fmt, made, rounding, saturate, random_words)
+            expected = round_and_pack(unpack(given.view(torch.int64), fmt), made, rounding, saturate, random_words)
+            assert torch.equal(found, expected), (name, saturate)
+            return found
+
+        codes = both(x, "fp64", name)
+        both(codes, name, "bf16")
 
 
 def test_sums_overflow_by_rounding_up_alone():
@@ -424,8 +492,8 @@ def test_midpoint_plus_tiny_addend_rounds_up():
     spec = MacSpec.parse("bf16*bf16+bf16.rn")
     a, b, *start = (golden.encode(torch.tensor([[value]]), "bf16") for value in (9.0, 29.0, 2.0**-20, 0.0, -(2.0**-20)))
     for begin, expected in zip(start, (262, 260, 260), strict=True):
-        for source in plan.sources(spec, None, build.has_fma()):
-            found = call(build.library("test", source), a, b, begin, (1, 1), Words())
+        for run in kernels_of(spec):
+            found = run(a, b, begin, (1, 1), Words())
             assert found is not None
             assert int(golden.decode(found, "bf16")) == expected
 

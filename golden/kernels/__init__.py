@@ -1,9 +1,11 @@
-"""Kernels compiled for one description each, which give the same bits as the golden model in torch.
+"""Compiled kernels, which give the same bits as the golden model in torch.
 
-`plan` chooses the kernels of a description and proves them exact, the headers are the kernels, `build` compiles and
-caches them, and `launch` calls them. On a GPU with Triton `triton_gemm` computes some descriptions. The environment
+The kernel of `exact` computes every description that 128-bit integers hold: it is compiled once. `plan` chooses faster
+kernels of one description and proves them exact, the headers are the kernels, `build` compiles and caches them, and
+`launch` calls them. On a GPU with Triton `triton_gemm` computes some descriptions. The environment
 variable ``HALFULP_KERNEL`` is ``native`` (all instructions of this machine), ``avx2``, ``portable``, ``torch`` (no
-kernels), or ``auto``: as ``native``, but a kernel is compiled only after enough work for it.
+kernels), or ``auto``: as ``native``, but a kernel is compiled only after enough work for it, and till then that of all
+descriptions serves.
 """
 
 import importlib.util
@@ -14,12 +16,12 @@ from torch import Tensor
 
 from halfulp.hdl.specs import MacSpec
 
-from . import build, plan
+from . import build, exact, plan
 from .launch import Words, call
 from .text import PHILOX
 
-IN_TORCH = 0.5e-6
-"""Seconds for a product and its sum in torch."""
+IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
+"""Seconds for a product and its sum in torch, for a step of all sums there, and in the kernel of all descriptions."""
 
 __all__ = ["PHILOX", "Words", "gemm"]
 
@@ -39,15 +41,20 @@ def gemm(
     if turned:
         spec = replace(spec, a=spec.b, b=spec.a)
     counted = None if words.key is None else PHILOX
-    seconds = torch.Size(shape).numel() * a.shape[-1] * IN_TORCH
+    steps = torch.Size(shape).numel() * a.shape[-1]
     for source in plan.sources(spec, counted, build.has_fma()):
-        library = build.library(f"gemm_{plan.file_name(spec)}", source, seconds)
+        library = build.library(f"gemm_{plan.file_name(spec)}", source, steps * IN_EXACT)
         if library is None:
-            return None
+            break
         found = call(library, a, b, start, shape, words, turned)
         if found is not None:
             return found
-    return None
+    if not plan.fits_exact(spec):
+        return None
+    library = exact.library(steps * IN_TORCH + a.shape[-1] * STEP_IN_TORCH)
+    if library is None:
+        return None
+    return call(library, a, b, start, shape, words, turned, exact.step(spec, counted))
 
 
 def _on_gpu(

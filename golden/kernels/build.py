@@ -23,11 +23,11 @@ LEVELS = {
     "portable": (),
     "torch": None,
 }
-"""Values of the setting, and compiler flags for their instructions. With ``auto`` a kernel is compiled after torch has
-taken as long for its work as compiling takes; with ``torch`` there are no kernels."""
+"""Values of the setting, and compiler flags for their instructions. With ``auto`` a kernel is compiled after its work
+has taken as long without it as compiling takes; with ``torch`` there are no kernels."""
 
 COMPILING = 3.0
-"""Seconds for compiling a kernel."""
+"""Seconds for compiling a kernel of one description."""
 
 FLAGS = (
     "-O3",
@@ -55,7 +55,7 @@ def level() -> str:
     return given
 
 
-def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | None:
+def library(name: str, source: str, seconds: float = math.inf, compiling: float | None = None) -> ctypes.CDLL | None:
     """The compiled source; None if kernels are off, cannot be built (with one warning), or are not yet worth building.
 
     Parameters
@@ -65,29 +65,33 @@ def library(name: str, source: str, seconds: float = math.inf) -> ctypes.CDLL | 
     source : str
         C++ that includes headers of this folder.
     seconds : float
-        Time of the present work in torch.
+        Time of the present work without it.
+    compiling : float, optional
+        Time of building it; default: ``COMPILING``.
     """
     chosen = level()
     if chosen == "torch":
         return None
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
-    if chosen == "auto" and not _is_due(name, source, compiler, build_root(), seconds):
+    if chosen == "auto" and not _is_due(
+        name, source, compiler, build_root(), seconds, COMPILING if compiling is None else compiling
+    ):
         return None
     return _library(name, source, chosen, compiler, build_root())
 
 
 _spent: dict[tuple[str, Path], float] = {}
-"""Seconds that torch took for the work of a kernel."""
+"""Seconds that the work of a kernel took without it."""
 
 
-def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, seconds: float) -> bool:
-    """True if a kernel is built, or torch has taken as long for its work as building takes."""
+def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, seconds: float, compiling: float) -> bool:
+    """True if a kernel is built, or its work has taken as long without it as building takes."""
     spent = _spent.get((source, root), 0.0)
     if not spent:
         entry = _entry(name, source, "auto", compiler)
         spent = math.inf if entry is not None and entry.find() else 0.0
     _spent[source, root] = spent + seconds
-    return spent + seconds >= COMPILING
+    return spent + seconds >= compiling
 
 
 def has_fma() -> bool:

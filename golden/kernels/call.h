@@ -8,7 +8,7 @@
 
 #include "number.h"
 #if defined(__SSE2__)
-#include <immintrin.h>
+#include <xmmintrin.h>
 #endif
 
 namespace halfulp {

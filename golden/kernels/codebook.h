@@ -1,27 +1,32 @@
-// Codebooks; the stages are those of golden/codebook.py, on 128-bit integers. T has the tables (golden/kernels/codebook.py).
+// Codebooks; the stages are those of golden/codebook.py, on 128-bit integers.
 #pragma once
 #include "number.h"
 
 namespace halfulp {
 
-template <class T>
+// The tables are those of golden/kernels/codebook.py. A pair of integers is one of 128 bits, high half first; of two
+// tables the first is that of positive numbers.
 struct Codebook {
-    static constexpr int width = T::width;
+    i64 width, quantum, floors, has_threshold;
+    u64 nan_code;
     static constexpr bool has_subnormals = false;
-    static constexpr u64 nan_code = T::nan_code;
+    const u64* infinities;
+    const i64* lasts;
+    const u64* significands;
+    const i64 *exponents, *flags;
+    const u64 *rungs[2], *codes[2];
 
-    static Raw unpack(u64 code) {
-        code &= ones(width);
-        return {T::significands[code], T::exponents[code], (T::flags[code] & 1) != 0, (T::flags[code] & 2) != 0,
-                (T::flags[code] & 4) != 0, false};
+    Raw unpack(u64 code) const {
+        code &= ones(int(width));
+        return {significands[code], int(exponents[code]), (flags[code] & 1) != 0, (flags[code] & 2) != 0,
+                (flags[code] & 4) != 0, false};
     }
 
-    template <class R, bool SATURATE>
-    static u64 pack(const Raw& x, u64 random) {
+    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
         if (x.nan) return nan_code;
-        if (x.inf) return T::infinities[x.sign];
+        if (x.inf) return infinities[x.sign];
         // The magnitude in units of the last place that decides rounding; a larger shift exceeds every value.
-        const int shift = T::quantum - R::places - x.exponent;
+        const int shift = int(quantum) - rounding.places - x.exponent;
         u128 units = x.significand;
         bool sticky = x.sticky;
         if (shift > 0) {
@@ -30,34 +35,36 @@ struct Codebook {
         } else if (units) {
             units = length_of(units) - shift > 126 ? u128(1) << 126 : units << -shift;
         }
-        const u128* rungs = T::rungs(x.sign);
-        const int end = T::lasts[x.sign];
+        const int end = int(lasts[x.sign]);
         int low = 0, high = end;
         while (low < high) {
             const int middle = (low + high + 1) / 2;
-            if (units >= rungs[middle] << R::places)
+            if (units >= rung(x.sign, middle) << rounding.places)
                 low = middle;
             else
                 high = middle - 1;
         }
-        if (low == end) return code_of<R, SATURATE>(x.sign, end);
-        const u128 gap = rungs[low + 1] - rungs[low], way = units - (rungs[low] << R::places);
+        if (low == end) return code_of(x.sign, end, rounding, saturate);
+        const u128 gap = rung(x.sign, low + 1) - rung(x.sign, low), way = units - (rung(x.sign, low) << rounding.places);
         const u64 seen = u64(way / gap);
         sticky |= way % gap != 0;
-        const bool inexact = seen || sticky, down = T::floors && x.sign;
+        const bool inexact = seen || sticky, down = floors && x.sign;
         // Below zero the floor is the next value of the table, and the distance from it is the rest of the interval.
-        const u64 rest = down ? (0 - (seen + sticky)) & ones(R::places) : seen;
-        const u64 last = (T::codes(x.sign)[low] ^ u64(down && inexact)) & 1;
-        const u64 up = R::up(x.sign, last, rest, sticky, random, T::floors);
-        return code_of<R, SATURATE>(x.sign, low + int(down ? u64(inexact) - up : up));
+        const u64 rest = down ? (0 - (seen + sticky)) & ones(rounding.places) : seen;
+        const u64 last = (codes[x.sign][low] ^ u64(down && inexact)) & 1;
+        const u64 up = rounding.up(x.sign, last, rest, sticky, random, floors);
+        return code_of(x.sign, low + int(down ? u64(inexact) - up : up), rounding, saturate);
     }
 
 private:
-    template <class R, bool SATURATE>
-    static u64 code_of(bool sign, int place) {
-        if (T::has_threshold && place == T::lasts[sign])
-            return SATURATE || R::to_largest(sign) ? T::codes(sign)[place - 1] : T::infinities[sign];
-        return T::codes(sign)[place];
+    u128 rung(bool sign, int place) const {
+        return u128(rungs[sign][2 * place]) << 64 | rungs[sign][2 * place + 1];
+    }
+
+    u64 code_of(bool sign, int place, const Rounding& rounding, bool saturate) const {
+        if (has_threshold && place == lasts[sign])
+            return saturate || rounding.to_largest(sign) ? codes[sign][place - 1] : infinities[sign];
+        return codes[sign][place];
     }
 };
 

@@ -1,5 +1,6 @@
-"""Tables of codebooks as C++."""
+"""Tables of codebooks, as C++ and in memory."""
 
+import ctypes
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -9,10 +10,24 @@ from halfulp.hdl.formats.codebook import Codebook
 WIDEST = 86
 """Bits from the last place to the largest magnitude, so that 128 bits hold what any rounding looks at, too."""
 
+SIGNED = frozenset({"lasts", "exponents", "flags"})
+"""Tables of signed integers."""
 
-def type_of(fmt: Codebook) -> str:
-    """C++ type of a format."""
-    return f"Codebook<Values_{fmt.name}>"
+
+class Tables(ctypes.Structure):
+    """A codebook, as in codebook.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("width", "quantum", "floors", "has_threshold")),
+        ("nan_code", ctypes.c_uint64),
+        *((name, ctypes.c_void_p) for name in ("infinities", "lasts", "significands", "exponents", "flags")),
+        *((name, ctypes.c_void_p * 2) for name in ("rungs", "codes")),
+    )
+
+
+def name_of(fmt: Codebook) -> str:
+    """C++ object of a format."""
+    return f"codebook_{fmt.name}"
 
 
 def holds(fmt: Codebook) -> bool:
@@ -22,42 +37,65 @@ def holds(fmt: Codebook) -> bool:
 
 
 def define(fmt: Codebook) -> str:
-    """Tables of a format."""
+    """C++ of the object of a format, and of its tables."""
+    tables, space = _tables(fmt), f"tables_{fmt.name}"
+    lines = [
+        f"static constexpr {'i64' if name in SIGNED else 'u64'} {name}[] = {{{_row(tables[name], name)}}};"
+        for name in tables
+    ]
+    singles = ", ".join(f"{space}::{name}" for name in list(tables)[:5])
+    pairs = ", ".join(f"{{{space}::positive_{name}, {space}::negative_{name}}}" for name in ("rungs", "codes"))
+    members = f"{', '.join(map(str, _scalars(fmt)))}, {singles}, {pairs}"
+    return "\n".join(
+        [
+            f"namespace halfulp {{ namespace {space} {{",
+            *lines,
+            f"}} static constexpr Codebook {name_of(fmt)}{{{members}}}; }}",
+        ]
+    )
+
+
+def structure(fmt: Codebook) -> Tables:
+    """Object of a format in memory, with its tables."""
+    arrays = {
+        name: ((ctypes.c_int64 if name in SIGNED else ctypes.c_uint64) * len(row))(*row)
+        for name, row in _tables(fmt).items()
+    }
+    addresses = [ctypes.addressof(array) for array in arrays.values()]
+    pair = ctypes.c_void_p * 2
+    made = Tables(*_scalars(fmt), *addresses[:5], pair(*addresses[5:7]), pair(*addresses[7:]))
+    made.arrays = arrays
+    return made
+
+
+def _row(values: Iterable[int], name: str) -> str:
+    return ", ".join(str(value) if name in SIGNED else f"{value}ull" for value in values)
+
+
+def _scalars(fmt: Codebook) -> tuple[int, ...]:
+    return fmt.width, fmt.quantum, int(fmt.rounds == "floor"), int(fmt.threshold is not None), fmt.nan_code
+
+
+def _tables(fmt: Codebook) -> dict[str, list[int]]:
+    """Tables in the order of codebook.h."""
     significands, exponents, flags = [], [], []
     for code, value in enumerate(fmt.values):
         number = abs(value) if isinstance(value, Fraction) else Fraction(0)
         place = floor_log2(number) - fmt.precision + 1 if number else 0
         special = isinstance(value, float) and value != 0
-        significands.append(f"{int(number / Fraction(2) ** place) if not special else 1}ull")
+        significands.append(int(number / Fraction(2) ** place) if not special else 1)
         exponents.append(place)
         flags.append(fmt.negative(code) + 2 * (value != value) + 4 * (special and value == value))
-    sides = []
-    for sign, side in zip(("positive", "negative"), fmt.rungs, strict=True):
-        codes = [rung.odd if rung.code is None else rung.code for rung in side]
-        sides += [
-            f"static constexpr u128 {sign}_rungs[] = {_row(_u128(rung.units) for rung in side)};",
-            f"static constexpr u64 {sign}_codes[] = {_row(codes)};",
-        ]
-    lines = [
-        f"static constexpr int width = {fmt.width}, quantum = {fmt.quantum};",
-        f"static constexpr bool floors = {int(fmt.rounds == 'floor')};",
-        f"static constexpr bool has_threshold = {int(fmt.threshold is not None)};",
-        f"static constexpr u64 nan_code = {fmt.nan_code};",
-        f"static constexpr u64 infinities[] = {_row([fmt.infinity(False), fmt.infinity(True)])};",
-        f"static constexpr int lasts[] = {_row(len(side) - 1 for side in fmt.rungs)};",
-        f"static constexpr u64 significands[] = {_row(significands)};",
-        f"static constexpr int exponents[] = {_row(exponents)};",
-        f"static constexpr unsigned char flags[] = {_row(flags)};",
-        *sides,
-        "static const u128* rungs(bool sign) { return sign ? negative_rungs : positive_rungs; }",
-        "static const u64* codes(bool sign) { return sign ? negative_codes : positive_codes; }",
-    ]
-    return "\n".join([f"namespace halfulp {{ struct Values_{fmt.name} {{", *lines, "}; }"])
-
-
-def _row(values: Iterable[object]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}"
-
-
-def _u128(value: int) -> str:
-    return f"(u128({value >> 64}ull) << 64 | {value & ((1 << 64) - 1)}ull)"
+    tables = {
+        "infinities": [fmt.infinity(False), fmt.infinity(True)],
+        "lasts": [len(side) - 1 for side in fmt.rungs],
+        "significands": significands,
+        "exponents": exponents,
+        "flags": flags,
+    }
+    sides = dict(zip(("positive", "negative"), fmt.rungs, strict=True))
+    for sign, side in sides.items():
+        tables[f"{sign}_rungs"] = [half for rung in side for half in (rung.units >> 64, rung.units & (1 << 64) - 1)]
+    for sign, side in sides.items():
+        tables[f"{sign}_codes"] = [rung.odd if rung.code is None else rung.code for rung in side]
+    return tables

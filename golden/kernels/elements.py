@@ -8,16 +8,16 @@ from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, Float, Format, Rounding
 
-from . import build
+from . import build, exact
 from .float_plan import LANE_MODES
 from .launch import I64, POINTER
-from .text import boolean, definitions, fits, format_text, rounding_text
+from .text import boolean, fits, format_text, rounding_text
 
 WORTHWHILE = 256
 """Least count of numbers for which a kernel is faster than torch."""
 
-IN_TORCH = 0.2e-6
-"""Seconds for a number in torch."""
+IN_TORCH, IN_EXACT = 0.2e-6, 0.05e-6
+"""Seconds for a number in torch, and in the kernel of all descriptions."""
 
 
 class Elements(ctypes.Structure):
@@ -48,17 +48,20 @@ def convert(
         x, random = torch.broadcast_tensors(x, random)
         random = random.contiguous()
     x = x.contiguous()
-    library = build.library(
-        f"convert_{format_name(a)}_{format_name(o)}_{rounding}",
-        _source(x.dtype, a, o, rounding, saturate),
-        x.numel() * IN_TORCH,
-    )
-    if library is None:
-        return None
     out = torch.empty(x.shape, dtype=torch.int64)
     words = None if random is None else random.data_ptr()
     call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
-    library.halfulp_convert(ctypes.byref(call))
+    if x.dtype.is_floating_point and isinstance(o, Float) and _in_lanes(o, rounding):
+        name = f"encode_{format_name(o)}_{rounding}"
+        library = build.library(name, _source(x.dtype, o, rounding, saturate), x.numel() * IN_EXACT)
+        if library is not None:
+            library.halfulp_encode(ctypes.byref(call))
+            return out
+    library = exact.library(x.numel() * IN_TORCH)
+    if library is None:
+        return None
+    parameters = exact.conversion(a, o, rounding, saturate, x.element_size())
+    library.halfulp_convert(ctypes.byref(call), ctypes.byref(parameters))
     return out
 
 
@@ -67,20 +70,17 @@ def format_name(fmt: Format) -> str:
     return re.sub(r"\W", "_", str(fmt))
 
 
-def _source(dtype: torch.dtype, a: Format, o: Format, rounding: Rounding, saturate: bool) -> str:
-    types = f"{rounding_text(rounding)}, {boolean(saturate)}"
-    # A code comes as int64, a number as its own bits.
-    holder = "u32" if dtype == torch.float32 else "u64"
-    run = f"convert_exact<{format_text(a)}, {format_text(o)}, {types}, {holder}>(*call)"
-    if dtype.is_floating_point and isinstance(o, Float) and _in_lanes(o, rounding):
-        flags = f"{boolean(o.has_inf)}, {boolean(o.has_negative_zero)}, {-1022 - o.emin}"
-        number = "float" if dtype == torch.float32 else "double"
-        run = f"encode_floats<{format_text(o)}, {o.man}, {types}, {flags}, {number}>(*call)"
-    return f"""#include "elements.h"
-{definitions(a, o)}
-extern "C" __attribute__((visibility("default"))) void halfulp_convert(const halfulp::Elements* call) {{
+def _source(dtype: torch.dtype, o: Float, rounding: Rounding, saturate: bool) -> str:
+    flags = f"{boolean(saturate)}, {boolean(o.has_inf)}, {boolean(o.has_negative_zero)}, {-1022 - o.emin}"
+    number = "float" if dtype == torch.float32 else "double"
+    return f"""#include "encode.h"
+namespace halfulp {{
+static constexpr Float o = {format_text(o)};
+static constexpr Rounding rounding = {rounding_text(rounding)};
+}}
+extern "C" __attribute__((visibility("default"))) void halfulp_encode(const halfulp::Elements* call) {{
 using namespace halfulp;
-{run};
+encode_floats<o, rounding, {flags}, {number}>(*call);
 }}
 """
 
@@ -101,12 +101,7 @@ def jump(states: Tensor, columns: list[int]) -> Tensor | None:
     """States after a linear jump whose matrix has these columns; None without kernels."""
     if states.device.type != "cpu" or states.numel() < WORTHWHILE:
         return None
-    source = """#include "states.h"
-extern "C" __attribute__((visibility("default"))) void halfulp_jump(const halfulp::Jump* call) {
-halfulp::jump(*call);
-}
-"""
-    library = build.library("states", source, states.numel() * len(columns) * IN_TORCH)
+    library = exact.library(states.numel() * len(columns) * IN_TORCH)
     if library is None:
         return None
     states = states.contiguous()

@@ -1,18 +1,64 @@
-// Any multiply-accumulate, one sum at a time in 128-bit integers, or in a register where the sum is exact.
-//
-// A description is a type with: A, B, O (formats), Product (from an exact product to the term that a step adds), Round (of the
-// result), MODE, SATURATE, QUIRE_WIDTH and QUIRE_QUANTUM (0 where every step rounds), SumWords, ProductWords.
+// Any conversion and any multiply-accumulate, one number at a time in 128-bit integers, or in a register where a sum is
+// exact. Formats, roundings and sources are parameters at run time: this kernel is built once, and serves descriptions
+// until one of their own is built.
 #pragma once
+#include <variant>
+
+#include "codebook.h"
+#include "elements.h"
+#include "states.h"
+#include "takum.h"
 #include "words.h"
 
 namespace halfulp {
 
-// A two's-complement sum in units of 2^QUANTUM. A sum that overflows WIDTH bits stays infinite.
-template <int WIDTH, int QUANTUM>
+using Format = std::variant<Float, Fixed, Posit, Takum, Codebook>;
+
+inline Raw unpack(const Format& format, u64 code) {
+    return std::visit([&](const auto& one) { return one.unpack(code); }, format);
+}
+
+inline u64 pack(const Format& format, const Raw& x, const Rounding& rounding, bool saturate, u64 random) {
+    return std::visit([&](const auto& one) { return one.pack(x, rounding, saturate, random); }, format);
+}
+
+// A format as Python gives it: the place of its family in `Format`, and the members of its object.
+struct Parameters {
+    i64 family, members[5];
+    const Codebook* codebook;
+
+    Format format() const {
+        const auto member = [&](int index) { return int(members[index]); };
+        switch (family) {
+            case 0: return Float{member(0), member(1), member(2), member(3), members[4] != 0};
+            case 1: return Fixed{member(0), member(1), members[2] != 0, members[3] != 0};
+            case 2: return Posit{member(0), member(1)};
+            case 3: return Takum{member(0)};
+            default: return *codebook;
+        }
+    }
+};
+
+// A conversion. A code comes as int64, a number as its own bits, of which there are `bytes` bytes.
+struct Conversion {
+    Parameters a, o;
+    Rounding rounding;
+    i64 saturate, bytes;
+};
+
+// A multiply-accumulate step. A product is exact unless it is rounded; a sum is, if the register has bits.
+struct Step {
+    Parameters a, b, o, product;
+    Rounding rounding, product_rounding;
+    i64 saturate, rounds_product, quire_width, quire_quantum;
+    Source sum_words, product_words;
+};
+
+// A two's-complement sum in units of 2^quantum. A sum that overflows `width` bits stays infinite.
 struct Register {
-    static constexpr int limbs = WIDTH / 64 + 2;
-    u64 limb[limbs];
-    bool nan, inf, inf_sign;
+    const int width, quantum, limbs = width / 64 + 2;
+    std::vector<u64> limb = std::vector<u64>(size_t(limbs)), magnitude = limb;
+    bool nan = false, inf = false, inf_sign = false;
 
     void place(const Raw& x) {
         for (u64& digits : limb) digits = 0;
@@ -24,7 +70,7 @@ struct Register {
         nan |= x.nan || (inf && x.inf && inf_sign != x.sign);
         if (x.inf && !inf) inf = true, inf_sign = x.sign;
         if (nan || inf || !x.significand) return;
-        int up = x.exponent - QUANTUM;
+        int up = x.exponent - quantum;
         u128 significand = x.significand;
         if (up < 0) {
             significand >>= -up;  // zeros, for every number is a multiple of the unit
@@ -52,7 +98,7 @@ struct Register {
         }
         if (!guard) return;
         const u64 sign = negative() ? ~u64(0) : 0;
-        constexpr int top = (WIDTH - 1) / 64, within = (WIDTH - 1) % 64;
+        const int top = (width - 1) / 64, within = (width - 1) % 64;
         bool beyond = limb[top] >> within != sign >> within;
         for (int above = top + 1; above < limbs; ++above) beyond |= limb[above] != sign;
         if (beyond) inf = true, inf_sign = sign != 0;
@@ -60,9 +106,8 @@ struct Register {
 
     bool negative() const { return limb[limbs - 1] >> 63; }
 
-    Raw raw() const {
+    Raw raw() {
         if (nan || inf) return {1, 0, inf_sign, nan, inf, false};
-        u64 magnitude[limbs];
         const bool sign = negative();
         u64 carry = sign;
         for (int index = 0; index < limbs; ++index) {
@@ -71,7 +116,7 @@ struct Register {
         }
         int top = limbs - 1;
         while (top && !magnitude[top]) --top;
-        Raw x{0, QUANTUM, sign, false, false, false};
+        Raw x{0, quantum, sign, false, false, false};
         // After the shift, the top two of three limbs hold at least WINDOW bits.
         x.significand = magnitude[top];
         x.exponent += 64 * top;
@@ -97,58 +142,98 @@ struct Register {
     }
 };
 
-template <class S>
-inline u64 one_sum(const Raw* x, const Raw* y, u64 code, i64 k, typename S::SumWords& sum_words,
-                   typename S::ProductWords& product_words) {
-    if constexpr (S::QUIRE_WIDTH > 0) {
-        if (!k) return code;
-        Register<S::QUIRE_WIDTH, S::QUIRE_QUANTUM> held;
-        held.place(S::O::unpack(code));
-        u64 word = 0;
-        for (i64 step = 0; step < k; ++step) {
-            word = sum_words.next();
-            held.add(S::Product::of(multiply(x[step], y[step]), product_words.next()));
-        }
-        return S::O::template pack<typename S::Round, S::SATURATE>(held.raw(), word);
-    } else {
-        for (i64 step = 0; step < k; ++step) {
-            const Raw term = S::Product::of(multiply(x[step], y[step]), product_words.next());
-            const Raw sum = add<S::MODE>(term, S::O::unpack(code));
-            code = S::O::template pack<typename S::Round, S::SATURATE>(sum, sum_words.next());
-        }
-        return code;
+// Sums of a step, one element after the other.
+struct Sums {
+    const Step& step;
+    const Format a = step.a.format(), b = step.b.format(), o = step.o.format(), product = step.product.format();
+    Words sum_words{step.sum_words}, product_words{step.product_words};
+    Register held{int(step.quire_width), int(step.quire_quantum)};
+
+    Raw term(const Raw& x, const Raw& y) {
+        const Raw exact = multiply(x, y);
+        if (!step.rounds_product) return exact;
+        const u64 word = product_words.next();
+        return unpack(product, pack(product, narrowed(exact), step.product_rounding, step.saturate, word));
     }
-}
+
+    u64 sum(const Raw* x, const Raw* y, u64 code, i64 k) {
+        if (!step.quire_width) {
+            for (i64 at = 0; at < k; ++at) {
+                const Raw total = add(step.rounding.mode, term(x[at], y[at]), unpack(o, code));
+                code = pack(o, total, step.rounding, step.saturate, sum_words.next());
+            }
+            return code;
+        }
+        if (!k) return code;
+        held.place(unpack(o, code));
+        u64 word = 0;
+        for (i64 at = 0; at < k; ++at) {
+            word = sum_words.next();
+            held.add(term(x[at], y[at]));
+        }
+        return pack(o, held.raw(), step.rounding, step.saturate, word);
+    }
+};
 
 // 64-bit codes are passed as the int64 of the same bits.
-template <class S>
-void gemm_exact(const Call& call) {
+inline void gemm(const Call& call, const Step& step) {
     constexpr i64 COLUMNS = 64;
     const i64 panels = (call.m + COLUMNS - 1) / COLUMNS;
     std::vector<Raw> b(size_t(call.packs * call.m * call.k));
     deal(call.packs * panels, call.threads, [&](i64 task) {
+        const Format format = step.b.format();
         const i64 pack = task / panels, first = task % panels * COLUMNS;
         for (i64 j = first; j < call.m && j < first + COLUMNS; ++j) {
             Raw* column = b.data() + (pack * call.m + j) * call.k;
-            for (i64 step = 0; step < call.k; ++step)
-                column[step] = S::B::unpack(u64(*call.b.at(call.pack_batch[pack], step, j)));
+            for (i64 at = 0; at < call.k; ++at) column[at] = unpack(format, u64(*call.b.at(call.pack_batch[pack], at, j)));
         }
     });
     deal(call.batches * call.n * panels, call.threads, [&](i64 task) {
         const i64 row = task / panels, batch = row / call.n, i = row % call.n, first = task % panels * COLUMNS;
+        Sums sums{step};
         std::vector<Raw> a(size_t(call.k));
-        for (i64 step = 0; step < call.k; ++step) a[size_t(step)] = S::A::unpack(u64(*call.a.at(batch, i, step)));
-        typename S::SumWords sum_words;
-        typename S::ProductWords product_words;
+        for (i64 at = 0; at < call.k; ++at) a[at] = unpack(sums.a, u64(*call.a.at(batch, i, at)));
         for (i64 j = first; j < call.m && j < first + COLUMNS; ++j) {
-            sum_words.begin(call, batch, i, j);
-            product_words.begin(call, batch, i, j);
+            sums.sum_words.begin(call, batch, i, j);
+            sums.product_words.begin(call, batch, i, j);
             const u64 code = call.start.data ? u64(*call.start.at(batch, i, j)) : 0;
             const Raw* column = b.data() + (call.pack_of[batch] * call.m + j) * call.k;
-            call.out[call.element(batch, i, j)] =
-                i64(one_sum<S>(a.data(), column, code, call.k, sum_words, product_words));
+            call.out[call.element(batch, i, j)] = i64(sums.sum(a.data(), column, code, call.k));
         }
     });
 }
 
+inline void convert(const Elements& call, const Conversion& given) {
+    const Format a = given.a.format(), o = given.o.format();
+    const auto run = [&](const auto* codes) {
+        deal_chunks(call, [&](i64 at, i64 end) {
+            for (; at < end; ++at) {
+                const u64 word = call.random ? u64(call.random[at]) : 0;
+                call.out[at] = i64(pack(o, unpack(a, codes[at]), given.rounding, given.saturate, word));
+            }
+        });
+    };
+    if (given.bytes == 4)
+        run(static_cast<const u32*>(call.x));
+    else
+        run(static_cast<const u64*>(call.x));
+}
+
 }  // namespace halfulp
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+EXPORTED void halfulp_convert(const halfulp::Elements* call, const halfulp::Conversion* given) {
+    halfulp::convert(*call, *given);
+}
+
+EXPORTED void halfulp_jump(const halfulp::Jump* call) { halfulp::jump(*call); }
+
+EXPORTED int halfulp_gemm(const halfulp::Call* call, const halfulp::Step* step) {
+    try {
+        halfulp::gemm(*call, *step);
+        return 0;
+    } catch (...) {
+        return 1;  // out of memory
+    }
+}

@@ -46,7 +46,7 @@ struct Range {
     }
 };
 
-// S has: A, B, O; TERM_UP and O_UP, the left shifts that bring terms and sums to one unit; ROUNDS_PRODUCT, ProductRounder and
+// S has: a, b, o; TERM_UP and O_UP, the left shifts that bring terms and sums to one unit; ROUNDS_PRODUCT, ProductRounder and
 // ProductRange; SumRounder and SumRange.
 template <class S, int LANE>
 struct FixedSteps : S {
@@ -61,18 +61,18 @@ struct FixedSteps : S {
     };
     static Verdict accepts(const Extremes&, const Extremes&, const Extremes&, i64) { return UNCHECKED; }
 
-    template <class Format>
+    template <const auto& FORMAT>
     static Scalar scalar(u64 code) {
-        const Raw x = Format::unpack(code);
+        const Raw x = FORMAT.unpack(code);
         return Scalar(x.sign ? 0 - u64(x.significand) : u64(x.significand));
     }
     // Separate functions, so that the compiler inlines each call.
-    static auto decoder_a() { return [](u64 code) { return scalar<typename S::A>(code); }; }
-    static auto decoder_b() { return [](u64 code) { return scalar<typename S::B>(code); }; }
-    static auto decoder_start() { return [](u64 code) { return scalar<typename S::O>(code); }; }
-    static u64 encode(Scalar value) { return u64(i64(value)) & ones(S::O::width); }
+    static auto decoder_a() { return [](u64 code) { return scalar<S::a>(code); }; }
+    static auto decoder_b() { return [](u64 code) { return scalar<S::b>(code); }; }
+    static auto decoder_start() { return [](u64 code) { return scalar<S::o>(code); }; }
+    static u64 encode(Scalar value) { return u64(i64(value)) & ones(S::o.width); }
     static bool encode_all(V value, typename Lanes<BITS>::Unsigned* codes) {
-        const auto code = (typename Lanes<BITS>::U)value & typename Lanes<BITS>::Unsigned(ones(S::O::width));
+        const auto code = (typename Lanes<BITS>::U)value & typename Lanes<BITS>::Unsigned(ones(S::o.width));
         std::memcpy(codes, &code, sizeof code);
         return true;
     }

@@ -148,31 +148,31 @@ inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BI
 
 // True if a format's codes are the leading bits of words of the lane: if it has subnormal numbers, and its lowest
 // exponent becomes the lane's lowest.
-template <class Format, int LOWEST>
+template <const auto& FORMAT, int LOWEST>
 constexpr bool is_word() {
-    if constexpr (Format::has_subnormals)
-        return Format::emin == LOWEST;
+    if constexpr (FORMAT.has_subnormals)
+        return FORMAT.emin == LOWEST;
     else
         return false;
 }
 
 // True if codes are the first bits of the lane's words: if they also have as many exponent bits, and the largest exponent
 // means infinity and NaN.
-template <class Format, int LANE, int LOWEST>
+template <const auto& FORMAT, int LANE, int LOWEST>
 constexpr bool begins_word() {
-    if constexpr (is_word<Format, LOWEST>())
-        return Format::width - Format::mantissa == LANE - Lanes<LANE>::mantissa && Format::specials == IEEE;
+    if constexpr (is_word<FORMAT, LOWEST>())
+        return FORMAT.width - FORMAT.man == LANE - Lanes<LANE>::mantissa && FORMAT.specials == IEEE;
     else
         return false;
 }
 
-// S has: A, B, O; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD; FENV; RoundWord and ProductWord
+// S has: a, b, o; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD; FENV; RoundWord and ProductWord
 // (rounders); ROUNDS_PRODUCT; NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP; GROWS, PRECISION, STEP, PRODUCT_STEP, LIMIT and
 // PRODUCT_LIMIT (see accepts).
 template <class S, int LANE>
 struct FloatSteps : S {
     static constexpr int BITS = LANE, FENV = S::FENV;
-    static constexpr bool IS_WORD = is_word<typename S::O, 1 - Lanes<LANE>::bias - S::O_SCALE>();
+    static constexpr bool IS_WORD = is_word<S::o, 1 - Lanes<LANE>::bias - S::O_SCALE>();
     using W = Word<LANE>;
     using L = Lanes<LANE>;
     using V = typename L::F;
@@ -235,9 +235,9 @@ struct FloatSteps : S {
         return most < S::LIMIT ? UNCHECKED : CHECKED;
     }
 
-    template <class Format>
+    template <const auto& FORMAT>
     static Scalar scalar(u64 code, int scale) {
-        const Raw x = Format::unpack(code);
+        const Raw x = FORMAT.unpack(code);
         const double sign = x.sign ? -1.0 : 1.0;
         if (x.nan) return std::numeric_limits<Scalar>::quiet_NaN();
         if (x.inf) return Scalar(sign * std::numeric_limits<double>::infinity());
@@ -247,31 +247,31 @@ struct FloatSteps : S {
 
     // Codes that are leading bits of words get zeros below; others of up to 16 bits go through a table. NaN becomes the
     // quiet one: the rounding increment would carry into the sign of a NaN whose places are all ones.
-    template <class Format, int SCALE>
+    template <const auto& FORMAT, int SCALE>
     static auto decoder() {
-        if constexpr (begins_word<Format, LANE, 1 - L::bias - SCALE>()) {
+        if constexpr (begins_word<FORMAT, LANE, 1 - L::bias - SCALE>()) {
             return [](u64 code) {
-                auto word = typename L::Unsigned(typename L::Unsigned(code) << (LANE - Format::width));
+                auto word = typename L::Unsigned(typename L::Unsigned(code) << (LANE - FORMAT.width));
                 word = (word & W::magnitude) > W::infinity ? W::nan : word;
                 Scalar value;
                 std::memcpy(&value, &word, sizeof value);
                 return value;
             };
-        } else if constexpr (Format::width <= 16) {
+        } else if constexpr (FORMAT.width <= 16) {
             static const std::vector<Scalar> made = [] {
-                std::vector<Scalar> table(size_t(1) << Format::width);
-                for (size_t index = 0; index < table.size(); ++index) table[index] = scalar<Format>(index, SCALE);
+                std::vector<Scalar> table(size_t(1) << FORMAT.width);
+                for (size_t index = 0; index < table.size(); ++index) table[index] = scalar<FORMAT>(index, SCALE);
                 return table;
             }();
-            return [table = made.data()](u64 code) { return table[code & ones(Format::width)]; };
+            return [table = made.data()](u64 code) { return table[code & ones(FORMAT.width)]; };
         } else {
-            return [](u64 code) { return scalar<Format>(code, SCALE); };
+            return [](u64 code) { return scalar<FORMAT>(code, SCALE); };
         }
     }
 
-    static auto decoder_a() { return decoder<typename S::A, S::A_SCALE>(); }
-    static auto decoder_b() { return decoder<typename S::B, S::B_SCALE>(); }
-    static auto decoder_start() { return decoder<typename S::O, S::O_SCALE>(); }
+    static auto decoder_a() { return decoder<S::a, S::A_SCALE>(); }
+    static auto decoder_b() { return decoder<S::b, S::B_SCALE>(); }
+    static auto decoder_start() { return decoder<S::o, S::O_SCALE>(); }
 
     static u64 encode(Scalar value) {
         typename L::Unsigned word;
@@ -280,21 +280,21 @@ struct FloatSteps : S {
         if constexpr (IS_WORD) {
             // The truncated word of the number is its code.
             if (magnitude < W::infinity)
-                return u64(magnitude >> (L::mantissa - S::O::mantissa)) | (word != magnitude ? S::O::sign_code : 0);
+                return u64(magnitude >> (L::mantissa - S::o.man)) | (word != magnitude ? S::o.sign_code : 0);
         }
         const int field = int(magnitude >> L::mantissa);
         u64 significand = magnitude & ((typename L::Unsigned(1) << L::mantissa) - 1);
         if (field) significand |= u64(1) << L::mantissa;
         const int exponent = (field ? field : 1) - L::bias - L::mantissa - S::O_SCALE;
         const Raw x{significand, exponent, word != magnitude, magnitude > W::infinity, magnitude == W::infinity, false};
-        return S::O::template pack<Rounding<RZ, 0, 0>, true>(x, 0);
+        return S::o.pack(x, {RZ, 0, 0}, true, 0);
     }
 
     // False where a lane has no word of a number.
     static bool encode_all(V value, typename L::Unsigned* codes) {
         if constexpr (IS_WORD) {
             const U word = (U)value, magnitude = word & W::magnitude;
-            const U code = (magnitude >> (L::mantissa - S::O::mantissa)) | (W::below_zero(word) & typename L::Unsigned(S::O::sign_code));
+            const U code = (magnitude >> (L::mantissa - S::o.man)) | (W::below_zero(word) & typename L::Unsigned(S::o.sign_code));
             typename L::Unsigned words[L::count];
             std::memcpy(words, &magnitude, sizeof words);
             std::memcpy(codes, &code, sizeof code);

@@ -175,7 +175,7 @@ inline void product_halves(VectorU64 x, u32 factor, VectorU64& high, VectorU64& 
 
 template <bool SUM, int WORD, int BITS>
 struct LaneWords<PhiloxWords<SUM, WORD>, BITS> {
-    static constexpr int count = Lanes<BITS>::count, per_block = PhiloxWords<SUM, WORD>::per_block;
+    static constexpr int count = Lanes<BITS>::count, per_block = words_per_block(WORD);
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
     u64 key, step;

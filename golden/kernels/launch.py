@@ -59,6 +59,7 @@ def call(
     shape: tuple[int, ...],
     words: Words,
     turned: bool = False,
+    step: ctypes.Structure | None = None,
 ) -> Tensor | None:
     """Result of a kernel, of ``shape``; None if the kernel is not exact for these operands and refuses them.
 
@@ -68,6 +69,8 @@ def call(
         Codes, on the CPU; ``start`` in the shape of the result.
     turned : bool
         The kernel computes the transposed product, and is that of a description with its operands exchanged.
+    step : Step, optional
+        Arguments of the kernel of all descriptions.
     """
     batch, k = shape[:-2], a.shape[-1]
     a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
@@ -121,7 +124,8 @@ def call(
         down=down,
         across=across,
     )
-    return out if library.halfulp_gemm(ctypes.byref(arguments)) == 0 else None
+    more = () if step is None else (ctypes.byref(step),)
+    return out if library.halfulp_gemm(ctypes.byref(arguments), *more) == 0 else None
 
 
 def _begins(tensor: Tensor, dims: int) -> Tensor:

@@ -1,4 +1,5 @@
-// Numbers of any format, exactly: unpacked, multiplied, added, and rounded once. One number at a time.
+// Numbers of any format, exactly: unpacked, multiplied, added, and rounded once. One number at a time. A format is an
+// object, a constant in kernels of one description and a parameter in general.h.
 //
 // The stages are those of golden/raw.py, floating.py, fixed.py and posit.py, on 128-bit integers. plan.py
 // (`fits_exact`) refuses descriptions that need more.
@@ -32,14 +33,12 @@ inline int length_of(u128 value) {
 // Bits that numbers are truncated to: more than any rounding needs, with room above for a carry and a regime.
 constexpr int WINDOW = 120;
 
-// A rounding: true if the truncated number is incremented. `seen` holds the first PLACES discarded bits.
-template <int MODE, int BITS, int PLACES>
+// A rounding: true if the truncated number is incremented. `seen` holds the first `places` discarded bits.
 struct Rounding {
-    static constexpr int mode = MODE, bits = BITS;
-    static constexpr int places = PLACES;
+    int mode, bits, places;
 
-    static u64 up(bool negative, u64 last, u64 seen, bool sticky, u64 random, bool floor = false) {
-        switch (MODE) {
+    u64 up(bool negative, u64 last, u64 seen, bool sticky, u64 random, bool floor = false) const {
+        switch (mode) {
             case RN: return seen & (last | sticky);
             case RA: return floor ? seen & u64(sticky | !negative) : seen;
             case RH: return seen & u64(sticky | (floor && negative));
@@ -47,13 +46,13 @@ struct Rounding {
             case RU: return floor ? sticky : sticky & !negative;
             case RD: return floor ? 0 : sticky & negative;
             case RO: return sticky & (last ^ 1);
-            case SR: return (seen + random) >> BITS;
-            case EXACT: return 0;
+            case SR: return (seen + random) >> bits;
+            default: return 0;
         }
     }
 
     // Discarded bits below place `shift` of a significand: the first places, and the sticky bit of the rest.
-    static u64 seen(u128 significand, int shift, bool& sticky) {
+    u64 seen(u128 significand, int shift, bool& sticky) const {
         if (shift <= 0) return 0;
         const int below = shift - places;
         u64 first;
@@ -69,8 +68,8 @@ struct Rounding {
         return first;
     }
 
-    static constexpr bool to_largest(bool negative) {
-        return MODE == RZ || MODE == RO || (negative ? MODE == RU : MODE == RD);
+    constexpr bool to_largest(bool negative) const {
+        return mode == RZ || mode == RO || (negative ? mode == RU : mode == RD);
     }
 };
 
@@ -85,93 +84,89 @@ inline Raw narrowed(Raw x) {
     return x;
 }
 
-template <int EXP, int MAN, int BIAS, int SPECIALS, bool SUBNORMALS>
 struct Float {
-    static constexpr int width = 1 + EXP + MAN, precision = MAN + 1, mantissa = MAN, emin = 1 - BIAS, quantum = emin - MAN;
-    static constexpr bool has_subnormals = SUBNORMALS;
-    static constexpr int specials = SPECIALS;
-    static constexpr u64 sign_code = u64(1) << (EXP + MAN);
-    static constexpr u64 max_code =
-        SPECIALS == IEEE ? sign_code - 1 - (u64(1) << MAN) : SPECIALS == FN ? sign_code - 2 : sign_code - 1;
-    static constexpr u64 nan_code = SPECIALS == IEEE ? max_code + 1 + (u64(1) << (MAN ? MAN - 1 : 0))
-                                    : SPECIALS == FN ? sign_code - 1
-                                                     : sign_code;
-    static constexpr int emax = int(max_code >> MAN) - BIAS;
+    int exp, man, bias, specials;
+    bool has_subnormals;
+    int width = 1 + exp + man, precision = man + 1, emin = 1 - bias, quantum = emin - man;
+    u64 sign_code = u64(1) << (exp + man);
+    u64 max_code = specials == IEEE ? sign_code - 1 - (u64(1) << man) : specials == FN ? sign_code - 2 : sign_code - 1;
+    u64 nan_code = specials == IEEE ? max_code + 1 + (u64(1) << (man ? man - 1 : 0))
+                   : specials == FN ? sign_code - 1
+                                    : sign_code;
+    int emax = int(max_code >> man) - bias;
 
-    static Raw unpack(u64 code) {
+    Raw unpack(u64 code) const {
         code &= ones(width);
         const u64 magnitude = code & (sign_code - 1);
-        const int field = int(magnitude >> MAN);
-        u64 significand = magnitude & ones(MAN);
+        const int field = int(magnitude >> man);
+        u64 significand = magnitude & ones(man);
         if (field)
-            significand |= u64(1) << MAN;
-        else if (!SUBNORMALS)
+            significand |= u64(1) << man;
+        else if (!has_subnormals)
             significand = 0;
-        Raw x{significand, (field ? field : 1) - BIAS - MAN, (code & sign_code) != 0, false, false, false};
-        if (SPECIALS == IEEE) {
+        Raw x{significand, (field ? field : 1) - bias - man, (code & sign_code) != 0, false, false, false};
+        if (specials == IEEE) {
             x.inf = magnitude == max_code + 1;
             x.nan = magnitude > max_code + 1;
-        } else if (SPECIALS == FN) {
+        } else if (specials == FN) {
             x.nan = magnitude == nan_code;
-        } else if (SPECIALS == FNUZ) {
+        } else if (specials == FNUZ) {
             x.nan = code == sign_code;
         }
         return x;
     }
 
-    template <class R, bool SATURATE>
-    static u64 pack(const Raw& x, u64 random) {
+    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
         if (x.nan) return nan_code;
         u64 magnitude = 0;
         bool infinite = x.inf;
         if (!x.inf && x.significand) {
             const int first = x.exponent + length_of(x.significand) - 1;
-            int last_place = first - MAN;
-            if (SUBNORMALS && last_place < quantum) last_place = quantum;
+            int last_place = first - man;
+            if (has_subnormals && last_place < quantum) last_place = quantum;
             const int shift = last_place - x.exponent;
             bool sticky = x.sticky;
-            const u64 seen = R::seen(x.significand, shift, sticky);
+            const u64 seen = rounding.seen(x.significand, shift, sticky);
             u64 truncated = shift <= 0 ? u64(x.significand) << -shift : shift < 128 ? u64(x.significand >> shift) : 0;
-            truncated += R::up(x.sign, truncated & 1, seen, sticky, random);
+            truncated += rounding.up(x.sign, truncated & 1, seen, sticky, random);
             int field = last_place - quantum;
             field += int(truncated >> precision);
             truncated >>= truncated >> precision;
-            constexpr int top = emax - emin;
-            constexpr u64 largest = (max_code & ones(MAN)) | (u64(1) << MAN);
+            const int top = emax - emin;
+            const u64 largest = (max_code & ones(man)) | (u64(1) << man);
             if (field > top || (field == top && truncated > largest)) {
-                if (SATURATE || R::to_largest(x.sign))
+                if (saturate || rounding.to_largest(x.sign))
                     magnitude = max_code;
                 else
                     infinite = true;
-            } else if (SUBNORMALS || field >= 0) {
-                magnitude = (u64(field) << MAN) + truncated;
+            } else if (has_subnormals || field >= 0) {
+                magnitude = (u64(field) << man) + truncated;
             }
         }
         if (infinite) {
-            if (SPECIALS == FN || SPECIALS == FNUZ) return nan_code;
-            magnitude = SPECIALS == IEEE ? max_code + 1 : max_code;
+            if (specials == FN || specials == FNUZ) return nan_code;
+            magnitude = specials == IEEE ? max_code + 1 : max_code;
         }
-        const bool sign = x.sign && (SPECIALS != FNUZ || magnitude);
+        const bool sign = x.sign && (specials != FNUZ || magnitude);
         return sign ? magnitude | sign_code : magnitude;
     }
 };
 
-template <int INT, int FRAC, bool SIGNED, bool WRAP>
 struct Fixed {
-    static constexpr int width = INT + FRAC, quantum = -FRAC;
+    int int_bits, frac_bits;
+    bool has_sign, wraps;
     static constexpr bool has_subnormals = false;
-    static constexpr u64 nan_code = 0;
-    static constexpr u64 largest = ones(width - SIGNED);
-    static constexpr u64 lowest = SIGNED ? u64(1) << (width - 1) : 0;  // its magnitude, and its code
+    int width = int_bits + frac_bits, quantum = -frac_bits;
+    u64 largest = ones(width - has_sign);
+    u64 lowest = has_sign ? u64(1) << (width - 1) : 0;  // its magnitude, and its code
 
-    static Raw unpack(u64 code) {
+    Raw unpack(u64 code) const {
         code &= ones(width);
-        const bool sign = SIGNED && code >> (width - 1) & 1;
+        const bool sign = has_sign && code >> (width - 1) & 1;
         return {sign ? (0 - code) & ones(width) : code, quantum, sign, false, false, false};
     }
 
-    template <class R, bool SATURATE>
-    static u64 pack(const Raw& x, u64 random) {
+    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
         if (x.nan) return 0;
         if (x.inf) return x.sign ? lowest : largest;
         const int shift = quantum - x.exponent;
@@ -182,16 +177,16 @@ struct Fixed {
             beyond = x.significand && length_of(x.significand) - shift > WINDOW;
             integer = -shift < 128 ? x.significand << -shift : 0;
         } else {
-            below = R::seen(x.significand, shift, sticky);
+            below = rounding.seen(x.significand, shift, sticky);
             integer = shift < 128 ? x.significand >> shift : 0;
         }
         // The floor of a negative number lies below its truncation, and the discarded part is measured from the floor.
-        const u64 rest = x.sign ? (0 - (below + sticky)) & ones(R::places) : below;
+        const u64 rest = x.sign ? (0 - (below + sticky)) & ones(rounding.places) : below;
         const bool inexact = below != 0 || sticky;
         const u64 last = u64(integer) & 1;
-        const u64 up = R::up(x.sign, last ^ u64(x.sign && inexact), rest, sticky, random, true);
+        const u64 up = rounding.up(x.sign, last ^ u64(x.sign && inexact), rest, sticky, random, true);
         integer += x.sign ? u128(u64(inexact)) - u128(up) : u128(up);
-        if (SATURATE || !WRAP) {
+        if (saturate || !wraps) {
             if (x.sign && (beyond || integer > lowest)) return lowest;
             if (!x.sign && (beyond || integer > largest)) return largest;
         }
@@ -199,33 +194,31 @@ struct Fixed {
     }
 };
 
-template <int WIDTH, int ES>
 struct Posit {
-    static constexpr int width = WIDTH, max_scale = (WIDTH - 2) << ES;
+    int width, es;
     static constexpr bool has_subnormals = false;
-    static constexpr int fraction_bits = WIDTH - 3 - ES > 0 ? WIDTH - 3 - ES : 0;
-    static constexpr u64 nan_code = u64(1) << (WIDTH - 1), max_code = nan_code - 1;
+    int max_scale = (width - 2) << es;
+    u64 nan_code = u64(1) << (width - 1), max_code = nan_code - 1;
 
-    static Raw unpack(u64 code) {
-        code &= ones(WIDTH);
+    Raw unpack(u64 code) const {
+        code &= ones(width);
         if (code == 0) return {0, 0, false, false, false, false};
         if (code == nan_code) return {1, 0, false, true, false, false};
-        const bool sign = code >> (WIDTH - 1) & 1;
-        if (sign) code = (0 - code) & ones(WIDTH);
-        constexpr int body = WIDTH - 1;
+        const bool sign = code >> (width - 1) & 1;
+        if (sign) code = (0 - code) & ones(width);
+        const int body = width - 1;
         const bool first = code >> (body - 1) & 1;
         const u64 run_bits = first ? ~code & ones(body) : code;
         const int run = run_bits ? __builtin_clzll(run_bits) - (64 - body) : body;
         const int k = first ? run - 1 : -run;
         const int rest = body - run - 1 > 0 ? body - run - 1 : 0;
         const u64 tail = code & ones(rest);
-        const int fraction = rest > ES ? rest - ES : 0;
-        const int exponent = rest < ES ? int(tail << (ES - rest)) : int(tail >> fraction);
-        return {(u64(1) << fraction) | (tail & ones(fraction)), (k << ES) + exponent - fraction, sign, false, false, false};
+        const int fraction = rest > es ? rest - es : 0;
+        const int exponent = rest < es ? int(tail << (es - rest)) : int(tail >> fraction);
+        return {(u64(1) << fraction) | (tail & ones(fraction)), (k << es) + exponent - fraction, sign, false, false, false};
     }
 
-    template <class R, bool SATURATE>
-    static u64 pack(const Raw& x, u64 random) {
+    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
         if (x.nan || x.inf) return nan_code;
         if (!x.significand) return 0;
         const int fraction = length_of(x.significand) - 1;
@@ -236,22 +229,22 @@ struct Posit {
         } else if (scale < -max_scale) {
             magnitude = 1;
         } else {
-            const int k = scale >> ES, regime_width = k >= 0 ? k + 2 : 1 - k;
+            const int k = scale >> es, regime_width = k >= 0 ? k + 2 : 1 - k;
             // The string after the regime: exponent, then fraction, as far as there is room.
-            const u128 tail = (u128(u64(scale & int(ones(ES)))) << fraction) | (x.significand ^ (u128(1) << fraction));
-            const int shift = fraction + ES - (WIDTH - 1 - regime_width);
+            const u128 tail = (u128(u64(scale & int(ones(es)))) << fraction) | (x.significand ^ (u128(1) << fraction));
+            const int shift = fraction + es - (width - 1 - regime_width);
             bool sticky = x.sticky;
-            const u64 seen = R::seen(tail, shift, sticky);
+            const u64 seen = rounding.seen(tail, shift, sticky);
             const u64 truncated = shift <= 0 ? u64(tail) << -shift : shift < 128 ? u64(tail >> shift) : 0;
             u64 regime;
             if (k >= 0)
-                regime = (u64(1) << (WIDTH - 1)) - (u64(1) << (WIDTH - 2 - k));
+                regime = (u64(1) << (width - 1)) - (u64(1) << (width - 2 - k));
             else
-                regime = u64(1) << (WIDTH - 2 + k);
+                regime = u64(1) << (width - 2 + k);
             magnitude = regime + truncated;
-            magnitude += R::up(x.sign, magnitude & 1, seen, sticky, random);
+            magnitude += rounding.up(x.sign, magnitude & 1, seen, sticky, random);
         }
-        return (x.sign ? 0 - magnitude : magnitude) & ones(WIDTH);
+        return (x.sign ? 0 - magnitude : magnitude) & ones(width);
     }
 };
 
@@ -267,8 +260,7 @@ inline Raw multiply(const Raw& x, const Raw& y) {
 
 // Sum; exact cancellation gives -0 under rd and +0 otherwise. The significand of a difference is its floor, and sticky
 // the rest above it.
-template <int MODE>
-inline Raw add(Raw x, Raw y) {
+inline Raw add(int mode, Raw x, Raw y) {
     Raw z{0, 0, false, false, false, false};
     z.nan = x.nan || y.nan || (x.inf && y.inf && x.sign != y.sign);
     z.inf = x.inf || y.inf;
@@ -280,7 +272,7 @@ inline Raw add(Raw x, Raw y) {
     const bool subtract = x.sign != y.sign;
     if (!x.significand || !y.significand) {
         z = x.significand ? x : y;
-        if (!z.significand) z.sign = (x.sign && y.sign) || (MODE == RD && subtract);
+        if (!z.significand) z.sign = (x.sign && y.sign) || (mode == RD && subtract);
         return z;
     }
     // Both normalised to the same place, two below the top.
@@ -302,20 +294,8 @@ inline Raw add(Raw x, Raw y) {
     }
     z.significand = subtract ? x.significand - small - z.sticky : x.significand + small;
     z.exponent = x.exponent;
-    z.sign = z.significand || z.sticky ? x.sign : MODE == RD;
+    z.sign = z.significand || z.sticky ? x.sign : mode == RD;
     return narrowed(z);
 }
-
-// From an exact product to the term that a step adds.
-struct ExactProduct {
-    static Raw of(const Raw& product, u64) { return product; }
-};
-
-template <class F, class R, bool SATURATE>
-struct RoundedProduct {
-    static Raw of(const Raw& product, u64 random) {
-        return F::unpack(F::template pack<R, SATURATE>(narrowed(product), random));
-    }
-};
 
 }  // namespace halfulp

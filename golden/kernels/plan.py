@@ -1,4 +1,4 @@
-"""Kernels of a description: the fastest that is proved exact for it, then those for operands that this one refuses."""
+"""Kernels in lanes that are proved exact for a description, the fastest first; each may refuse operands."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ WINDOW = 118
 
 @functools.lru_cache(maxsize=4096)
 def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
-    """C++ of the kernels of a description, in the order in which to try them.
+    """C++ of the kernels in lanes of a description, in the order in which to try them.
 
     Parameters
     ----------
@@ -40,8 +40,6 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
     for lane in (BINARY32, BINARY64):
         with contextlib.suppress(Refused):
             found.append(_in_lanes(spec, source, "Float", lane.bits, float_text(spec, lane, fma)))
-    if fits_exact(spec):
-        found.append(_exact(spec, source))
     return tuple(found)
 
 
@@ -72,10 +70,6 @@ def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: s
     return _source(spec, header, f"{spec_text(spec, source)}\n{body}\n{shape}", run)
 
 
-def _exact(spec: MacSpec, source: str | None) -> str:
-    return _source(spec, "exact.h", spec_text(spec, source), "gemm_exact<Spec>(*call);\nreturn 0;")
-
-
 def _source(spec: MacSpec, header: str, body: str, run: str) -> str:
     return f"""#include "{header}"
 {definitions(spec.a, spec.b, spec.product, spec.o)}
@@ -102,6 +96,8 @@ def fits_exact(spec: MacSpec) -> bool:
     The first one of the larger term is at place 125, so that a term of up to 126 bits loses only bits below the 118
     that rounding can depend on: a difference that loses more than one leading place is one of neighbours, and exact.
     """
+    if not fits(spec.a, spec.b, spec.product, spec.o):
+        return False
     product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
     most = [product.precision, spec.terms.precision, spec.o.precision, looked_at(spec.o, spec.rounding, spec.sums)]
     if spec.product is not None:

@@ -4,32 +4,31 @@
 
 namespace halfulp {
 
-template <int WIDTH>
 struct Takum {
-    static constexpr int width = WIDTH, head = 5, largest = 254, least = -255;
+    int width;
+    static constexpr int head = 5, largest = 254, least = -255;
     static constexpr bool has_subnormals = false;
-    static constexpr u64 nan_code = u64(1) << (WIDTH - 1), max_code = nan_code - 1;
+    u64 nan_code = u64(1) << (width - 1), max_code = nan_code - 1;
 
-    static Raw unpack(u64 code) {
-        code &= ones(WIDTH);
+    Raw unpack(u64 code) const {
+        code &= ones(width);
         if (code == 0) return {0, 0, false, false, false, false};
         if (code == nan_code) return {1, 0, false, true, false, false};
-        const bool sign = code >> (WIDTH - 1) & 1;
-        if (sign) code = (0 - code) & ones(WIDTH);
+        const bool sign = code >> (width - 1) & 1;
+        if (sign) code = (0 - code) & ones(width);
         // The first bit after the sign is at the top; a short code is extended by zeros.
-        const u64 body = code << (65 - WIDTH);
+        const u64 body = code << (65 - width);
         const bool up = body >> 63;
         const int regime = int(body >> 60) & 7, bits = up ? regime : 7 - regime;
         const u64 tail = body << 4;
         const int characteristic = bits ? int(tail >> (64 - bits)) : 0;
         const int exponent = up ? (1 << bits) - 1 + characteristic : 1 - (2 << bits) + characteristic;
-        const int room = WIDTH - head - bits, fraction = room > 0 ? room : 0;
+        const int room = width - head - bits, fraction = room > 0 ? room : 0;
         const u64 significand = (u64(1) << fraction) | (fraction ? tail << bits >> (64 - fraction) : 0);
         return {significand, exponent - fraction, sign, false, false, false};
     }
 
-    template <class R, bool SATURATE>
-    static u64 pack(const Raw& x, u64 random) {
+    u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
         if (x.nan || x.inf) return nan_code;
         if (!x.significand) return 0;
         int fraction = length_of(x.significand) - 1;
@@ -52,13 +51,13 @@ struct Takum {
             fraction -= over;
             const u128 before = u128(u64((up ? 8 | bits : 7 - bits) << bits | characteristic));
             const u128 string = (before << fraction) | (significand ^ (u128(1) << fraction));
-            const int shift = fraction - (WIDTH - head - bits);
-            const u64 seen = R::seen(string, shift, sticky);
+            const int shift = fraction - (width - head - bits);
+            const u64 seen = rounding.seen(string, shift, sticky);
             magnitude = shift <= 0 ? u64(string) << -shift : shift < 128 ? u64(string >> shift) : 0;
-            if (magnitude < max_code) magnitude += R::up(x.sign, magnitude & 1, seen, sticky, random);
+            if (magnitude < max_code) magnitude += rounding.up(x.sign, magnitude & 1, seen, sticky, random);
             if (!magnitude) magnitude = 1;
         }
-        return (x.sign ? 0 - magnitude : magnitude) & ones(WIDTH);
+        return (x.sign ? 0 - magnitude : magnitude) & ones(width);
     }
 };
 

@@ -9,6 +9,9 @@ from halfulp.hdl.specs import MacSpec
 
 from . import codebook
 
+SPECIALS = ("ieee", "fn", "fnuz", "finite")
+"""Specials of floats, in the order of number.h."""
+
 PHILOX = "philox"
 """Name of the counter-based source, for software only."""
 
@@ -18,35 +21,24 @@ def boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _float(fmt: Float) -> str:
-    return f"Float<{fmt.exp}, {fmt.man}, {fmt.bias}, {fmt.specials.upper()}, {boolean(fmt.subnormals)}>"
-
-
-def _fixed(fmt: Fixed) -> str:
-    return f"Fixed<{fmt.int_bits}, {fmt.frac_bits}, {boolean(fmt.signed)}, {boolean(fmt.wraps)}>"
-
-
-def _posit(fmt: Posit) -> str:
-    return f"Posit<{fmt.width}, {fmt.es}>"
-
-
 class Cpp(NamedTuple):
-    """C++ of a family of formats: header, type of a format, definitions for the type, and a test that 128-bit integers
-    hold its numbers."""
+    """C++ of a family of formats: header, members of the object of a format, definitions for it, and a test that
+    128-bit integers hold its numbers."""
 
     header: str
-    type: Callable[[Any], str]
+    members: Callable[[Any], tuple[int, ...]]
     define: Callable[[Any], str] = lambda fmt: ""
     fits: Callable[[Any], bool] = lambda fmt: True
 
 
 TYPES: dict[type[Format], Cpp] = {
-    Float: Cpp("number.h", _float),
-    Fixed: Cpp("number.h", _fixed),
-    Posit: Cpp("number.h", _posit),
-    Takum: Cpp("takum.h", lambda fmt: f"Takum<{fmt.width}>"),
-    Codebook: Cpp("codebook.h", codebook.type_of, codebook.define, codebook.holds),
+    Float: Cpp("number.h", lambda fmt: (fmt.exp, fmt.man, fmt.bias, SPECIALS.index(fmt.specials), int(fmt.subnormals))),
+    Fixed: Cpp("number.h", lambda fmt: (fmt.int_bits, fmt.frac_bits, int(fmt.signed), int(fmt.wraps))),
+    Posit: Cpp("number.h", lambda fmt: (fmt.width, fmt.es)),
+    Takum: Cpp("takum.h", lambda fmt: (fmt.width,)),
+    Codebook: Cpp("codebook.h", lambda fmt: (), codebook.define, codebook.holds),
 }
+"""Families, in the order of ``Format`` in exact.h."""
 
 
 def _cpp(fmt: Format) -> Cpp:
@@ -56,8 +48,10 @@ def _cpp(fmt: Format) -> Cpp:
 
 
 def format_text(fmt: Format) -> str:
-    """Type of a format."""
-    return _cpp(fmt).type(fmt)
+    """Object of a format."""
+    if isinstance(fmt, Codebook):
+        return codebook.name_of(fmt)
+    return f"{type(fmt).__name__}{{{', '.join(map(str, _cpp(fmt).members(fmt)))}}}"
 
 
 def fits(*formats: Format | None) -> bool:
@@ -73,8 +67,8 @@ def definitions(*formats: Format | None) -> str:
 
 
 def rounding_text(rounding: Rounding) -> str:
-    """Type of a rounding."""
-    return f"Rounding<{rounding.mode.upper()}, {rounding.bits}, {rounding.places}>"
+    """Object of a rounding."""
+    return f"Rounding{{{rounding.mode.upper()}, {rounding.bits}, {rounding.places}}}"
 
 
 def words_text(spec: MacSpec, source: str | None, name: str) -> str:
@@ -93,24 +87,13 @@ def words_text(spec: MacSpec, source: str | None, name: str) -> str:
 
 
 def spec_text(spec: MacSpec, source: str | None) -> str:
-    """Body of the type of a description, as exact.h has it."""
-    quire = spec.quire
-    product = "ExactProduct"
-    if spec.product is not None:
-        rounded = f"{format_text(spec.product)}, {rounding_text(spec.product_rounding)}, {boolean(spec.saturate)}"
-        product = f"RoundedProduct<{rounded}>"
+    """Formats and random words of a description, as lanes have them."""
     return "\n".join(
         [
-            f"using A = {format_text(spec.a)};",
-            f"using B = {format_text(spec.b)};",
-            f"using O = {format_text(spec.o)};",
-            f"using Product = {product};",
-            f"using Round = {rounding_text(spec.rounding)};",
+            f"static constexpr auto a = {format_text(spec.a)};",
+            f"static constexpr auto b = {format_text(spec.b)};",
+            f"static constexpr auto o = {format_text(spec.o)};",
             f"using SumWords = {words_text(spec, source, 'random')};",
             f"using ProductWords = {words_text(spec, source, 'random_product')};",
-            f"static constexpr int MODE = {spec.rounding.mode.upper()};",
-            f"static constexpr bool SATURATE = {boolean(spec.saturate)};",
-            f"static constexpr int QUIRE_WIDTH = {quire.width if quire else 0};",
-            f"static constexpr int QUIRE_QUANTUM = {quire.quantum if quire else 0};",
         ]
     )

@@ -1,13 +1,10 @@
-// Random words of one rounder in sequence: given, from a hardware source, or from a counter.
+// Sources of random words of one rounder: given words, hardware sources, and a counter. Lanes take them from lanes.h.
 #pragma once
 #include "call.h"
 
 namespace halfulp {
 
-struct NoWords {
-    void begin(const Call&, i64, i64, i64) {}
-    u64 next() { return 0; }
-};
+struct NoWords {};
 
 // SUM: words of the sum; otherwise words of the product.
 template <bool SUM>
@@ -28,34 +25,17 @@ struct GivenWords {
 
 // Fibonacci LFSR: the word shifts left, and the parity of the places in TAPS becomes its lowest bit.
 template <bool SUM, int WIDTH, u64 TAPS, int BITS>
-struct LfsrWords {
-    u64 state;
-    void begin(const Call& call, i64 batch, i64 i, i64 j) {
-        state = u64((SUM ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
-    }
-    u64 next() {
-        const u64 word = state & ones(BITS);
-        state = ((state << 1) | u64(__builtin_parityll(state & TAPS))) & ones(WIDTH);
-        return word;
-    }
-};
+struct LfsrWords {};
 
 // The words of an LFSR for one period, then their complements for one; aligned to the first discarded bits.
 template <bool SUM, int WIDTH, u64 TAPS, int BITS>
-struct PlateauWords {
-    u64 state, turned;
-    void begin(const Call& call, i64 batch, i64 i, i64 j) {
-        state = u64((SUM ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
-        turned = state >> WIDTH & 1;
-        state &= ones(WIDTH);
-    }
-    u64 next() {
-        const u64 word = (turned ? ~state & ones(WIDTH) : state) << (BITS - WIDTH);
-        state = ((state << 1) | u64(__builtin_parityll(state & TAPS))) & ones(WIDTH);
-        turned ^= state == 1;
-        return word;
-    }
-};
+struct PlateauWords {};
+
+// A block of the counter gives 8 words of up to 16 bits, low half first, or 4 longer ones.
+constexpr int words_per_block(i64 bits) { return bits <= 16 ? 8 : 4; }
+
+template <bool SUM, int BITS>
+struct PhiloxWords {};
 
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).
 inline void philox(const u32 counter[4], u64 key, u32 out[4]) {
@@ -70,28 +50,59 @@ inline void philox(const u32 counter[4], u64 key, u32 out[4]) {
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-// A block of the counter gives 8 words of up to 16 bits, low half first, or 4 longer ones.
-template <bool SUM, int BITS>
-struct PhiloxWords {
-    static constexpr int per_block = BITS <= 16 ? 8 : 4;
-    u64 key, element, step;
-    u32 block[4];
+enum SourceKind { NONE, GIVEN, LFSR, PLATEAU, PHILOX };
+
+// A source that is known when the kernel runs. Words have `bits` bits, states `width`.
+struct Source {
+    i64 kind, sum, bits, width;
+    u64 taps;
+};
+
+// Words of a source for one element, one after the other.
+struct Words {
+    const Source source;
+    GivenWords<true> given{};
+    u64 state = 0, turned = 0, key = 0, element = 0, step = 0;
+    u32 block[4] = {};
+
     void begin(const Call& call, i64 batch, i64 i, i64 j) {
-        key = call.key;
-        element = u64(call.element(batch, i, j));
-        step = u64(call.first_step);
-        if (step % per_block) refill();
+        if (source.kind == GIVEN) {
+            const View& view = source.sum ? call.sum_words : call.product_words;
+            given = {view.at(batch, i, j), view.step};
+        } else if (source.kind == PHILOX) {
+            key = call.key;
+            element = u64(call.element(batch, i, j));
+            step = u64(call.first_step);
+            refill();
+        } else if (source.kind != NONE) {
+            state = u64((source.sum ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
+            turned = source.kind == PLATEAU ? state >> source.width & 1 : 0;
+            state &= ones(int(source.width));
+        }
     }
-    void refill() {
-        const u32 counter[4] = {u32(step / per_block), u32(element), u32(element >> 32), SUM ? 0u : 1u};
-        philox(counter, key, block);
-    }
+
     u64 next() {
-        const int place = int(step % per_block);
-        if (place == 0) refill();
-        ++step;
-        const u32 word = per_block == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place];
-        return word & ones(BITS);
+        if (source.kind == NONE) return 0;
+        if (source.kind == GIVEN) return given.next();
+        if (source.kind == PHILOX) {
+            const int count = words_per_block(source.bits), place = int(step % u64(count));
+            if (place == 0) refill();
+            ++step;
+            const u32 word = count == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place];
+            return word & ones(int(source.bits));
+        }
+        const u64 all = ones(int(source.width)), held = turned ? ~state & all : state;
+        state = ((state << 1) | u64(__builtin_parityll(state & source.taps))) & all;
+        if (source.kind == LFSR) return held & ones(int(source.bits));
+        turned ^= state == 1;
+        return held << (source.bits - source.width);
+    }
+
+private:
+    void refill() {
+        const u32 number = u32(step / u64(words_per_block(source.bits)));
+        const u32 counter[4] = {number, u32(element), u32(element >> 32), source.sum ? 0u : 1u};
+        philox(counter, key, block);
     }
 };
 

@@ -1,0 +1,107 @@
+"""The kernel of all descriptions that 128-bit integers hold: built once, with formats and roundings as arguments."""
+
+import ctypes
+import functools
+
+from halfulp.hdl.formats import Codebook, Format, Rounding
+from halfulp.hdl.formats.source import Plateau
+from halfulp.hdl.specs import MacSpec
+
+from . import build, codebook
+from .launch import I64, POINTER
+from .text import PHILOX, TYPES
+
+COMPILING = 1.0
+"""Seconds for compiling the kernel."""
+
+MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr", "exact")
+"""Rounding modes, in the order of number.h."""
+
+KINDS = ("none", "given", "lfsr", "plateau", PHILOX)
+"""Sources of random words, in the order of words.h."""
+
+
+class Parameters(ctypes.Structure):
+    """A format, as in exact.h."""
+
+    _fields_ = (("family", I64), ("members", I64 * 5), ("codebook", POINTER))
+
+
+class Rounded(ctypes.Structure):
+    """A rounding, as in number.h."""
+
+    _fields_ = tuple((name, ctypes.c_int) for name in ("mode", "bits", "places"))
+
+
+class Source(ctypes.Structure):
+    """A source of random words, as in words.h."""
+
+    _fields_ = (*((name, I64) for name in ("kind", "sum", "bits", "width")), ("taps", ctypes.c_uint64))
+
+
+class Conversion(ctypes.Structure):
+    """A conversion, as in exact.h."""
+
+    _fields_ = (("a", Parameters), ("o", Parameters), ("rounding", Rounded), ("saturate", I64), ("bytes", I64))
+
+
+class Step(ctypes.Structure):
+    """A multiply-accumulate step, as in exact.h."""
+
+    _fields_ = (
+        *((name, Parameters) for name in ("a", "b", "o", "product")),
+        *((name, Rounded) for name in ("rounding", "product_rounding")),
+        *((name, I64) for name in ("saturate", "rounds_product", "quire_width", "quire_quantum")),
+        *((name, Source) for name in ("sum_words", "product_words")),
+    )
+
+
+def library(seconds: float) -> ctypes.CDLL | None:
+    """The kernel; None if it cannot be built, or work of so many seconds in torch is not worth it."""
+    return build.library("exact", '#include "exact.h"\n', seconds, COMPILING)
+
+
+@functools.lru_cache(maxsize=1024)
+def conversion(a: Format, o: Format, rounding: Rounding, saturate: bool, size: int) -> Conversion:
+    """Arguments of a conversion of numbers of so many bytes."""
+    return Conversion(_format(a), _format(o), _rounding(rounding), saturate, size)
+
+
+@functools.lru_cache(maxsize=1024)
+def step(spec: MacSpec, source: str | None) -> Step:
+    """Arguments of a multiply-accumulate step; ``source`` is ``philox`` where random words are counter-based."""
+    quire = spec.quire
+    return Step(
+        *(_format(fmt) for fmt in (spec.a, spec.b, spec.o, spec.product or spec.o)),
+        _rounding(spec.rounding),
+        _rounding(spec.product_rounding),
+        spec.saturate,
+        spec.product is not None,
+        quire.width if quire else 0,
+        quire.quantum if quire else 0,
+        _source(spec, source, "random"),
+        _source(spec, source, "random_product"),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _format(fmt: Format) -> Parameters:
+    table = codebook.structure(fmt) if isinstance(fmt, Codebook) else None
+    members = (I64 * 5)(*TYPES[type(fmt)].members(fmt))
+    made = Parameters(list(TYPES).index(type(fmt)), members, None if table is None else ctypes.addressof(table))
+    made.table = table
+    return made
+
+
+def _rounding(rounding: Rounding) -> Rounded:
+    return Rounded(MODES.index(rounding.mode), rounding.bits, rounding.places)
+
+
+def _source(spec: MacSpec, source: str | None, name: str) -> Source:
+    bits, of_sum, register = spec.words.get(name, 0), name == "random", spec.random
+    if not bits:
+        return Source()
+    if source == PHILOX or register is None:
+        return Source(KINDS.index(source or "given"), of_sum, bits)
+    kind = "plateau" if isinstance(register, Plateau) else "lfsr"
+    return Source(KINDS.index(kind), of_sum, bits, register.width, sum(1 << (tap - 1) for tap in register.taps))
