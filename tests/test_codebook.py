@@ -3,6 +3,8 @@
 import doctest
 import itertools
 import math
+import os
+import pickle
 import subprocess
 import sys
 from fractions import Fraction
@@ -161,11 +163,65 @@ def test_codebook_of_a_data_file(tmp_path, monkeypatch):
         ({"values": [0.0, -0.0], "order": "two's complement"}, ValueError, "-0"),
         ({"values": [0, None]}, TypeError, "number"),
         ({"values": [0, 1], "name": "Big"}, ValueError, "name"),
+        ({"values": [0, 1, 2, math.inf], "overflow": "infinity", "threshold": Fraction(10, 3)}, ValueError, "10/3"),
+        ({"values": [0, 1, 2, math.inf], "overflow": "infinity", "threshold": math.inf}, ValueError, "finite"),
+        ({"values": [0, 1, 2, math.inf], "overflow": "infinity", "threshold": math.nan}, ValueError, "finite"),
+        ({"values": [0, 1, 2, math.inf], "overflow": "infinity", "threshold": "high"}, ValueError, "not a number"),
+        ({"values": [0.0, 1.0, -0.0, -0.0]}, ValueError, "twice"),
+        ({"values": [0.0, 1.0, math.inf, math.inf]}, ValueError, "twice"),
+        ({"values": [0, 1, 2, math.nan], "nan": 12345}, ValueError, "NaN"),
+        ({"values": [0.0, -0.0]}, ValueError, "only zero"),
+        ({"values": [0.0, math.nan]}, ValueError, "only zero"),
+        ({"values": [0.0, math.inf]}, ValueError, "only zero"),
+        ({"values": 3}, TypeError, "list of numbers"),
+        ({"values": "0123"}, TypeError, "list of numbers"),
+        ({"values": [0, "x"]}, ValueError, "'x' is not a number"),
+        ({"name": "nf4", "values": [0, 1]}, ValueError, "built-in"),
     ],
 )
 def test_codebook_rejects_bad_parameters(given, error, keyword):
     with pytest.raises(error, match=keyword):
         Codebook(**{"name": "bad", **given})
+
+
+def test_codebook_rejects_other_values_under_a_known_name(tmp_path, monkeypatch):
+    Codebook.register("taken", [0, 1])
+    assert Codebook.register("taken", (0.0, 1.0)) == parse("codebook:taken")
+    for make in (Codebook.register, Codebook):
+        with pytest.raises(ValueError, match="registered"):
+            make("taken", [0, 3])
+        with pytest.raises(ValueError, match="built-in"):
+            make("nf4", [0, 3])
+    assert parse("codebook:taken").values == (0, 1)
+    (tmp_path / "nf4.toml").write_text("values = [0, 3]\n")
+    with pytest.raises(ValueError, match="built-in"):
+        Codebook.load(tmp_path / "nf4.toml")
+    # A new process that parses nf4 by its long text first reads no file of that name.
+    program = "from halfulp.hdl.formats.codebook import Codebook; print(Codebook.from_text('codebook:nf4').width)"
+    monkeypatch.setenv(module.FOLDERS, str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "4"
+
+
+def test_codebook_with_several_nan_codes_gives_the_first():
+    fmt = Codebook("nans", [0, 1, math.nan, math.nan])
+    assert fmt.encode(math.nan) == 2
+
+
+def test_pickled_codebook_has_the_hash_of_the_process_that_reads_it(tmp_path):
+    values = [0.0, 1.0, -0.0, -1.0]
+    fmt = Codebook("pickled", values, nan=-0.0)
+    assert {fmt: 1}[Codebook("pickled", values, nan=-0.0)]
+    assert fmt.smallest == 1
+    (tmp_path / "fmt").write_bytes(pickle.dumps(fmt))
+    program = f"""if True:
+        import pathlib, pickle
+        from halfulp.hdl.formats import Codebook
+        read = pickle.loads(pathlib.Path({str(tmp_path / "fmt")!r}).read_bytes())
+        made = Codebook("pickled", {values}, nan=-0.0)
+        assert read == made and hash(read) == hash(made) and read in {{made}} and read.smallest == 1"""
+    for seed in ("1", "2"):
+        subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
 
 
 def test_wide_codebooks_have_no_hardware():

@@ -7,8 +7,8 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,6 @@ FOLDERS = "HALFULP_CODEBOOKS"
 """Environment variable with the folders of data files, which programs that are started from here inherit."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TEXT = re.compile(rf"codebook:({_NAME.pattern})")
 
 _NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
@@ -35,6 +34,10 @@ _NF4 = (
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
 """Values of NF4 (Dettmers et al., QLoRA, NeurIPS 2023, appendix E)."""
+
+
+_KNOWN: dict[str, Any] = {}
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
 class Rung(NamedTuple):
@@ -56,7 +59,8 @@ class Codebook(Format):
         Small letters, digits and underscores; the format's text is ``codebook:NAME``.
     values : sequence of float or Fraction
         Numbers of the codes 0, 1, 2 and so on, 2 to 65536 of them, a power of two. A float stands for itself, -0.0,
-        infinities and NaN included. Zero is among them, and neighbouring numbers have codes of different parity.
+        infinities and NaN included. Only NaN may have several codes; a NaN result takes the first. Zero is among
+        them, and neighbouring numbers have codes of different parity.
     order : str
         ``sign-magnitude``: directed and stochastic roundings act on the magnitude, as those of floats do; or
         ``two's complement``: on the number, as those of fixed point do.
@@ -64,14 +68,16 @@ class Codebook(Format):
         Result beyond the range: ``end``, the nearest number; or ``infinity`` or ``nan``, where it is rounded to
         ``threshold``.
     threshold : Fraction or float, optional
-        Magnitude that would follow the largest one, for an ``overflow`` other than ``end``.
+        Magnitude that would follow the largest one, for an ``overflow`` other than ``end``: a finite number that is
+        a multiple of a power of two, as the values are.
     nan : Fraction or float
-        Number that NaN becomes where it has no code.
+        Number that NaN becomes if it has no code; default: 0.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or out of range.
+        If a parameter is of the wrong kind, or out of range, or the name is that of a built-in or registered codebook
+        with other values: the text of a format decides its bits.
 
     Examples
     --------
@@ -97,8 +103,9 @@ class Codebook(Format):
     nan: Fraction | float = Fraction(0)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ValueError(f"invalid name {self.name!r} of a codebook; expected small letters, digits and _")
+        _check_name(self.name)
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+            raise TypeError(f"values of {self} is a list of numbers, not {type(self.values).__name__}")
         object.__setattr__(self, "values", tuple(_number(value) for value in self.values))
         object.__setattr__(self, "nan", _number(self.nan))
         check_one_of("order", self.order, ORDERS)
@@ -106,21 +113,31 @@ class Codebook(Format):
         count = len(self.values)
         if count & (count - 1) or not 2 <= count <= 1 << MAX_WIDTH:
             raise ValueError(f"{self} has {count} values; a codebook has a power of two, 2 to {1 << MAX_WIDTH}")
-        finite = [value for value in self.values if isinstance(value, Fraction)]
-        if Fraction(0) not in finite or len(set(finite)) < len(finite):
-            raise ValueError(f"{self} has no zero, or a value twice")
+        numbers = [repr(value) for value in self.values if value == value]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"{self} has a value twice; only NaN may have several codes")
+        if repr(Fraction(0)) not in numbers:
+            raise ValueError(f"{self} has no zero; a codebook has the value 0")
         if self.has_negative_zero and self.order != ORDERS[0]:
             raise ValueError(f"{self} has -0; only a codebook in sign-magnitude has")
+        if not any(self._finite):
+            raise ValueError(f"{self} has only zero as a finite value; a codebook has others")
         if (self.overflow == "infinity" and not self.has_inf) or (self.overflow == "nan" and not self.has_nan):
             raise ValueError(f"{self} overflows to {self.overflow}, which is not among its values")
         if (self.threshold is None) != (self.overflow == "end"):
             raise ValueError(f"{self} takes a threshold exactly where it overflows to infinity or nan")
         if self.threshold is not None:
-            object.__setattr__(self, "threshold", Fraction(self.threshold))
-            if Fraction(self.threshold) <= max(self.largest, -self.lowest):
-                raise ValueError(f"the threshold of {self} is not above its largest magnitude")
-        if not self.has_nan and repr(self.nan) not in map(repr, self.values):
+            threshold = _number(self.threshold)
+            if not max(self.largest, -self.lowest) < threshold < math.inf:
+                raise ValueError(f"the threshold of {self} is not a finite number above its largest magnitude")
+            object.__setattr__(self, "threshold", threshold)
+        if self.has_nan and repr(self.nan) != repr(Fraction(0)):
+            raise ValueError(f"nan={self.nan} does nothing in {self}, because NaN has a code")
+        if not self.has_nan and repr(self.nan) not in numbers:
             raise ValueError(f"{self} has no value {self.nan} for NaN")
+        if _KNOWN.get(self.name, self) != self:
+            known = "a built-in codebook" if self.name in self.names else "registered with other values"
+            raise ValueError(f"{self.name} is {known}; choose another name")
         for negative in (False, True):
             if any(low.odd == high.odd for low, high in itertools.pairwise(self.rungs[negative])):
                 raise ValueError(f"neighbouring values of {self} have codes of one parity; ties to even need both")
@@ -133,6 +150,10 @@ class Codebook(Format):
     @cached_property
     def _hash(self) -> int:
         return hash(self._key)
+
+    def __getstate__(self) -> dict[str, object]:
+        # Cached properties stay behind: hashes of texts differ from process to process.
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Codebook) and self._key == other._key)
@@ -147,13 +168,11 @@ class Codebook(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """``codebook:NAME``, registered in Python or in a data file, or a name."""
-        match = _TEXT.fullmatch(text)
-        if match is None and text not in cls.names:
+        """Codebook of a name, or of ``codebook:NAME`` that is registered in Python or has a data file."""
+        name = text.removeprefix("codebook:")
+        if name == text and text not in cls.names:
             return None
-        name = text if match is None else match[1]
-        if match is None and name not in _KNOWN:
-            _KNOWN[name] = cls(name, _NF4)
+        _check_name(name)
         for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
             path = Path(folder) / f"{name}.toml"
             if name not in _KNOWN and path.is_file():
@@ -181,7 +200,7 @@ class Codebook(Format):
         """
         if callable(values):
             values = [values(code) for code in range(1 << (width or 0))]
-        fmt = cls(name, tuple(values), **fields)  # type: ignore[arg-type]
+        fmt = cls(name, values, **fields)  # type: ignore[arg-type]
         folder = _folder()
         numbers = ", ".join(f'"{value}"' for value in fmt.values)
         options = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
@@ -352,10 +371,6 @@ class Codebook(Format):
         return self.overflowed(negative, rounding, saturate) if outer.code is None else outer.code
 
 
-_KNOWN: dict[str, Any] = {}
-_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
-
-
 def _folder() -> str:
     """Folder of the data files of this program."""
     if not _TEMPORARY:
@@ -363,6 +378,11 @@ def _folder() -> str:
         folders = [_TEMPORARY[0].name, os.environ.get(FOLDERS, "")]
         os.environ[FOLDERS] = os.pathsep.join(filter(None, folders))
     return _TEMPORARY[0].name
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"invalid codebook name {name!r}; expected small letters, digits and _")
 
 
 def _length(value: Fraction) -> int:
@@ -374,7 +394,10 @@ def _length(value: Fraction) -> int:
 def _number(value: object) -> Fraction | float:
     """A value of a list: finite ones as fractions, but for -0.0."""
     if isinstance(value, str):
-        value = float(value) if value in ("-0.0", "inf", "-inf", "nan") else Fraction(value)
+        try:
+            value = float(value) if value in ("-0.0", "inf", "-inf", "nan") else Fraction(value)
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f"{value!r} is not a number") from None
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)):
         raise TypeError(f"a value of a codebook is a number, not {type(value).__name__}")
     if isinstance(value, float) and not math.isfinite(value):
@@ -385,3 +408,6 @@ def _number(value: object) -> Fraction | float:
     if number.denominator & (number.denominator - 1):
         raise ValueError(f"{value} is no multiple of a power of two; a value of a codebook is")
     return number
+
+
+_KNOWN["nf4"] = Codebook("nf4", _NF4)
