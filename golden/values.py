@@ -1,5 +1,8 @@
 """Conversion between codes and real numbers."""
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,12 +13,15 @@ from .check import check_devices, codes_of, random_of
 from .convert import convert
 from .kernels import elements
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 INTEGERS = 2.0**53
 """Below this magnitude float64 holds every integer."""
 
 
 def encode(
-    values: Tensor,
+    values: "Tensor | ArrayLike",
     fmt: Format | str,
     rounding: Rounding | str = RN,
     random: Tensor | None = None,
@@ -25,17 +31,19 @@ def encode(
 
     Parameters
     ----------
-    values : Tensor
+    values : Tensor, array, sequence or number
         Real numbers of a floating-point dtype that float64 holds, or integers below 2^53 in magnitude.
 
     Raises
     ------
     TypeError, ValueError
-        If ``values`` is no tensor of real numbers, or has integers that float64 does not hold, and as `convert`.
+        If ``values`` holds other than real numbers, or has integers that float64 does not hold, and as `convert`.
     """
     fmt = parse(fmt)
-    if not isinstance(values, Tensor) or values.dtype.is_complex or values.dtype == torch.bool:
-        raise TypeError(f"values is a tensor of real numbers, not {getattr(values, 'dtype', type(values).__name__)}")
+    if not isinstance(values, Tensor):
+        values = _tensor(values)
+    if values.dtype.is_complex or values.dtype == torch.bool:
+        raise TypeError(f"values is a tensor of real numbers, not {values.dtype}")
     rounding = Rounding.parse(rounding)
     if values.dtype.is_floating_point:
         # Kernels take these two types; float32 holds every shorter one.
@@ -51,6 +59,16 @@ def encode(
     if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
         raise ValueError("values holds integers of 2^53 or more, which float64 would round before they are encoded")
     return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
+
+
+def _tensor(values: "ArrayLike") -> Tensor:
+    """Tensor of a number, a sequence of numbers, or an array."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
+        kind = array.dtype if isinstance(values, (np.ndarray, np.generic)) else type(values).__name__
+        raise TypeError(f"values is a tensor, an array or a sequence of real numbers, not {kind}")
+    # torch takes no other byte order.
+    return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
 
 
 def decode(codes: Tensor, fmt: Format | str) -> Tensor:

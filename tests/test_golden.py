@@ -10,6 +10,7 @@ import re
 import sys
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 
@@ -808,6 +809,30 @@ def test_encode_and_decode_real_floats(dtype):
     assert golden.encode(torch.tensor([3, -1]), E5M2, RO).tolist() == [0x42, 0xBC]
     words = torch.tensor([0, 1])
     assert golden.encode(torch.tensor([1.125, 1.125]), E5M2, stochastic(1), random=words).tolist() == [0x3C, 0x3D]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        1.5,
+        [1.5, -2],
+        3,
+        np.float32(1.5),
+        np.array([[1.5, 2.0]], dtype=np.float16),
+        np.arange(4)[::-2],
+        np.array([1.5], dtype=">f8"),
+        (1.5, 0.1),
+    ],
+)
+def test_encode_takes_numbers_and_arrays(values):
+    expected = golden.encode(torch.from_numpy(np.array(values, dtype=np.float64)), FP16)
+    assert torch.equal(golden.encode(values, FP16), expected)
+
+
+@pytest.mark.parametrize("values", [True, "1.5", None, 1j, [1.5, "x"], np.array([True]), np.array(["a"]), 2**70])
+def test_encode_rejects_other_values(values):
+    with pytest.raises(TypeError, match="real numbers"):
+        golden.encode(values, FP16)
 
 
 @pytest.mark.parametrize("fmt", ["posit8", "posit16", "posit32", "int8", "fxp4.4", "uint32-wrap", "fxp-20.70"])

@@ -168,12 +168,16 @@ def test_workload_imports_user_network(tmp_path, monkeypatch):
         "def model():\n    return torch.nn.Linear(5, 3), torch.zeros(7, 5)\n"
         "class Pair(torch.nn.Module):\n    def forward(self, x, y):\n        return x @ y\n"
         "def pair():\n    return Pair(), (torch.zeros(7, 5, requires_grad=True), torch.zeros(5, 4))\n"
+        "class Named(torch.nn.Module):\n    def forward(self, *, left, right):\n        return left @ right\n"
+        "def named():\n    return Named(), {'left': torch.zeros(7, 5), 'right': torch.zeros(5, 4)}\n"
         "def nothing():\n    return None\n"
+        "def wrong():\n    return Named(), {'middle': torch.zeros(7, 5)}\n"
         "number = 1\n"
     )
     load = workload("mine_for_match:model")
     assert [(gemm.n, gemm.k, gemm.m) for gemm in load.gemms] in ([(7, 5, 3), (5, 7, 3)], [(7, 5, 3), (3, 7, 5)])
     assert workload("mine_for_match:pair", training=False).gemms == [Gemm(7, 5, 4)]
+    assert workload("mine_for_match:named", training=False).gemms == [Gemm(7, 5, 4)]
     assert (
         "training step of mine_for_match:model (2 products"
         in matched("mine_for_match:model", "--model", "published", "-o", tmp_path / "out")[1]
@@ -183,6 +187,7 @@ def test_workload_imports_user_network(tmp_path, monkeypatch):
         ("nothing", "not a function"),
         ("number", "not a function"),
         ("other", "no attribute 'other'"),
+        ("wrong", "cannot be traced"),
     ):
         code, said = matched(f"mine_for_match:{function}")
         assert code == 2
@@ -215,4 +220,4 @@ def test_match_rejects_bad_requests(words, keyword, tmp_path):
 def test_match_is_a_command_of_halfulp():
     answer = subprocess.run([sys.executable, "-m", "halfulp", "match", "--help"], capture_output=True, text=True)
     assert answer.returncode == 0
-    assert "NETWORK is lenet5, resnet20 or nanogpt" in answer.stdout
+    assert "NETWORK is lenet5, resnet20, gru or nanogpt" in answer.stdout

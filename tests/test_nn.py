@@ -866,3 +866,21 @@ def test_nn_rejects_bad_arguments(make, error, keyword):
     with pytest.raises(error) as caught:
         make()
     assert keyword in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spaced", "text"),
+    [
+        ("e5m2 * e5m2 + e6m5.sr10 , weights = e5m2 . sr3 . sat", "e5m2*e5m2+e6m5.sr10, weights=e5m2.sr3.sat"),
+        ("e5m2 *e5m2 = e6m5.rn + e6m5.rn", "e5m2*e5m2=e6m5.rn+e6m5.rn"),
+        ("forward = e5m2* e5m2+e6m5.rn", "forward=e5m2*e5m2+e6m5.rn, input_gradient=fp32, weight_gradient=fp32"),
+    ],
+)
+def test_policy_ignores_blanks(spaced, text):
+    assert str(nn.Policy.parse(spaced)) == text
+
+
+@pytest.mark.parametrize("layer", [tnn.Conv1d(2, 2, 3), tnn.Tanh(), tnn.Sequential(tnn.LSTM(2, 2))])
+def test_convert_names_a_model_that_has_no_layer_to_swap(layer):
+    with pytest.raises(ValueError, match=f"{type(layer).__name__} has no layer that can be swapped; .*Linear"):
+        nn.convert(layer, "e5m2*e5m2+e6m5.rn")

@@ -11,6 +11,7 @@ from torch import nn
 from halfulp.fpga.match.performance import Exact, Published, best, cycles_of, total
 from halfulp.fpga.match.products import Gemm, trace
 from halfulp.fpga.match.published import TABLE_III, TABLE_IV, clock_of, clocks
+from halfulp.golden import nn as halfulp_nn
 from halfulp.golden.train.networks import NanoGpt, lenet5, resnet20
 from halfulp.hdl.specs import Build
 from halfulp.units.systolic import Chain, Grid
@@ -95,10 +96,10 @@ def test_trace_follows_shared_parameters():
 
 
 class Asks(nn.Module):
-    """What it computes depends on a value."""
+    """Model that raises an error of its own."""
 
     def forward(self, x):
-        return x @ x.T if x.sum() > 0 else x
+        return x.missing @ x
 
 
 @pytest.mark.parametrize(
@@ -238,3 +239,45 @@ def test_exact_model_tries_the_best_number_of_cores():
         every = {count: model.run(gemm, count).seconds for count in range(1, 11)}
         assert every[cores] == min(every.values())
         assert all(every[count] > every[cores] for count in range(1, cores))
+
+
+class Masked(nn.Module):
+    """Attention that drops a mask of ones, as models of HuggingFace do; it takes its input by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+    def forward(self, *, x, attention_mask):
+        if attention_mask.all():
+            attention_mask = None
+        mask = None if attention_mask is None else attention_mask == 0
+        return {"out": self.layer(x, src_key_padding_mask=mask)}
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_trace_runs_models_whose_steps_depend_on_values(training):
+    model, x = Masked(), torch.randn(3, 5, 8)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    expected = Counter(trace(nn.Sequential(model.layer), x, training=training))
+    for mask in (torch.ones(3, 5), torch.ones(3, 5).triu()):
+        assert Counter(trace(model, x=x, attention_mask=mask, training=training)) == expected
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
+def test_trace_of_a_converted_model_has_the_products_of_the_model(policy):
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 8), nn.Tanh()),
+        nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0),
+    )
+    x = torch.randn(2, 3, 8, 8)
+    found = halfulp_nn.convert(model, policy).model
+    rounded = nn.Sequential(halfulp_nn.Quantize("e5m2.sr3", seed=1), found)
+    before = str(rounded), {name: tensor.clone() for name, tensor in rounded.state_dict().items()}
+    for training in (True, False):
+        assert Counter(trace(rounded, x, training=training)) == Counter(trace(model, x, training=training))
+    assert str(rounded) == before[0]
+    assert all(torch.equal(tensor, before[1][name]) for name, tensor in rounded.state_dict().items())
+    assert rounded(x).requires_grad

@@ -71,7 +71,8 @@ def match(
 ) -> None:
     """Find the arrays on a board that NETWORK runs fastest on: their size, their number and their clock.
 
-    NETWORK is lenet5, resnet20 or nanogpt, or module:function of a function that returns a torch model and its input.
+    NETWORK is lenet5, resnet20, gru or nanogpt, or module:function of a function that returns a torch model and its
+    input.
     """
     if clock is not None and model == "published":
         raise Refused("published arrays have their own clocks; --clock is for --model exact")

@@ -1,9 +1,11 @@
 """The matrix products of a torch model, traced as torch computes them.
 
-The model runs forward and backward on shapes alone (torch's device ``meta``), which takes no memory and no time, and
-every product is recorded. Convolutions are products of patches (im2col).
+The model runs forward and backward on shapes alone (torch's device ``meta``), which takes no memory and no time, or on
+values where its steps depend on them, and every product is recorded. Convolutions are products of patches (im2col).
 """
 
+import contextlib
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +17,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+
+from halfulp.golden.nn import PiecewiseLinear, Policy, Quantize
+from halfulp.golden.nn.layers import Computed
 
 Phase = Literal["forward", "backward"]
 
@@ -41,58 +46,116 @@ class Gemm:
         return self.n * self.k * self.m
 
 
-def trace(model: nn.Module, *inputs: Tensor, training: bool = True) -> list[Gemm]:
+def trace(model: nn.Module, *inputs: Any, training: bool = True, **named: Any) -> list[Gemm]:
     """The products of one step, in the order in which they are computed.
 
     Parameters
     ----------
     model : nn.Module
-        Not changed. Its gradients are those of the sum of its outputs.
-    inputs : Tensor
-        One batch of examples.
+        Not changed. Its gradients are those of the sum of its outputs. Converted layers are traced as torch's own:
+        their products have the same shapes.
+    inputs, named : Tensor
+        One batch of examples, as the model takes it.
     training : bool
         Forward and backward, or forward alone. Inputs have no gradient.
 
     Raises
     ------
     ValueError
-        If the model cannot be run on shapes alone, has no products, or has no gradient.
+        If the model cannot be run, has no products, or has no gradient.
+
+    Notes
+    -----
+    A model whose steps depend on values, such as those of an attention mask, is run on a copy instead.
     """
-    recorder = _Recorder()
-    try:
-        # Shared parameters remain shared.
-        shapes: dict[int, Tensor] = {}
-
-        def shape_of(tensor: Tensor) -> Tensor:
-            if id(tensor) not in shapes:
-                meta = tensor.detach().to("meta")
-                kind = nn.Parameter if isinstance(tensor, nn.Parameter) else lambda x, requires_grad: x
-                shapes[id(tensor)] = kind(meta, requires_grad=tensor.requires_grad)
-            return shapes[id(tensor)]
-
-        tensors = itertools.chain(
-            model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
-        )
-        state = {name: shape_of(tensor) for name, tensor in tensors}
-        given = tree_map(lambda x: x.detach().to("meta") if isinstance(x, Tensor) else x, inputs)
-        was = {module: module.training for module in model.modules()}
-        model.train(training)
+    with _in_torch(model):
         try:
-            with sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(training), recorder, torch.device("meta"):
-                out = torch.func.functional_call(model, state, given, tie_weights=False)
-                if training:
-                    recorder.phase = "backward"
-                    _backward(out)
-        finally:
-            for module, mode in was.items():
-                module.training = mode
-    except (RuntimeError, NotImplementedError, TypeError) as error:
-        raise ValueError(
-            f"{type(model).__name__} cannot be traced on shapes alone: {str(error).splitlines()[0]}"
-        ) from error
-    if not recorder.gemms:
+            try:
+                gemms = _on_shapes(model, inputs, named, training)
+            except Exception:
+                gemms = _on_values(model, inputs, named, training)
+        except Exception as error:  # a user's model may raise anything
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise ValueError(f"{type(model).__name__} cannot be traced: {lines[0]}") from error
+    if not gemms:
         raise ValueError(f"{type(model).__name__} computes no matrix product")
+    return gemms
+
+
+def _on_shapes(model: nn.Module, inputs: Any, named: Any, training: bool) -> list[Gemm]:
+    """Products of a step on shapes alone."""
+    # Shared parameters remain shared.
+    shapes: dict[int, Tensor] = {}
+
+    def shape_of(tensor: Tensor) -> Tensor:
+        if id(tensor) not in shapes:
+            meta = tensor.detach().to("meta")
+            kind = nn.Parameter if isinstance(tensor, nn.Parameter) else lambda x, requires_grad: x
+            shapes[id(tensor)] = kind(meta, requires_grad=tensor.requires_grad)
+        return shapes[id(tensor)]
+
+    tensors = itertools.chain(
+        model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
+    )
+    state = {name: shape_of(tensor) for name, tensor in tensors}
+    given, words = tree_map(lambda x: x.detach().to("meta") if isinstance(x, Tensor) else x, (inputs, named))
+    was = {module: module.training for module in model.modules()}
+    model.train(training)
+    try:
+        with torch.device("meta"):
+            return _recorded(
+                lambda: torch.func.functional_call(model, state, given, words, tie_weights=False), training
+            )
+    finally:
+        for module, mode in was.items():
+            module.training = mode
+
+
+def _on_values(model: nn.Module, inputs: Any, named: Any, training: bool) -> list[Gemm]:
+    """Products of a step of a copy."""
+    made = copy.deepcopy(model).train(training)
+    given, words = tree_map(lambda x: x.detach().clone() if isinstance(x, Tensor) else x, (inputs, named))
+    # Fused layers would hide their products.
+    fused, fast = torch.backends.mkldnn.set_flags(False)[0], torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return _recorded(lambda: made(*given, **words), training)
+    finally:
+        torch.backends.mkldnn.set_flags(fused)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _recorded(run: Callable[[], Any], training: bool) -> list[Gemm]:
+    recorder = _Recorder()
+    with sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(training), recorder:
+        out = run()
+        if training:
+            recorder.phase = "backward"
+            _backward(out)
     return recorder.gemms
+
+
+@contextlib.contextmanager
+def _in_torch(model: nn.Module) -> Iterator[None]:
+    """The layers of a model in torch's own arithmetic for a while."""
+    policies = {module: module.policy for module in model.modules() if isinstance(module, Computed)}
+    elements = [module for module in model.modules() if isinstance(module, (Quantize, PiecewiseLinear))]
+    for layer in policies:
+        layer.policy = Policy()
+    for module in elements:
+        vars(module)["forward"] = _same
+    try:
+        yield
+    finally:
+        for layer, policy in policies.items():
+            layer.policy = policy
+        for module in elements:
+            del vars(module)["forward"]
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
 
 
 def _backward(out: Any) -> None:

@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from halfulp.golden.train.data import BLOCK
-from halfulp.golden.train.networks import NETWORKS, NanoGpt, lenet5, resnet20
+from halfulp.golden.train.networks import NETWORKS, NanoGpt, Rows, lenet5, resnet20
 
 from .products import Gemm, trace
 
@@ -21,6 +21,7 @@ LETTERS = 65
 EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
     "lenet5": lambda batch: (lenet5(), torch.zeros(batch, 1, 28, 28)),
     "resnet20": lambda batch: (resnet20(), torch.zeros(batch, 3, 32, 32)),
+    "gru": lambda batch: (Rows(28, 10), torch.zeros(batch, 1, 28, 28)),
     "nanogpt": lambda batch: (NanoGpt(LETTERS), torch.zeros(batch, BLOCK, dtype=torch.long)),
 }
 """Known networks and an input of each; the values do not matter."""
@@ -63,8 +64,8 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
     Parameters
     ----------
     name : str
-        ``lenet5``, ``resnet20``, ``nanogpt``, or ``module:function`` of a function without parameters that returns a
-        torch model and its input, or a tuple of its inputs.
+        A network of `EXAMPLES`, or ``module:function`` of a function without parameters that returns a torch model and
+        its input, a tuple of its inputs, or a dict of them by name.
     batch : int, optional
         Examples in a step of a known network; default: its training batch.
     training : bool
@@ -82,12 +83,12 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
         return Workload(name, batch, training, trace(model, example, training=training))
     if batch is not None:
         raise ValueError(f"the batch of {name} is that of its input; --batch is for known networks")
-    model, inputs = _made(name)
-    return Workload(name, None, training, trace(model, *inputs, training=training))
+    model, inputs, named = _made(name)
+    return Workload(name, None, training, trace(model, *inputs, training=training, **named))
 
 
-def _made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """Model and inputs that a user's function returns."""
+def _made(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """Model and inputs that a user's function returns, by place and by name."""
     module, colon, function = name.partition(":")
     if not (colon and module and function):
         raise ValueError(f"unknown network {name!r}; there are {', '.join(EXAMPLES)}, or module:function of your own")
@@ -103,4 +104,6 @@ def _made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         raise ValueError(f"{name} is not a function that returns a torch model and its input")
     model, inputs = made
-    return model, inputs if isinstance(inputs, tuple) else (inputs,)
+    if isinstance(inputs, Mapping):
+        return model, (), dict(inputs)
+    return model, inputs if isinstance(inputs, tuple) else (inputs,), {}

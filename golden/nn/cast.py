@@ -67,13 +67,14 @@ class Cast:
             return text
         if not isinstance(text, str):
             raise TypeError(f"a cast is a Cast or a text such as 'e5m2.rn', not {type(text).__name__}")
-        rest = text.removesuffix(".sat")
+        joined = "".join(text.split())
+        rest = joined.removesuffix(".sat")
         if match := _ROUNDED.fullmatch(rest):
             fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
         else:
             fmt, rounding = rest, RN
         try:
-            return cls(None if fmt is None else parse(fmt), rounding, rest != text)
+            return cls(None if fmt is None else parse(fmt), rounding, rest != joined)
         except ValueError as error:
             raise ValueError(f"{text!r} is no cast such as rn, e5m2.rn or e5m2.sr3.sat: {error}") from error
 

@@ -120,6 +120,11 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
         policy = {"*": policy}
     made = _copied(model, inplace)
     found = _layers(made)
+    if not found:
+        known = ", ".join(kind.__name__ for kind in TWINS)
+        raise ValueError(
+            f"{type(model).__name__} has no layer that can be swapped; those are {known}, and derived ones"
+        )
     chosen = _chosen(policy, found, "layer that can be swapped")
     rules = {pattern: Policy.parse(one) for pattern, one in policy.items()}
     swaps = [
