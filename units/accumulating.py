@@ -10,7 +10,7 @@ from halfulp.hdl.eager import Sum
 from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.formats import Format
 from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
-from halfulp.hdl.pipeline import Pipeline
+from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 
 from .base import Unit
@@ -60,6 +60,12 @@ class Accumulating(Unit):
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
         """The number that a step adds, and the signals that travel with it, past the last of TERM_BOUNDARIES."""
         raise NotImplementedError
+
+    @property
+    def stages_after_sum(self) -> int:
+        """Register stages between the accumulator and the result."""
+        places = stage_places(self.build.pipeline, len(self.BOUNDARIES))
+        return sum(place > len(self.TERM_BOUNDARIES) for place in places)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

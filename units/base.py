@@ -27,6 +27,9 @@ from halfulp.hdl.specs.build import EAGER, LAZY
 Computed = tuple[Number, Value | None]
 """An exact result, with the random word that rounds it."""
 
+SOURCE = "random"
+"""Beginning of the names of registers of a unit's own sources; a number follows."""
+
 
 class Options(TypedDict, total=False):
     """Parameters of every unit beside its own.
@@ -213,8 +216,13 @@ class Unit(wiring.Component):
         key = (m, stream.source, stream.seed)
         if key not in self._built:
             number = len(self._built)
-            self._built[key] = source_word(m, stream.source, stream.seed, self.en & self.valid, f"random{number}")
+            self._built[key] = source_word(m, stream.source, stream.seed, self.en & self.valid, f"{SOURCE}{number}")
         return self._built[key]
+
+
+def is_source(register: str) -> bool:
+    """True for the name of a register of a unit's own source of random words."""
+    return re.match(rf"{SOURCE}\d", register) is not None
 
 
 def check_build(

@@ -226,11 +226,13 @@ def examine(
 
 
 def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
-    """A witness for people: codes and numbers at the ports of its units, and the commands that save these vectors."""
+    """A witness as text: codes and numbers at the ports of its units, with the commands that save these vectors; of a
+    claim about registers, all register values and inputs."""
     assert verdict.witness is not None
     miter = claim.miter()
     if miter.steps:
-        yield from (f"{name} = {code:#x}" for name, code in sorted(verdict.witness.items()) if code)
+        # Registers are given values that may not occur after a reset, so that there is no vector to save.
+        yield from (f"  {name} = {verdict.witness.get(name, 0):#x}" for name in sorted(miter.free))
         return
     for unit, codes in simulated(miter, verdict.witness):
         yield unit.name
@@ -253,7 +255,7 @@ def table(findings: Sequence[Finding]) -> Table:
         {"seconds": ".1f"},
         [
             ", ".join(f"{counts[status]} {status}" for status in (PROVED, REFUTED, UNFINISHED))
-            + f", in {sum(finding.verdict.seconds for finding in findings):.0f} seconds of ABC, when they were asked.",
+            + f", in {sum(finding.verdict.seconds for finding in findings):.0f} seconds of ABC, cached ones included.",
             *(f"{kind}: {KINDS[kind].says}." for kind in kinds),
         ],
     )

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Properties of results that hold for all operands."""
 
 from amaranth.hdl import Const, Module, Value

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Claims that the structure of a unit changes no bit: structures beside each other, and step by step.
 
 A proof about registers takes any values in them, whether they can occur or not, and lets so many cycles pass that what
@@ -5,16 +6,17 @@ is in them came in since. That is induction over time, and needs no bound on it:
 operands shows after ``n`` cycles in which the clock enable is high, and one in which it is low changes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Ports
+from halfulp.units.base import is_source
 from halfulp.units.stream import Streamed
 
-from .miters import Clocked, Codes, Miter, differ, ports_of, stream_ports_of, widths
+from .miters import After, Clocked, Codes, Miter, differ, ports_of, stream_ports_of, widths
 from .prove import step_of
 
 
@@ -23,9 +25,20 @@ def clocked(unit: Any) -> Clocked:
     return Clocked(step_of(unit), *ports_of(unit), {"rst": 0, "en": 1})
 
 
+def _meaning(registers: Codes) -> Codes:
+    """Registers, with 0 for those that no result depends on: the sum of an infinite quire, and all but NaN of one that
+    is NaN."""
+    if "held" not in registers:
+        return registers
+    never = Const(0, 1)
+    nan, inf = (registers.get(f"held_{flag}_register", never) for flag in ("nan", "inf"))
+    effects = {"held": ~nan & ~inf, "held_inf_sign": ~nan & inf, "held_inf_register": ~nan}
+    return {name: Mux(effects[name], value, 0) if name in effects else value for name, value in registers.items()}
+
+
 def equal(asked: Implementation, **other: Any) -> Miter:
     """Another structure of a unit has the same results; of a unit with a state, from the same state, and the same state
-    after it."""
+    after it. States are the same if all registers that results depend on are."""
     one, two = asked.component(), asked.with_build(**other).component()
     if not one.clocked:
 
@@ -39,10 +52,15 @@ def equal(asked: Implementation, **other: Any) -> Miter:
         raise ValueError(f"{one.name} and {two.name} have different registers, so their states cannot be compared")
 
     def wrong_step(m: Module, i: Miter) -> Value:
-        x, y = (side.advance(m, i, side.held(i)) for side in sides)
-        return differ(x.next, y.next) | differ(x.outputs, y.outputs)
+        x = sides[0].advance(m, i, sides[0].held(i))
+        y = sides[1].advance(m, i, {name: i.free.get(f"other@{name}", value) for name, value in x.held.items()})
+        same = ~differ(_meaning(x.held), _meaning(y.held))
+        return same & (differ(_meaning(x.next), _meaning(y.next)) | differ(x.outputs, y.outputs))
 
-    return Miter(sides[0].free(), wrong_step, (sides[0].step, sides[1].step))
+    free = sides[0].free()
+    if "held" in sides[0].step.registers:
+        free |= {f"other@{name}": width for name, width in sides[0].step.registers.items()}
+    return Miter(free, wrong_step, (sides[0].step, sides[1].step))
 
 
 def lazy_is_eager(asked: Implementation) -> Miter:
@@ -68,8 +86,9 @@ def held(asked: Implementation) -> Miter:
 def pipelined(asked: Implementation) -> Miter:
     """Register stages change nothing but the latency.
 
-    From any registers, after as many cycles as the latency is, the result is that of the unit without register stages:
-    of one with an accumulator, that of its step from the accumulator as it was.
+    From any registers, after as many cycles as the latency is, the result is that of the unit without register stages,
+    from the accumulator as it was before the operands were added, and from the source of random words as it was when
+    they came.
     """
     built = asked.component()
     unit, plain = clocked(built), _Plain(asked)
@@ -78,7 +97,7 @@ def pipelined(asked: Implementation) -> Miter:
     def wrong(m: Module, i: Miter) -> Value:
         found = unit.run(m, i, unit.held(i), cycles)
         first = {name: i[f"{name}@0"] for name in unit.inputs if name not in unit.fixed}
-        return differ(found[-1].outputs, plain.results(m, i, first, found[-2].held, ""))
+        return differ(found[-1].outputs, plain.results(m, i, first, found, ""))
 
     return Miter(unit.free(cycles), wrong, (unit.step, *plain.steps))
 
@@ -90,15 +109,19 @@ class _Plain:
         self.unit = asked.with_build(pipeline=0).component()
         self.clocked = clocked(self.unit) if self.unit.clocked else None
         self.steps = (self.clocked.step,) if self.clocked else ()
+        self.after_sum = getattr(asked.component(), "stages_after_sum", 0)
 
-    def results(self, m: Module, i: Miter, given: dict[str, Value], held: Codes, prefix: str) -> Codes:
-        """Results for some operands, from the registers ``prefix + NAME`` of the other unit."""
+    def results(self, m: Module, i: Miter, given: dict[str, Value], found: Sequence[After], prefix: str) -> Codes:
+        """Results for some operands, from the registers ``prefix + NAME`` that the other unit has in its cycles."""
         if self.clocked is None:
             return i.apply(m, self.unit, given)
-        before = {name: held[prefix + name] for name in self.clocked.step.registers}
-        # Two cycles, because a registered result shows one cycle later.
-        first = self.clocked.advance(m, i, before, **given)
-        return self.clocked.advance(m, i, first.next, **given).outputs
+        # Words of a source are sampled with the operands.
+        cycles = {name: 0 if is_source(name) else -2 - self.after_sum for name in self.clocked.step.registers}
+        before = {name: found[cycle].held[prefix + name] for name, cycle in cycles.items()}
+        step = self.clocked.advance(m, i, before, **given)
+        for _ in range(self.unit.latency):
+            step = self.clocked.advance(m, i, step.next, **given)
+        return step.outputs
 
 
 def after_reset(asked: Implementation) -> Miter:
@@ -155,7 +178,7 @@ def stream_is_in_order(asked: Implementation) -> Miter:
         given: dict[str, Value] = {"valid": Const(1, 1)}
         for port, low in Ports.of(unit.inputs).slices():
             given[port.name] = i["i__payload@0"][low : low + port.width]
-        due = Cat(*plain.results(m, i, given, found[-2].held, "unit.").values())
+        due = Cat(*plain.results(m, i, given, found, "unit.").values())
         last, taken = found[-1].outputs, i["i__valid@0"]
         return (last["o__valid"] != taken) | (taken & (last["o__payload"] != due))
 
