@@ -233,7 +233,7 @@ def bits(run):
 def test_run_is_deterministic(tmp_path):
     whole = small(tmp_path)
     told = []
-    end = whole.train(told=told.append)
+    end = whole.train(on_epoch=told.append)
     assert (whole.step, len(told), told[-1]) == (12, 2, end)
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     torch.set_num_threads(3)
@@ -260,7 +260,7 @@ def test_run_uses_one_thread_for_torch_sums(tmp_path):
     for text in ("fp32", "fp32, weights=e5m2.rn", "fp32, update=e6m5.rn"):
         run = Run(plan(text=text), mnist(None).limited(4), tmp_path)
         seen = []
-        run.train(told=lambda epoch, seen=seen: seen.append(torch.get_num_threads()))
+        run.train(on_epoch=lambda epoch, seen=seen: seen.append(torch.get_num_threads()))
         assert seen == [1]
         assert run.updates if "update" in text else not run.updates
 

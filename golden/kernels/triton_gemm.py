@@ -79,10 +79,10 @@ def _pack(sign, exponent, significand, sticky, nan, inf, word, MODE: tl.constexp
     shift = shift + up
     wide = safe << up
     below = tl.minimum(shift - PLACES, 62)
-    cut = wide >> below
-    sticky = sticky | (wide != (cut << below))
-    kept, seen = cut >> PLACES, cut & ((1 << PLACES) - 1)
-    odd = kept & 1
+    shifted = wide >> below
+    sticky = sticky | (wide != (shifted << below))
+    truncated, seen = shifted >> PLACES, shifted & ((1 << PLACES) - 1)
+    odd = truncated & 1
     rest = (seen != 0) | sticky
     if MODE == 0:
         more = seen & (odd | sticky.to(tl.int64))
@@ -100,14 +100,14 @@ def _pack(sign, exponent, significand, sticky, nan, inf, word, MODE: tl.constexp
         more = (seen + word) >> BITS
     else:
         more = seen * 0
-    kept = kept + more
-    carry = kept >> (MAN + 1)
+    truncated = truncated + more
+    carry = truncated >> (MAN + 1)
     field = last - least + carry
-    kept = kept >> carry
+    truncated = truncated >> carry
     largest = (MAX & ((1 << MAN) - 1)) | (1 << MAN)
     top = (MAX >> MAN) - 1
-    over = ((field > top) | ((field == top) & (kept > largest))) & (zero == 0)
-    magnitude = (tl.minimum(tl.maximum(field, 0), top) << MAN) + kept
+    over = ((field > top) | ((field == top) & (truncated > largest))) & (zero == 0)
+    magnitude = (tl.minimum(tl.maximum(field, 0), top) << MAN) + truncated
     magnitude = tl.where(zero | ((field < 0) & (not SUBNORMALS)), 0, magnitude)
     stays = sign != sign
     if SATURATE or MODE == 2 or MODE == 5:

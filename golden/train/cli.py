@@ -155,7 +155,7 @@ def train(
         click.echo(str(run.conversion), err=True)
 
     def train_here(run: Run, bar: Progress) -> dict[str, str]:
-        run.train(bar, every=every, told=_tell)
+        run.train(bar, every=every, on_epoch=_tell)
         return row_of(run, _command())
 
     try:

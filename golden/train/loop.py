@@ -228,7 +228,7 @@ class Run:
         progress: Progress = silent,
         *,
         every: float = 60.0,
-        told: Callable[[Epoch], None] = lambda epoch: None,
+        on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     ) -> Epoch:
         """Train to the end; returns the last epoch.
 
@@ -237,7 +237,7 @@ class Run:
         progress : Progress
         every : float
             Seconds between checkpoints; there is one after each epoch too.
-        told : callable
+        on_epoch : callable
             Called with each epoch.
 
         Raises
@@ -257,7 +257,7 @@ class Run:
                 progress.advance(1)
                 if self.step % self.per_epoch == 0:
                     self._end_epoch()
-                    told(self.epochs[-1])
+                    on_epoch(self.epochs[-1])
                 now = time.monotonic()
                 self.seconds, before = self.seconds + now - before, now
                 ended = self.step % self.per_epoch == 0
