@@ -5,13 +5,15 @@ from typing import Any, TypeVar
 
 import click
 
+from halfulp.hdl.formats.rounding import MODES
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _UNIT_OPTIONS = (
     click.option("--acc", metavar="FMT", help="accumulator format, or exact (mac, accumulate)"),
     click.option("--product", metavar="FMT.ROUND", help="rounded product, such as e5m2.rz (mac); exact by default"),
     click.option(
-        "--round", "rounding", metavar="MODE", help="rn ra rz ru rd ro exact or srN; rn by default, sr3 for sru"
+        "--round", "rounding", metavar="MODE", help=f"{' '.join(MODES)} exact or srN; default: rn, sr3 for sru"
     ),
     click.option("--lanes", metavar="N", type=int, help="numbers at once (sru); 1 by default"),
     click.option("--sharing", metavar="HOW", help="lanes have sources of their own, or share one rotated (sru)"),

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from halfulp.cli import COMMANDS
+from halfulp.cli import COMMANDS, cli
 from halfulp.hdl.formats import parse
+from halfulp.hdl.formats.rounding import MODES
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root, machine_errors, replacing_folder, write_whole
 from halfulp.tools.processes import Command, run_all, uninterrupted
@@ -134,6 +136,15 @@ def test_cli_help_lists_commands(halfulp: Program) -> None:
     for command in (*COMMANDS, "list"):
         assert f"  {command} " in out
     assert halfulp()[0] == 2
+
+
+def test_round_option_names_every_mode() -> None:
+    commands = [cli.get_command(click.Context(cli), name) for name in COMMANDS]
+    options = [option for command in commands if command for option in command.params if "--round" in option.opts]
+    assert len(options) > 5
+    for option in options:
+        assert isinstance(option, click.Option)
+        assert {*MODES, "exact", "srN"} <= {*re.findall(r"\w+", option.help or "")}
 
 
 def test_list_targets_prints_parts_and_totals(halfulp: Program) -> None:

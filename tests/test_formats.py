@@ -15,6 +15,7 @@ from amaranth.hdl import Const, Module
 
 from halfulp.golden import codec
 from halfulp.golden.kernels import text as kernels
+from halfulp.hdl import formats
 from halfulp.hdl import number as rtl
 from halfulp.hdl.formats import (
     BF16,
@@ -828,11 +829,46 @@ def test_mac_spec_names_random_source():
         assert MacSpec.parse(MacSpec.parse(text)) == MacSpec.parse(text)
 
 
+def test_every_rounding_mode_has_a_constant():
+    assert [getattr(formats, mode.upper()) for mode in ROUNDING_MODES] == [*map(Rounding, ROUNDING_MODES)]
+    assert {mode.upper() for mode in ROUNDING_MODES} <= set(formats.__all__)
+
+
 def test_default_accumulators_of_floats():
     assert E5M2.default_accumulator() == E6M5
     assert parse("e2m1fn").default_accumulator() == Float(3, 4)
     assert FP64.default_accumulator() == FP64
     assert parse("e5m2-ftz").default_accumulator() == parse("e6m5-ftz")
+    named = {name: str(fmt.default_accumulator()) for name, fmt in NAMED.items() if fmt.family == "float"}
+    assert named == dict.fromkeys(("e4m3", "e4m3fn", "e4m3fnuz", "e4m3b11fnuz"), "e5m6") | {
+        **dict.fromkeys(("e5m2", "e5m2fnuz"), "e6m5"),
+        "fp64": "fp64",
+        "fp32": "e9m26",
+        "tf32": "e9m13",
+        "bf16": "e9m10",
+        "fp16": "e6m13",
+        "e3m4": "e4m7",
+        "e6m5": "e7m8",
+        "e3m2fn": "e4m5",
+        "e2m3fn": "e3m6",
+        "e2m1fn": "e3m4",
+    }
+    # The bias moves as that of products does.
+    for text, acc in (("e4m3b30fn", "e5m6b61"), ("e11m4b2000", "e11m7b2977"), ("e4m3b8", "e5m6")):
+        assert str(parse(text).default_accumulator()) == acc
+
+
+@pytest.mark.parametrize("text", ["e3m4b9", "e3m4b-9", "e4m3b30", "e5m2b-20-ftz"])
+def test_default_accumulators_of_biased_floats_hold_products(text):
+    fmt = parse(text)
+    acc = fmt.default_accumulator()
+    for ends in (Fraction(2) ** (2 * fmt.emin), Fraction(2) ** (2 * fmt.emax)):
+        assert acc.decode(acc.encode(ends)) == ends
+
+
+def test_default_accumulators_of_extreme_biases_are_refused():
+    with pytest.raises(ValueError, match="accumulator"):
+        parse("e3m4b4096").default_accumulator()
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,16 @@ def test_state_of_a_source_is_part_of_the_description():
         ("pwl tanh ^fxp4.4", "^", r"expected '\('"),
         ("convert e5m2^", "^", "expected '>'"),
         ("pwl gelu6-1f0c33a9(fxp4.4) pieces=^8", "^", "saved table"),
+        ("quire posit8*posit8 carry=^3٣", "^", "number behind carry"),
+        ("quire posit8*posit8 carry=^1_0", "^", "number behind carry"),
+        ("sru int16>int8 lanes=^٣4", "^", "number behind lanes"),
+        ("e5m2*e5m2+e6m5.sr10@lfsr16:^1_05", "^", "state of a source"),
+        ("e5m2*e5m2+e6m5.sr10@lfsr16:^1٣", "^", "state of a source"),
+        ("^dot٣ e5m2*e5m2", "^", "format"),
+        ("pwl ^leaky_relu:1_0(fxp4.4)", "^", "no number"),
+        ("pwl ^leaky_relu:٣(fxp4.4)", "^", "no number"),
+        ("pwl tanh(fxp4.4) error=^1_0", "^", "number behind error"),
+        ("sru int8>int4.sr3@lfsr16 sharing=^rotated", "^", "one lane"),
     ],
 )
 def test_error_points_at_the_place_in_the_text(text, place, keyword):
@@ -156,6 +166,12 @@ def test_error_points_at_the_place_in_the_text(text, place, keyword):
 def test_text_of_another_kind_is_refused():
     with pytest.raises(TypeError, match="text"):
         UnitSpec.parse(parse("e5m2"))
+
+
+def test_dot_of_one_pair_takes_both_orders():
+    # A sweep over k begins at 1, and the order names the ports of the random words.
+    exact, sequential = (UnitSpec.parse(f"dot1 e5m2*e5m2.sr3 order={order}") for order in ("exact", "sequential"))
+    assert (list(exact.words), list(sequential.words)) == (["random"], ["random0"])
 
 
 def test_page_of_the_grammar_has_every_unit_and_word():

@@ -33,4 +33,4 @@ def parse(text: str | Format) -> Format:
 
 
 NAMED: dict[str, Format] = {name: parse(text) for family in FAMILIES for name, text in family.names.items()}
-"""Formats with a name of their own; every other is spelled by its fields."""
+"""Formats with a name of their own, from the ``names`` of each family; all others are written by their fields."""

@@ -1,6 +1,9 @@
 """Checks of parameters."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+Number = TypeVar("Number")
 
 
 def check_int(name: str, value: object, owner: str, low: int | None = None, high: int | None = None) -> None:
@@ -16,6 +19,19 @@ def check_bool(name: str, value: object, owner: str) -> None:
     """Raise TypeError unless a parameter is a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} of a {owner} is a bool, not {type(value).__name__}")
+
+
+def read_number(text: str, kind: Callable[[str], Number]) -> Number:
+    """Number of a text in digits 0 to 9: `int` and `float` read underscores and digits of other scripts too.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such number.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is not a number")
+    return kind(text)
 
 
 def check_one_of(name: str, value: object, known: Collection[str]) -> None:

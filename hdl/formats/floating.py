@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -152,8 +152,17 @@ class Float(Format):
         return f"float e{self.exp}m{self.man}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}"
 
     def default_accumulator(self) -> "Float":
-        """One exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials of IEEE."""
-        return Float(min(self.exp + 1, MAX_EXP), min(self.man + 3, MAX_MAN), subnormals=self.subnormals)
+        """One exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials of IEEE.
+
+        If products of a biased format leave the range, the bias of the accumulator moves with theirs.
+        """
+        acc = Float(min(self.exp + 1, MAX_EXP), min(self.man + 3, MAX_MAN), subnormals=self.subnormals)
+        if acc.smallest <= Fraction(4) ** self.emin and self.largest**2 <= acc.largest:
+            return acc
+        bias = acc.bias + 2 * (self.bias - self._default_bias)
+        if abs(bias) > MAX_BIAS:
+            raise ValueError(f"{self} has no default accumulator, whose bias would be {bias}; name its format")
+        return replace(acc, bias=bias)
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ PATTERN = f"(?:{'|'.join(mode for mode in (*_MODES, *_IEEE_NAMES) if mode != 'sr
 
 RN = Rounding("rn")
 RA = Rounding("ra")
+RH = Rounding("rh")
 RZ = Rounding("rz")
 RU = Rounding("ru")
 RD = Rounding("rd")

@@ -11,6 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property, partial
 from typing import Any, NoReturn, get_args
 
+from halfulp.hdl.formats.checks import read_number
 from halfulp.hdl.formats.rounding import Rounding
 from halfulp.hdl.formats.source import parse_source
 
@@ -21,14 +22,14 @@ SUFFIXES = ("rounding", "saturate", "random", "seed")
 """Fields of every description, which follow the formula."""
 
 _OPERATORS = "*+/=>,()"
-_FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-\d]))+")
+_FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-0-9]))+")
 _NAME = re.compile(r"[\w:./-]+")
 _SUFFIX = re.compile(r"\.\s*([A-Za-z]\w*)")
 _SATURATE = re.compile(r"\.\s*(sat)\b")
 _SOURCE = re.compile(r"@\s*(\w+)")
 _STATE = re.compile(r":\s*(\w+)")
 _WORD = re.compile(r"([a-z_]+)(?:\s*=\s*([^\s=]+))?")
-_HEAD = re.compile(r"([A-Za-z_]+)(\d*)(?=\s|$)")
+_HEAD = re.compile(r"([A-Za-z_]+)([0-9]*)(?=\s|$)")
 _PART = re.compile(r"\w+|[^\w\s]")
 
 
@@ -336,13 +337,13 @@ def _word(item: "Field[Any]", text: str | None) -> Any:
     if kind is str:
         return text
     try:
-        return kind(text)
+        return read_number(text, kind)
     except ValueError:
         raise ValueError(f"expected a number behind {item.name}=, not {text!r}") from None
 
 
 def _integer(text: str) -> int:
     try:
-        return int(text, 0)
+        return read_number(text, partial(int, base=0))
     except ValueError:
         raise ValueError(f"expected a number as the state of a source, not {text!r}") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
-from halfulp.hdl.formats.checks import check_int, check_one_of
+from halfulp.hdl.formats.checks import check_int, check_one_of, read_number
 
 from .pieces import MAX_TERMS
 from .ranges import ValueRange
@@ -116,7 +116,7 @@ def read_function(text: str) -> tuple[str, Fraction | None]:
     if name not in PARAMETRIC:
         raise ValueError(f"{text} is refused: {name} has no parameter; {', '.join(PARAMETRIC)} have one")
     try:
-        return name, Fraction(parameter)
+        return name, read_number(parameter, Fraction)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"{text} is refused: the parameter {parameter!r} of {name} is no number") from None
 

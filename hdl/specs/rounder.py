@@ -61,6 +61,8 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
         check_one_of("sharing", self.sharing, SHARINGS)
         if self.sharing != "own" and self.random is None:
             raise ValueError(f"sharing {self.sharing} does nothing where random words are an input; name a source")
+        if self.sharing != "own" and self.lanes == 1:
+            raise ValueError(f"sharing {self.sharing} does nothing in one lane; name two lanes or more")
 
     @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:
