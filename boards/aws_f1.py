@@ -6,8 +6,8 @@ from .targets import TARGETS
 
 AWS_F1 = Board(
     title="Amazon EC2 F1",
-    target=TARGETS["aws-f1"],
-    slrs=alike(TARGETS["aws-f1"], 3),
+    target=TARGETS["aws_f1"],
+    slrs=alike(TARGETS["aws_f1"], 3),
     memories=(ddr(),),
     platform="xilinx_aws-vu9p-f1_shell-v04261818_201920_3",
     kernel_mhz=250,

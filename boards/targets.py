@@ -168,7 +168,7 @@ TARGETS = {
         Target("u200", XCUP, "xcu200-fsgd2104-2-e", *_VU9P, _DS962),
         Target("vcu1525", XCUP, "xcvu9p-fsgd2104-2L-e", *_VU9P, _DS890),
         Target("vcu118", XCUP, "xcvu9p-flga2104-2L-e", *_VU9P, _DS890),
-        Target("aws-f1", XCUP, "xcvu9p-flgb2104-2-i", *_VU9P, _DS890),
+        Target("aws_f1", XCUP, "xcvu9p-flgb2104-2-i", *_VU9P, _DS890),
         Target("artix100t", XC7, "xc7a100tcsg324-1", 63_400, 126_800, 240, 135, 0, _DS180),
         Target("ecp5-85k", ECP5, "LFE5U-85F-6BG381C", 83_640, 83_640, 156, 208, 0, _DS02012, _ECP5_85K),
     )

@@ -28,11 +28,25 @@ class Pipeline:
         Names of the boundaries, in order of the data.
     enable : Value
         Clock enable of every register.
+    reset_less : bool
+        Registers have no reset, but for those of ``control``.
+    control : Value, optional
+        One of the values, whose registers always have a reset.
     """
 
-    def __init__(self, m: Module, *, stages: int, boundaries: Sequence[str], enable: Value) -> None:
+    def __init__(
+        self,
+        m: Module,
+        *,
+        stages: int,
+        boundaries: Sequence[str],
+        enable: Value,
+        reset_less: bool = False,
+        control: Value | None = None,
+    ) -> None:
         self._m = m
         self._enable = enable
+        self._reset_less, self._control = reset_less, control
         self._left = list(boundaries)
         places = stage_places(stages, len(boundaries))
         self._depth = {name: places.count(index) for index, name in enumerate(boundaries)}
@@ -61,7 +75,10 @@ class Pipeline:
             )
         if not isinstance(value, Value) or isinstance(value, Const) or len(value) == 0:
             return value
-        register = Signal(value.shape(), name=f"{name}_register")
+        controls = value is self._control
+        register = Signal(value.shape(), name=f"{name}_register", reset_less=self._reset_less and not controls)
         with self._m.If(self._enable):
             self._m.d.sync += register.eq(value)
+        if controls:
+            self._control = register
         return register

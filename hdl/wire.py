@@ -26,6 +26,11 @@ def wire(m: Module, value: Value, name: str) -> Value:
     return signal
 
 
+def word_at(value: Value, index: Value | int, width: int) -> Value:
+    """Word at an index, counted in words. Unlike ``word_select`` it makes Verilog without implicit truncation."""
+    return (value >> index * width)[:width]
+
+
 def extended(value: Value, width: int) -> Value:
     """The bits of a value, signed or not, in ``width`` bits where it has fewer."""
     filling = value[-1] if value.shape().signed else Const(0, 1)

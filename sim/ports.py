@@ -81,20 +81,3 @@ class Ports:
     def unpack(self, word: int) -> list[int]:
         """One code for each port."""
         return [(word >> low) & ((1 << port.width) - 1) for port, low in self.slices()]
-
-
-def verilog_ports(verilog: str, top: str) -> dict[str, int]:
-    """Names and widths of a module's ports, read from its Verilog.
-
-    Raises
-    ------
-    ValueError
-        If the text has no module of that name.
-    """
-    match = re.search(rf"^module {re.escape(top)}\s*\((.*?)\);(.*?)^endmodule", verilog, re.M | re.S)
-    if match is None:
-        raise ValueError(f"the Verilog has no module {top}")
-    found = {}
-    for high, name in re.findall(r"^\s*(?:input|output)\s+(?:\[(\d+):0\]\s+)?([A-Za-z_]\w*)\s*;", match[2], re.M):
-        found[name] = int(high) + 1 if high else 1
-    return found

@@ -15,7 +15,7 @@ from halfulp.fpga import cli
 from halfulp.fpga.report import sru
 from halfulp.fpga.report.sru import CROPPED, LANES, ROWS, UNITS, Measured, Study, tables
 from halfulp.fpga.synth.measure import Cost, measure_modules
-from halfulp.sim.ports import verilog_ports
+from halfulp.units.verilog import verilog_ports
 
 VU9P = TARGETS["vu9p"]
 
@@ -78,7 +78,7 @@ def test_plateau3_bank_beats_lfsr24_tenfold():
 def test_sru_units_have_named_ports():
     for a_row in (*ROWS, *CROPPED):
         module = a_row.unit(increment=False)
-        assert verilog_ports(module.verilog, module.top) == {
+        assert {port.name: port.width for port in verilog_ports(module.verilog, module.top)} == {
             **dict.fromkeys(("clk", "rst", "en", "valid", "up0"), 1),
             "a0": 8 + a_row.discarded,
             "o0": 8,

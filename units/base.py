@@ -169,6 +169,11 @@ class Unit(wiring.Component):
         return cls(**{item.name: getattr(spec, item.name) for item in fields(spec)}, build=build)
 
     @property
+    def title(self) -> str:
+        """The unit's text."""
+        return self.spec.text
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the unit's golden function."""
         return self.spec.parameters
@@ -196,7 +201,14 @@ class Unit(wiring.Component):
     def start_pipeline(self, m: Module) -> Pipeline:
         """The unit's register stages, for ``elaborate``."""
         enable: Value = self.en if self.clocked else Signal(init=1)
-        return Pipeline(m, stages=self.build.pipeline, boundaries=self.BOUNDARIES, enable=enable)
+        return Pipeline(
+            m,
+            stages=self.build.pipeline,
+            boundaries=self.BOUNDARIES,
+            enable=enable,
+            reset_less=self.build.reset_less,
+            control=self.valid if self.has_valid else None,
+        )
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         """This cycle's random word: from the port of that name, or from the source that stands in for it."""
@@ -233,6 +245,7 @@ def check_build(
         raise TypeError(f"build of {name} is a Build, not {type(build).__name__}")
     stochastic = [one for one in sums if one.has_structures]
     effects = {"dsp": multiplies, "stochastic": bool(stochastic), "structure": structure is not None}
+    effects |= {"reset_less": build.pipeline > 0}
     build.check_effect(name, {field for field, has in effects.items() if has})
     if build.stochastic == EAGER:
         for refusal in filter(None, (one.refusal for one in stochastic)):

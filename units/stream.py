@@ -41,6 +41,11 @@ class Streamed(wiring.Component):
         )
 
     @property
+    def title(self) -> str:
+        """The unit's text, with its interface."""
+        return f"{self.unit.title}, between two streams"
+
+    @property
     def latency(self) -> int:
         """Clock cycles from operands to result when nothing waits."""
         return self.unit.latency

@@ -1,6 +1,5 @@
 """The accelerator core: a systolic array between ports to memory, with control registers."""
 
-import re
 from typing import Any
 
 from amaranth.hdl import Cat, ClockDomain, ClockSignal, Const, Module, ResetInserter, ResetSignal, Signal, Value
@@ -9,6 +8,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from halfulp.units.systolic import Array
+from halfulp.units.verilog import check_name
 
 from . import layout as kernelmap
 from . import movers, packing, reorder
@@ -87,8 +87,7 @@ class Kernel(wiring.Component):
         self.array = array
         self.chunk = chunk
         self.name = f"kernel_{array.name}" if name is None else name
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
-            raise ValueError(f"invalid module name {self.name!r}: expected letters, digits and _")
+        check_name(self.name)
         channels = {MASTERS[0]: READ_CHANNELS, MASTERS[1]: READ_CHANNELS, MASTERS[2]: WRITE_CHANNELS}
         super().__init__(
             {
@@ -101,6 +100,11 @@ class Kernel(wiring.Component):
                 },
             }
         )
+
+    @property
+    def title(self) -> str:
+        """Size and multiply-accumulate of the array."""
+        return self.array.title
 
     @property
     def bytes(self) -> tuple[int, int, int]:

@@ -5,6 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from halfulp.hdl.wire import word_at
+
 from .axi import BYTES, WriteBeat
 from .movers import connect, place_layout
 
@@ -88,10 +90,10 @@ class Unpack(wiring.Component):
         low = (group - 1).bit_length()
         word = at[low:] if words > 1 else 0
         here, behind = Signal(bits), Signal(bits)
-        m.d.comb += here.eq(beat.word_select(word, bits))
+        m.d.comb += here.eq(word_at(beat, word, bits))
         if group > 1:
             following = Cat(beat[bits:], self.beats.payload[:bits])
-            m.d.comb += behind.eq(following.word_select(word, bits))
+            m.d.comb += behind.eq(word_at(following, word, bits))
         both = Cat(here, behind)
         shifted = Signal(bits)
         m.d.comb += shifted.eq(both >> _in_bits(at[:low], size))

@@ -5,6 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from halfulp.hdl.wire import word_at
+
 from .movers import SIZE_BITS, connect
 
 BUFFERS = 4
@@ -43,12 +45,12 @@ class Transpose(wiring.Component):
         held = Signal()
         takes, reads = Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq(~full.bit_select(put.buffer, 1)),
+            self.i.ready.eq(~word_at(full, put.buffer, 1)),
             takes.eq(self.i.valid & self.i.ready),
             write.addr.eq(Cat(put.column[:column_bits], put.row[:row_bits], put.buffer)),
             write.data.eq(self.i.payload),
             write.en.eq(takes),
-            reads.eq(full.bit_select(get.buffer, 1) & (~held | self.o.ready)),
+            reads.eq(word_at(full, get.buffer, 1) & (~held | self.o.ready)),
             read.addr.eq(Cat(get.column[:column_bits], get.row[:row_bits], get.buffer)),
             read.en.eq(reads),
             self.o.payload.eq(read.data),

@@ -127,7 +127,8 @@ def tile(
     """Write systolic arrays as kernels for a board, with all files for its tools and its host.
 
     The folder has Verilog, the description of the kernel, the script that packages it, the configuration that links it,
-    the host's program, a Makefile for all of these, and in tile/ a flow that places and routes one bare array.
+    the host's program, a Makefile for all of these, and in tile/ a flow that places and routes one bare array. For a
+    board without XRT platform there is only that flow.
     """
     folder = new_folder(output)
     from halfulp.fpga.kernel.arrays import with_source
@@ -145,4 +146,5 @@ def tile(
     click.echo(
         f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: about "
         f"{cores * cells.lut:,} LUT, {whole['LUT']:.1f} %, at a requested clock of {design.clock:g} MHz"
+        + ("" if board.platform else f"; {board.name} has no XRT platform: only the flow of the bare array, in tile/")
     )

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from halfulp.boards.targets import TARGETS
-from halfulp.sim.implementation import Implementation, implementation
+from halfulp.sim.implementation import implementation
 from halfulp.sim.options import unit_options
 from halfulp.tools.commands import Refused, new_folder, requests, write_folder
 
@@ -16,6 +16,9 @@ DEFAULT_CLOCK = 500
 
 @click.command()
 @unit_options
+@click.option("--name", metavar="NAME", help="name of the module; by default made of the unit's text")
+@click.option("--prefix", default="", metavar="TEXT", help="beginning of that name")
+@click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low, async-low; sync by default")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; standard output by default")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @click.option("--target", metavar="DEVICE", help="device of a flow, such as vu9p")
@@ -23,6 +26,9 @@ DEFAULT_CLOCK = 500
 def emit(
     unit: str,
     fmt: str | None,
+    name: str | None,
+    prefix: str,
+    reset: str,
     output: str | None,
     flow: str | None,
     target: str | None,
@@ -30,24 +36,29 @@ def emit(
     **options: Any,
 ) -> None:
     """Write UNIT in FMT as plain Verilog, or with --flow and --target a folder for a vendor's tool."""
+    from halfulp.units.verilog import check_name
+
     with requests():
         asked = implementation(unit, fmt, **options)
+        built = asked.component()
+        if prefix or name is not None:
+            name = check_name(prefix + (built.name if name is None else name))
     if flow is not None:
-        _flow(asked, output, target, DEFAULT_CLOCK if clock is None else clock)
+        clock = DEFAULT_CLOCK if clock is None else clock
+        _flow(built, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
         return
     for option, value in (("--target", target), ("--clock", clock)):
         if value is not None:
             raise Refused(f"{option} needs a flow; add --flow vivado")
-    _verilog(asked, output)
+    _verilog(built, output, name=name, reset=reset)
 
 
-def _verilog(asked: Implementation, output: str | None) -> None:
+def _verilog(built: Any, output: str | None, **how: Any) -> None:
     from halfulp.sim.build import verilog
     from halfulp.tools.paths import write_whole
 
     with requests():
-        built = asked.component()
-    text = verilog(built)
+        text = verilog(built, **how)
     if output is None or output == "-":
         click.echo(text, nl=False)
         return
@@ -59,7 +70,7 @@ def _verilog(asked: Implementation, output: str | None) -> None:
     write_whole(path, text)
 
 
-def _flow(asked: Implementation, output: str | None, target: str | None, clock: float) -> None:
+def _flow(built: Any, output: str | None, target: str | None, **how: Any) -> None:
     from .vivado import knows, scripts
 
     devices = [name for name, device in TARGETS.items() if knows(device)]
@@ -69,5 +80,5 @@ def _flow(asked: Implementation, output: str | None, target: str | None, clock: 
         raise Refused("--flow writes a folder; name it with -o")
     folder = new_folder(output)
     with requests():
-        texts = scripts(asked.component(), TARGETS[target], clock_mhz=clock, dsp=asked.build.dsp)
+        texts = scripts(built, TARGETS[target], **how)
     write_folder(folder, texts)

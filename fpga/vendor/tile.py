@@ -47,7 +47,8 @@ class Design:
     Raises
     ------
     TypeError, ValueError
-        If the array cannot be built, the board has no platform or too few ports, or the clock is out of range.
+        If the array cannot be built, the board has too few ports, or no platform for several cores, or the clock is
+        out of range.
     """
 
     board: Board
@@ -62,11 +63,13 @@ class Design:
     bare: Target = TARGETS["vu9p"]
 
     def __post_init__(self) -> None:
-        if self.board.platform is None:
+        if self.board.platform is not None:
+            check_ports(self.board, self.cores)
+        elif self.cores != 1:
             raise ValueError(
-                f"{self.board.name} has no XRT platform for kernels; halfulp list boards names the boards that have one"
+                f"{self.board.name} has no XRT platform for kernels, only one bare array is built for it; "
+                "halfulp list boards names the boards that have one"
             )
-        check_ports(self.board, self.cores)
         if not 1 <= self.clock <= BUFG_MHZ:
             raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
         self.array()
@@ -110,10 +113,13 @@ class Design:
             )
 
     def files(self) -> dict[str, str]:
-        """All files, by their paths."""
+        """All files, by their paths; without a platform only those of the bare array."""
         board, source = self.board, f"{KERNEL}.v"
+        texts = scripts(self.array(), self.bare, clock_mhz=self.clock, dsp=False)
+        bare = {f"{BARE}/{name}": text for name, text in texts.items()}
+        if board.platform is None:
+            return bare
         module = kernel(self.mac, self.n, self.m, self.depth, self.pipeline, KERNEL, rows=self.rows)
-        bare = scripts(self.array(), self.bare, clock_mhz=self.clock, dsp=False)
         return {
             source: verilog(module, KERNEL),
             KERNEL_XML: kernel_xml(KERNEL),
@@ -121,7 +127,7 @@ class Design:
             LINK: link_cfg(KERNEL, board, self.cores, self.clock),
             "host.py": self.host(),
             "Makefile": makefile(KERNEL, board, source),
-            **{f"{BARE}/{name}": text for name, text in bare.items()},
+            **bare,
         }
 
     def host(self) -> str:

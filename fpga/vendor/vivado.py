@@ -9,7 +9,7 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
+from halfulp.units.verilog import VerilogPort, verilog_ports
 
 FLOW = "flow.tcl"
 UTILIZATION, TIMING, POWER = REPORTS = ("utilization.rpt", "timing.rpt", "power.rpt")
@@ -94,7 +95,7 @@ def knows(target: Target) -> bool:
 
 
 def scripts(
-    component: Any, target: Target, *, clock_mhz: float, dsp: bool = True, name: str | None = None
+    component: Any, target: Target, *, clock_mhz: float, dsp: bool = True, name: str | None = None, reset: str = "sync"
 ) -> dict[str, str]:
     """Input files of ``vivado -mode batch -source flow.tcl``, by name.
 
@@ -110,6 +111,8 @@ def scripts(
         Multipliers may become DSP blocks.
     name : str, optional
         Name of the top module; default: the component's ``name``.
+    reset : str
+        Style of the reset; see `halfulp.units.verilog.emit`.
 
     Raises
     ------
@@ -118,7 +121,7 @@ def scripts(
     """
     check(target, clock_mhz)
     top = component.name if name is None else name
-    return _scripts(verilog(component, name), top, target.part, clock_mhz, dsp)
+    return _scripts(verilog(component, name, reset=reset), top, target.part, clock_mhz, dsp)
 
 
 def check(target: Target, clock_mhz: float) -> None:
@@ -202,12 +205,13 @@ def _constraints(text: str, top: str, period: str) -> str:
     Without these delays only paths between registers would be timed, and a unit may have none. Paths at ports are timed
     without the delay of the clock network, which is not part of a module.
     """
-    inputs, outputs = _ports(text, top)
-    clocked = "clk" in inputs
-    inputs.pop("clk", None)
+    found = verilog_ports(text, top)
+    clocked = "clk" in (port.name for port in found)
+    inputs = [port for port in found if port.direction == "input" and port.name != "clk"]
+    outputs = [port for port in found if port.direction == "output"]
 
-    def ports(found: Mapping[str, bool]) -> str:
-        names = [f"{name}[*]" if bus else name for name, bus in found.items()]
+    def ports(found: Iterable[VerilogPort]) -> str:
+        names = [f"{port.name}[*]" if port.width > 1 else port.name for port in found]
         return f"[get_ports {{{' '.join(names)}}}]"
 
     if clocked:
@@ -222,17 +226,6 @@ def _constraints(text: str, top: str, period: str) -> str:
         if inputs and outputs:
             lines.append(f"set_max_delay -from {ports(inputs)} -to {ports(outputs)} {period}")
     return "\n".join(lines) + "\n"
-
-
-def _ports(text: str, top: str) -> tuple[dict[str, bool], dict[str, bool]]:
-    r"""Inputs and outputs of a module, each True if it is a bus. Verilog writes a keyword as ``\bit``."""
-    module = re.search(rf"^module \\?{re.escape(top)}\s*\(.*?\);(.*?)^endmodule", text, re.M | re.S)
-    if module is None:
-        raise ValueError(f"the Verilog has no module {top}")
-    found: dict[str, dict[str, bool]] = {"input": {}, "output": {}}
-    for direction, bus, port in re.findall(r"^\s*(input|output)\s+(\[\d+:\d+\]\s+)?\\?([^\s;]+)\s*;", module[1], re.M):
-        found[direction][port] = bool(bus)
-    return found["input"], found["output"]
 
 
 # Reports -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Structure of a unit in hardware, which changes no result."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 
@@ -18,6 +18,7 @@ _NEEDS = {
     "dsp": "a unit that multiplies has products for DSP blocks",
     "stochastic": "a floating-point adder that rounds by sr has two structures",
     "structure": "a piecewise-linear function has structures",
+    "reset_less": "a unit with register stages has registers of data",
 }
 
 
@@ -43,6 +44,9 @@ class Build:
         Structure of a piecewise-linear function. ``comparators`` compares the operand with starts of pieces;
         ``address`` finds the piece by the operand's first bits; ``table`` holds all results, of formats of up to 8
         bits and without random words. Default: the one that is expected to be the smallest. Of ``pwl``.
+    reset_less : bool
+        Register stages have no reset, but for the one bit that says if there are operands. Sources and accumulators
+        have one. Of units and arrays with ``pipeline``.
 
     Raises
     ------
@@ -58,10 +62,12 @@ class Build:
     dsp: bool = False
     stochastic: str | None = None
     structure: str | None = None
+    reset_less: bool = False
 
     def __post_init__(self) -> None:
         check_int("pipeline", self.pipeline, "build", 0, MAX_PIPELINE)
         check_bool("dsp", self.dsp, "build")
+        check_bool("reset_less", self.reset_less, "build")
         for field, known in (("stochastic", STOCHASTIC), ("structure", STRUCTURES)):
             value = getattr(self, field)
             if value is None:
@@ -84,6 +90,18 @@ class Build:
             if field not in fields and getattr(self, field) != getattr(Build, field):
                 raise ValueError(f"{field} {getattr(self, field)} has no effect on {unit}; only {need}")
 
+    @property
+    def options(self) -> list[str]:
+        """Options of the command line for this build; empty for the default one."""
+        words = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value != item.default:
+                option = f"--{item.name.replace('_', '-')}"
+                words += [option] if value is True else [option, str(value)]
+        return words
+
     def __str__(self) -> str:
-        parts = [self.structure, self.stochastic, "dsp" if self.dsp else None]
-        return "_".join([part for part in parts if part] + ([f"p{self.pipeline}"] if self.pipeline else []))
+        stages = self.pipeline and f"p{self.pipeline}"
+        parts = [self.structure, self.stochastic, self.dsp and "dsp", stages, self.reset_less and "reset_less"]
+        return "_".join(part for part in parts if part)

@@ -12,9 +12,10 @@ from halfulp.tools.commands import requests
 
 @click.command()
 @unit_options
-@click.option("--n", "rows", metavar="N", type=int, help="rows (tile); 3 by default")
-@click.option("--m", "columns", metavar="M", type=int, help="columns (tile); 2 by default")
+@click.option("--n", metavar="N", type=int, help="rows (tile); 3 by default")
+@click.option("--m", metavar="M", type=int, help="columns (tile); 2 by default")
 @click.option("--depth", metavar="N", type=int, help="vectors of a row (tile), of a chain instead of a grid")
+@click.option("--rows", metavar="N", type=int, help="rows of an element (tile), of a chain; 1 by default")
 @click.option("--sequence", default="campaign", metavar="NAME", help="name of the sequence; campaign by default")
 @click.option("--test", "tests", metavar="FILE:CLASS", help="a test of your own, such as my_tests.py:MyTest")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of everything random; 0 by default")
@@ -24,9 +25,10 @@ from halfulp.tools.commands import requests
 def uvm(
     unit: str,
     fmt: str | None,
-    rows: int | None,
-    columns: int | None,
+    n: int | None,
+    m: int | None,
     depth: int | None,
+    rows: int | None,
     sequence: str,
     tests: str | None,
     seed: int,
@@ -52,7 +54,7 @@ def uvm(
     with requests():
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
-        given = {"n": rows, "m": columns, "depth": depth}
+        given = {"n": n, "m": m, "depth": depth, "rows": rows}
         sizes = {name: size for name, size in given.items() if size is not None}
         chosen, kind = None, UnitTest
         if unit == "tile":

@@ -12,7 +12,6 @@ from cocotb.clock import Clock
 from pyuvm import uvm_analysis_port, uvm_component, uvm_env, uvm_sequence
 
 from halfulp import golden
-from halfulp.hdl.specs import Tiling
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
@@ -60,12 +59,15 @@ class TileRequest:
         Rows and columns.
     depth : int, optional
         Vectors of a tile's row, of a chain; None: a grid.
+    rows : int, optional
+        Rows of a tile that an element of a chain makes; default: 1.
     """
 
     mac: Implementation
     n: int = 3
     m: int = 2
     depth: int | None = None
+    rows: int | None = None
 
 
 class TileDut(Dut):
@@ -79,13 +81,18 @@ class TileDut(Dut):
 
         asked: Any = self.request()
         known = {"mac": asked.mac.spec, "n": asked.n, "m": asked.m, "build": asked.mac.build}
-        return Grid(**known) if asked.depth is None else Chain(**known, depth=asked.depth)
+        if asked.depth is None:
+            if asked.rows is not None:
+                raise ValueError("rows are of a chain, which has a depth; an element of a grid makes one row")
+            return Grid(**known)
+        return Chain(**known, depth=asked.depth, rows=1 if asked.rows is None else asked.rows)
 
     def design(self, unit: Any, kind: str) -> Design:
         return component_design(unit)
 
     def describe(self, unit: Any) -> str:
         depth = f", {unit.tiling.depth} vectors a row" if unit.tiling.depth > 1 else ""
+        depth += f", {unit.tiling.rows} rows an element" if unit.tiling.rows > 1 else ""
         return f"{unit.mac}, {unit.n} by {unit.m}{depth}, {unit.build.pipeline} register stages"
 
 
@@ -232,7 +239,7 @@ class TileReference(uvm_component):
 
     def due(self, epoch: int) -> int:
         """Vectors of all tiles since a reset."""
-        return sum(self.array.n * _vectors(job) for job in self._seen.get(epoch, {}).get("tile", []))
+        return sum(self.array.tiling.height * _vectors(job) for job in self._seen.get(epoch, {}).get("tile", []))
 
     def extract_phase(self) -> None:
         for epoch, seen in self._seen.items():
@@ -240,19 +247,20 @@ class TileReference(uvm_component):
 
     def _predict(self, epoch: int, seen: dict[str, list[Operation]]) -> None:
         array, step, first = self.array, 0, 0
+        height = array.tiling.height
         a, b = (self._matrix(name, seen[name]) for name in ("a", "b"))
         for job in seen["tile"]:
             k, vectors = job["k"].code, _vectors(job)
-            left, a = np.split(a, [k * array.n])
+            left, a = np.split(a, [k * height])
             right, b = np.split(b, [k * vectors * array.m])
-            if len(left) < k * array.n or len(right) < k * vectors * array.m:
+            if len(left) < k * height or len(right) < k * vectors * array.m:
                 return
-            matrices = left.reshape(k, array.n).T.copy(), right.reshape(k, vectors * array.m)
+            matrices = left.reshape(k, height).T.copy(), right.reshape(k, vectors * array.m)
             codes = dict(zip("ab", matrices, strict=True))
             results = self.results(*matrices, step).reshape(-1, array.m)
             want = {f"c{lane}": results[:, lane] for lane in range(array.m)}
             self.ap.write(Prediction(epoch, first, codes, want, [job.cycle] * len(results), chained=False))
-            step, first = step + k * vectors, first + len(results)
+            step, first = step + k * vectors * array.tiling.rows, first + len(results)
 
     def _matrix(self, name: str, items: list[Operation]) -> Codes:
         """All codes of a stream, one after the other."""
@@ -264,8 +272,7 @@ class TileReference(uvm_component):
         array = self.array
         dealing: dict[str, Any] = {}
         if array.mac.random:
-            tiling = Tiling(array.n, array.m, array.tiling.depth)
-            dealing = {"tiling": tiling, "step": step}
+            dealing = {"tiling": array.tiling, "step": step}
         x, y = (torch.from_numpy(codes.astype(np.int64)) for codes in (a, b))
         found: Codes = golden.gemm(x, y, array.mac, **dealing).numpy().astype(np.uint64)
         return found

@@ -71,6 +71,11 @@ class Array(wiring.Component):
             }
         )
 
+    @property
+    def title(self) -> str:
+        """Size and multiply-accumulate."""
+        return f"{type(self).__name__} of {self.n} by {self.m}, {self.mac}"
+
     def cycles(self, n: int, k: int, m: int) -> int:
         """Clock cycles of a product of (n, k) and (k, m), from an array at rest.
 

@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from halfulp.hdl.specs import Build, MacSpec, Tiling
+from halfulp.hdl.wire import word_at
 
 from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
 from .step import Read, Step, lag, state_bits
@@ -283,7 +284,7 @@ class Element(wiring.Component):
                 m.d.sync += next_a[slot].eq(self.i.a)
         with m.If(self.i.valid & self.i.swap):
             m.d.sync += Cat(*held_a).eq(Cat(*next_a))
-        a = Cat(*held_a).word_select(now.slot, len(now.a)) if self.rows > 1 else held_a[0]
+        a = word_at(Cat(*held_a), now.slot, len(now.a)) if self.rows > 1 else held_a[0]
         latency, before_state = self.steps[0].latency, lag(self.steps[0].spec, self.steps[0].build)
         # What becomes of a vector in the multiply-accumulates, cycle by cycle; before the first one it comes in.
         flags = [Cat(source.valid, source.first, source.last, source.address) for source in (self.i, now)]

