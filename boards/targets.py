@@ -175,14 +175,18 @@ TARGETS = {
 }
 
 
-def target_of(name: str) -> Target:
-    """The device of a name.
+def target_of(name: str | Target) -> Target:
+    """The device of a name; a device is itself.
 
     Raises
     ------
-    ValueError
-        If no device has it.
+    TypeError, ValueError
+        If it is no text, or no device has it.
     """
+    if isinstance(name, Target):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"a target is a Target or its name, not {type(name).__name__}")
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Module, measure_modules
 from halfulp.units import Mul
 from halfulp.units.verilog import emit
@@ -42,5 +41,11 @@ WRAP = "assign o = rounded[7:0];"
 )
 def test_fixed_mul_uses_no_more_luts_than_handwritten(fmt, rounding, by_hand):
     unit = Mul(a=fmt, b=fmt, o=fmt, rounding=rounding)
-    ours, theirs = measure_modules([Module(emit(unit), unit.name), Module(by_hand, "by_hand")], TARGETS["vu9p"])
+    ours, theirs = measure_modules([Module(emit(unit), unit.name), Module(by_hand, "by_hand")], "vu9p")
     assert 0 < ours.lut <= theirs.lut
+
+
+@pytest.mark.parametrize(("target", "kind", "word"), [("vu0", ValueError, "vu9p"), (3, TypeError, "int")])
+def test_measure_rejects_unknown_targets(target, kind, word):
+    with pytest.raises(kind, match=word):
+        measure_modules([], target)

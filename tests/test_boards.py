@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 from amaranth.hdl import Elaboratable, Module, Signal
@@ -17,6 +18,7 @@ from halfulp.boards.targets import TARGETS
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_board_matches_its_device(board):
     assert board.target is TARGETS[board.name]
+    assert find_spec(f"halfulp.boards.{board.name}")
     for kind in KINDS:
         assert sum(getattr(slr, kind) for slr in board.slrs) == getattr(board.target, kind)
     for memory in board.memories:

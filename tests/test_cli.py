@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -273,6 +274,18 @@ def test_sim_all_passes_options_to_units_that_have_them(halfulp: Program) -> Non
     assert out.count("PASS\n") == UNITS
     assert "mac e2m1fn*e2m1fn+e4m3.rn" in out
     assert "mul e2m1fn*e2m1fn=e3m2fn.rn" in out
+
+
+def test_emit_command_takes_names_and_reset(halfulp: Program) -> None:
+    options = ("mac", "e5m2", "--pipeline", "1", "--reset-less", "--prefix", "my_", "--reset", "async-low")
+    code, text, _ = halfulp("emit", *options)
+    assert code == 0
+    again = shlex.split(text.splitlines()[1].partition(": ")[2])
+    assert again[:3] == ["halfulp", "emit", "mac e5m2*e5m2+e6m5.rn"]
+    assert halfulp(*again[1:])[1] == text
+    assert "module my_mac_e5m2_e5m2_e6m5_rn_p1_reset_less(clk, rst_n, en, " in text
+    for words in (["--name", "1 bad"], ["--reset", "never"]):
+        assert halfulp("emit", "mul", "e5m2", *words)[0] == 2
 
 
 def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_tile_writes_all_files(folder):
     assert "folder in use" in said
 
 
+def test_tile_of_board_without_platform_is_bare(tmp_path):
+    code, said = written("--mac", MAC, "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118", "-o", tmp_path / "out")
+    assert code == 0
+    assert "no XRT platform" in said
+    bare = array(SPEC, 1, 1, 4).name
+    assert {path.name for path in (tmp_path / "out").rglob("*.*")} == {"flow.tcl", f"{bare}.v", f"{bare}.xdc"}
+
+
 def ports(folder):
     """Ports of the kernel's module, and how wide they are."""
     text = (folder / f"{KERNEL}.v").read_text()

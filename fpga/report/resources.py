@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from halfulp.boards.targets import Target, check_route
+from halfulp.boards.targets import Target, check_route, target_of
 from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.fpga.synth.route import frequencies
 from halfulp.fpga.vendor.vivado import implement, versions
@@ -18,7 +18,7 @@ from halfulp.tools.tables import Table
 
 def measure_units(
     units: Sequence[Implementation],
-    target: Target,
+    target: Target | str,
     progress: Progress = silent,
     *,
     route: bool = False,
@@ -28,11 +28,12 @@ def measure_units(
 
     Raises
     ------
-    ValueError
-        If nextpnr does not support the device.
+    TypeError, ValueError
+        If there is no such target, or nextpnr does not support the device.
     ToolError
         If a tool or the machine fails.
     """
+    target = target_of(target)
     if route:
         check_route(target)
     progress.total("synthesis", len(units))

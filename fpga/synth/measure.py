@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from halfulp.boards.targets import FAMILIES, Family, Target
+from halfulp.boards.targets import FAMILIES, Family, Target, target_of
 from halfulp.sim.build import generated, verilog
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.cache import Entry
@@ -239,7 +239,7 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
 
 
 def measure_modules(
-    modules: Iterable[Module], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
+    modules: Iterable[Module], target: Target | str, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Cost]:
     """Costs of modules, each alone on the device; Yosys runs side by side on those that are not cached.
 
@@ -249,7 +249,7 @@ def measure_modules(
     ----------
     modules : iterable of Module
         Read as processors become free.
-    target : Target
+    target : Target or str
     progress : Progress
         Advances with each module.
     pool : JobPool
@@ -257,9 +257,12 @@ def measure_modules(
 
     Raises
     ------
+    TypeError, ValueError
+        If there is no such target.
     ToolError
         If Yosys or the machine fails. Results until then are cached.
     """
+    target = target_of(target)
     program = Program(
         "Yosys on",
         target.family.job,

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import convert
 
-from halfulp.boards.targets import Target
+from halfulp.boards.targets import Target, target_of
 from halfulp.fpga.synth.measure import Cost, Module, Program, results
 from halfulp.sim.build import verilog
 from halfulp.tools.errors import ToolError
@@ -95,7 +95,13 @@ def knows(target: Target) -> bool:
 
 
 def scripts(
-    component: Any, target: Target, *, clock_mhz: float, dsp: bool = True, name: str | None = None, reset: str = "sync"
+    component: Any,
+    target: Target | str,
+    *,
+    clock_mhz: float,
+    dsp: bool = True,
+    name: str | None = None,
+    reset: str = "sync",
 ) -> dict[str, str]:
     """Input files of ``vivado -mode batch -source flow.tcl``, by name.
 
@@ -103,7 +109,7 @@ def scripts(
     ----------
     component : wiring.Component
         A unit, or a component of your own.
-    target : Target
+    target : Target or str
         A device of the vendor.
     clock_mhz : float
         Requested clock; the flow optimises until it is reached.
@@ -119,6 +125,7 @@ def scripts(
     ValueError
         As `check` does.
     """
+    target = target_of(target)
     check(target, clock_mhz)
     top = component.name if name is None else name
     return _scripts(verilog(component, name, reset=reset), top, target.part, clock_mhz, dsp)
