@@ -12,7 +12,7 @@ from halfulp.boards.targets import Target, check_route, target_of
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim.implementation import implementations
 from halfulp.sim.options import unit_options
-from halfulp.tools.commands import Parsed, also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import Parsed, Refused, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
@@ -85,7 +85,13 @@ def synth(
     publish(Report({"synth": table(costs, target, clock_mhz=clock)}), output)
 
 
+def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -> None:
+    if unit is not None:
+        raise Refused(f"halfulp cost takes no unit; halfulp synth {shlex.quote(unit)} measures one")
+
+
 @click.command()
+@click.argument("unit", required=False, metavar="", expose_value=False, callback=_no_unit)
 @scheduled
 @written
 def cost(pool: JobPool, output: Path | None) -> None:
@@ -107,8 +113,13 @@ class _Reports(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """A command and its arguments."""
-        if args and Path(args[0]).suffix in (*ENDINGS, ".json"):
+        if Path(args[0]).suffix in (*ENDINGS, ".json"):
             return "STUDY", _study, args
+        if args[0] not in self.commands:
+            raise Refused(
+                f"unknown report {args[0]!r}; expected {', '.join(self.commands)}, or a file that describes a study "
+                f"({', '.join(ENDINGS)}); halfulp synth measures one unit"
+            )
         return super().resolve_command(ctx, args)
 
 

@@ -58,7 +58,8 @@ class FormatView(ValueCastable):
             if field == name:
                 return self._bits[start : start + width]
             start += width
-        raise AttributeError(f"{self.fmt} has no field {name!r}; it has {', '.join(self.fmt.fields())}")
+        bits = f"; its bits have it: as_value().{name}" if hasattr(self._bits, name) else ""
+        raise AttributeError(f"{self.fmt} has no field {name!r}; it has {', '.join(self.fmt.fields())}{bits}")
 
     def eq(self, other: Any) -> Any:
         """Assignment of a value of the same format, or of a Python number that it holds."""

@@ -75,8 +75,9 @@ class Implementation:
         return replace(self, build=replace(self.build, **changes))
 
     def __str__(self) -> str:
-        """The text, and the options of the build."""
-        return " ".join([self.spec.text, *self.build.options])
+        """The text; with options of the build behind it, the arguments of a command."""
+        options = self.build.options
+        return shlex.join([self.spec.text, *options]) if options else self.spec.text
 
     def command(self, verb: str, *more: str) -> str:
         """Command line for this implementation."""
@@ -101,7 +102,7 @@ def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementatio
     taken = [option for option, field in FIELDS.items() if field in _names(cls)]
     for option in given:
         if option not in taken:
-            raise ValueError(f"{unit} has no {option}; it takes {', '.join(taken)}")
+            raise ValueError(f"{unit} has no {_typed(option)}; it takes {', '.join(map(_typed, taken))}")
     found = {FIELDS[option]: value for option, value in given.items()}
     if "product" in found:
         # A format alone is rounded to nearest.
@@ -133,15 +134,16 @@ def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[I
         As `short` does, or if options stand beside a text that has them.
     """
     if unit == "all":
-        return _all(fmt or DEFAULT_FORMAT, options)
+        return _all(DEFAULT_FORMAT if fmt is None else fmt, options)
     if unit.isalnum() and unit.isascii():
-        return [short(unit, fmt or DEFAULT_FORMAT, **options)]
+        return [short(unit, DEFAULT_FORMAT if fmt is None else fmt, **options)]
     if fmt is not None:
         raise ValueError(f"the text {unit!r} includes its formats; {fmt} cannot stand beside it")
     for option in FIELDS:
         if options.get(option) is not None:
-            spelled = "round" if option == "rounding" else option.replace("_", "-")
-            raise ValueError(f"the text {unit!r} includes all options of results; --{spelled} cannot stand beside it")
+            raise ValueError(
+                f"the text {unit!r} includes all options of results; {_typed(option)} cannot stand beside it"
+            )
     given = {name: value for name, value in options.items() if name in BUILD and value is not None}
     return [Implementation.parse(unit, **given)]
 
@@ -151,6 +153,11 @@ def implementation(unit: str, fmt: str | None = None, **options: Any) -> Impleme
     if unit == "all":
         raise ValueError("this command takes one unit, and not all")
     return implementations(unit, fmt, **options)[0]
+
+
+def _typed(option: str) -> str:
+    """An option as it is typed."""
+    return "--" + {"rounding": "round"}.get(option, option.replace("_", "-"))
 
 
 def _names(cls: type[UnitSpec]) -> list[str]:

@@ -23,7 +23,7 @@ _UNIT_OPTIONS = (
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; ports by default"),
     click.option("--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset"),
     click.option("--saturate", is_flag=True, default=None, help="overflow gives the largest finite number"),
-    click.option("--pipeline", default=0, metavar="N", type=click.IntRange(0), help="register stages; 0 by default"),
+    click.option("--pipeline", metavar="N", type=click.IntRange(0), help="register stages; 0 by default"),
     click.option("--reset-less", is_flag=True, default=None, help="register stages without reset"),
     click.option("--b", metavar="FMT", help="format of the second operand; that of the first by default"),
     click.option("--c", metavar="FMT", help="format of the third operand (fma), or of a start value (dot)"),
@@ -41,8 +41,8 @@ _UNIT_OPTIONS = (
 )
 
 
-def unit_options(function: Function) -> Function:
-    """The arguments UNIT and FMT, and the options that describe a unit."""
-    for option in reversed((click.argument("unit"), click.argument("fmt", required=False), *_UNIT_OPTIONS)):
+def unit_options(function: Function, **unit: Any) -> Function:
+    """The arguments UNIT (with attributes such as ``default``) and FMT, and the options that describe a unit."""
+    for option in reversed((click.argument("unit", **unit), click.argument("fmt", required=False), *_UNIT_OPTIONS)):
         function = option(function)
     return function

@@ -20,19 +20,21 @@ def read_vector(text: str, inputs: Ports) -> dict[str, int]:
 def read_codes(text: str, ports: Ports) -> dict[str, int]:
     """Codes of some ports, written in their order; raises as `read_vector` does."""
     words = text.split(",")
+    numbers = [_number(word) for word in words]
     if len(words) != len(ports):
         names = ", ".join(ports.names)
         raise ValueError(f"a vector of this unit has {len(ports)} codes ({names}), not {len(words)}")
-    codes = {}
-    for port, word in zip(ports, words, strict=True):
-        try:
-            code = int(word, 0)
-        except ValueError:
-            raise ValueError(f"{word!r} is no code for {port.name}; codes are written like 0x3c") from None
-        if not 0 <= code < 1 << port.width:
+    for port, word, number in zip(ports, words, numbers, strict=True):
+        if not 0 <= number < 1 << port.width:
             raise ValueError(f"code {word} does not fit the {port.width} bits of {port.name}")
-        codes[port.name] = code
-    return codes
+    return dict(zip(ports.names, numbers, strict=True))
+
+
+def _number(word: str) -> int:
+    try:
+        return int(word, 0)
+    except ValueError:
+        raise ValueError(f"{word!r} is not a number; codes are written like 0x3c") from None
 
 
 def write_vector(codes: Mapping[str, int], inputs: Ports) -> str:

@@ -299,9 +299,15 @@ def test_claims_cover_all_kinds_for_every_family() -> None:
         claims("quire")
 
 
+def test_claims_take_options_of_the_short_form() -> None:
+    found = claims("mac", "e2m1", acc="e3m2", pipeline=2)
+    assert {str(claim.asked.spec) for claim in found} == {"mac e2m1*e2m1+e3m2.rn"}
+    assert {claim.asked.build.pipeline for claim in found if claim.kind == "pipelined"} == {2}
+
+
 def test_formal_command_prints_and_writes_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [Claim("commutes", asked("mul e2m1")), Claim("valid", asked("mul e2m1"))]
-    monkeypatch.setattr(claims_module, "claims", lambda unit, fmt: both)
+    monkeypatch.setattr(claims_module, "claims", lambda unit, fmt, **options: both)
     answer = CliRunner().invoke(formal, ["mul", "e2m1", "-o", str(tmp_path)])
     assert answer.exit_code == 0
     assert "| commutes | mul e2m1*e2m1.rn | proved    |" in answer.stdout

@@ -224,7 +224,7 @@ def test_str_is_canonical():
         (lambda: E5M2.encode(65536, EXACT), ValueError, "ends"),
         (lambda: Rounding("rx"), ValueError, "rx"),
         (lambda: Rounding.parse("sr"), ValueError, "sr"),
-        (lambda: Rounding.parse("sr33"), ValueError, "bits 33"),
+        (lambda: Rounding.parse("sr33"), ValueError, "33 random bits"),
         (lambda: Rounding("rn", 3), ValueError, "no random bits"),
         (lambda: Rounding("sr", "3"), TypeError, "bits"),
         (

@@ -98,6 +98,14 @@ def test_text_of_a_multiply_accumulate_needs_no_name():
         MacSpec.parse("mul e5m2*e5m2")
 
 
+@pytest.mark.parametrize(
+    "text", ["mul e5m2*e5m2.rz", "add e5m2+e4m3.rn", "convert fp32>e4m3fn.sr8", "mac e5m2*e5m2+e6m5.rn"]
+)
+def test_formula_without_a_name_is_of_the_class_that_reads_it(text):
+    spec = UnitSpec.parse(text)
+    assert type(spec).parse(spec.formula) == spec
+
+
 def test_state_of_a_source_is_part_of_the_description():
     one, five = (MacSpec.parse(f"e5m2*e5m2+e6m5.sr10@lfsr16{state}") for state in ("", ":5"))
     assert (one.seed, five.seed, one == five) == (1, 5, False)

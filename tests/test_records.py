@@ -26,7 +26,7 @@ def test_records_cover_all_requests():
     named = {str(unit) for unit in SMALL}
     blocks = {str(unit) for unit in BLOCKS}
     assert set(small["unit"]) == named | blocks, RUN
-    assert {name.removesuffix(" --dsp") for name in blocks} <= named
+    assert {str(unit.with_build(dsp=False)) for unit in BLOCKS} <= named
     wanted = {(str(unit), target.name) for unit in UNITS for target in DEVICES}
     assert {unit.spec.form.unit for unit in UNITS} == set(CATALOGUE)
     assert {target.family for target in DEVICES} == set(FAMILIES.values())
@@ -55,8 +55,8 @@ def test_records_rank_fused_units_and_dsp_blocks():
             small[f"{unit}.rn"] for unit in (f"fma {fmt}*{fmt}+{fmt}", f"mul {fmt}*{fmt}", f"add {fmt}+{fmt}")
         )
         assert max(parts) < fma < 2 * sum(parts)
-    for name in map(str, BLOCKS):
-        assert small[name] < small[name.removesuffix(" --dsp")], name
+    for unit in BLOCKS:
+        assert small[str(unit)] < small[str(unit.with_build(dsp=False))], str(unit)
 
 
 @pytest.mark.parametrize(

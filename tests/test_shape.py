@@ -118,6 +118,7 @@ def test_const_accepts_special_numbers():
             TypeError,
             "compares",
         ),
+        (lambda: Signal(E5M2).init, AttributeError, "as_value().init"),
         (lambda: Const(Const(1.0, E4M3), E5M2), TypeError, "constant"),
         (lambda: f"{Signal(E5M2):x}", TypeError, None),
         (lambda: Const(0.3, FXP), ValueError, "fxp4.4"),

@@ -47,9 +47,9 @@ TILE = "tile e3m2 --n 3 --m 2 --acc e4m3 --round sr4 --random lfsr8 --vectors 8"
 UNITS = [
     ("mul e5m2", "mul e5m2*e5m2.rn"),
     ("add posit8 --round sr3", "add posit8+posit8.sr3"),
-    ("fma bf16 --pipeline 2", "fma bf16*bf16+bf16.rn --pipeline 2"),
+    ("fma bf16 --pipeline 2", "'fma bf16*bf16+bf16.rn' --pipeline 2"),
     ("mac e5m2 --round sr10 --random lfsr16 --product e5m2.sr4", "mac e5m2*e5m2=e5m2.sr4+e6m5.sr10@lfsr16"),
-    ("mac posit8 --acc exact --to posit16 --pipeline 3", "mac posit8*posit8+exact=posit16.rn --pipeline 3"),
+    ("mac posit8 --acc exact --to posit16 --pipeline 3", "'mac posit8*posit8+exact=posit16.rn' --pipeline 3"),
     ("accumulate fxp4.4", "accumulate fxp4.4+fxp28.4.rn"),
     ("convert bf16 --to e4m3fn --saturate", "convert bf16>e4m3fn.rn.sat"),
     (
@@ -58,14 +58,14 @@ UNITS = [
     ),
     (
         "sru fxp8.8 --to fxp4.2-wrap --no-increment --round sr6 --pipeline 1",
-        "sru fxp8.8>fxp4.2-wrap.sr6 increment=no --pipeline 1",
+        "'sru fxp8.8>fxp4.2-wrap.sr6 increment=no' --pipeline 1",
     ),
     ("pwl fxp4.4 --pieces 4", "pwl tanh(fxp4.4).rn pieces=4"),
-    ("dot e4m3fn --to bf16 --pipeline 3", "dot4 e4m3fn*e4m3fn=bf16.rn --pipeline 3"),
+    ("dot e4m3fn --to bf16 --pipeline 3", "'dot4 e4m3fn*e4m3fn=bf16.rn' --pipeline 3"),
     ("dot posit8 --k 3 --order sequential", "dot3 posit8*posit8.rn order=sequential"),
     ("quire posit8", "quire posit8*posit8=posit8.rn"),
-    ("quire e5m2 --pipeline 4 --round sr3", "quire e5m2*e5m2=e5m2.sr3 --pipeline 4"),
-    ("compare e5m2-ftz --pipeline 1", "compare e5m2-ftz,e5m2-ftz.rn --pipeline 1"),
+    ("quire e5m2 --pipeline 4 --round sr3", "'quire e5m2*e5m2=e5m2.sr3' --pipeline 4"),
+    ("compare e5m2-ftz --pipeline 1", "'compare e5m2-ftz,e5m2-ftz.rn' --pipeline 1"),
 ]
 
 MORE = [

@@ -378,7 +378,7 @@ def test_emit_fills_empty_folder(tmp_path):
         ("--flow vivado --target vu9p -o file", "file is a file"),
         ("--flow vivado --target vu9p -o .", "folder in use"),
         ("--flow vivado --target vu9p -o new --clock 0", "out of range"),
-        ("--flow vivado --target vu9p -o new --k 3", "no k"),
+        ("--flow vivado --target vu9p -o new --k 3", "no --k"),
     ],
 )
 def test_emit_rejects_bad_requests(words, keyword, tmp_path, monkeypatch):

@@ -47,7 +47,8 @@ class Rounding:
             raise ValueError(f"unknown rounding mode {self.mode!r}; the modes are {_SPELLINGS}")
         check_int("bits", self.bits, "rounding mode")
         if self.mode == "sr":
-            check_int("bits", self.bits, "stochastic rounding", 1, MAX_RANDOM_BITS)
+            if not 1 <= self.bits <= MAX_RANDOM_BITS:
+                raise ValueError(f"{self} has {self.bits} random bits; sr takes 1 to {MAX_RANDOM_BITS}")
         elif self.bits:
             raise ValueError(f"{self.mode} takes no random bits; only sr does")
 

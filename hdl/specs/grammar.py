@@ -121,7 +121,7 @@ class Form:
         return f"{getattr(spec, part)}" + (f".{rounding}" if rounding is not None else "")
 
 
-def read(text: str, units: Mapping[str, Any]) -> Any:
+def read(text: str, units: Mapping[str, Any], bare: str = BARE) -> Any:
     """Description of a unit from its text.
 
     Parameters
@@ -129,6 +129,8 @@ def read(text: str, units: Mapping[str, Any]) -> Any:
     text : str
     units : mapping of str to type
         Class of the description of each unit, by name.
+    bare : str
+        Unit of a formula without a name.
 
     Raises
     ------
@@ -137,19 +139,21 @@ def read(text: str, units: Mapping[str, Any]) -> Any:
     """
     if not isinstance(text, str):
         raise TypeError(f"a unit is described by a text such as 'mac e5m2*e5m2+e6m5.rn', not {type(text).__name__}")
-    return _Reader(text, units).read()
+    if not text.strip():
+        raise ValueError("the unit is missing; expected a text such as 'mac e5m2*e5m2+e6m5.rn'")
+    return _Reader(text, units, bare).read()
 
 
 class _Reader:
     """One pass over a text."""
 
-    def __init__(self, text: str, units: Mapping[str, Any]) -> None:
-        self.text, self.units = text, units
+    def __init__(self, text: str, units: Mapping[str, Any], bare: str) -> None:
+        self.text, self.units, self.bare = text, units, bare
         self.position = 0
         self.expected: list[str] = []
         self.given: dict[str, Any] = {}
         self.places: dict[str, int] = {}
-        self.form = units[BARE].form
+        self.form = units[bare].form
 
     def read(self) -> Any:
         cls = self._head()
@@ -167,7 +171,7 @@ class _Reader:
             self._fail(str(error), max((at for word, at in self.places.items() if word in words), default=0))
 
     def _head(self) -> Any:
-        """Class of the unit's description; a formula without a name is that of a multiply-accumulate."""
+        """Class of the unit's description."""
         self._blanks()
         match = _HEAD.match(self.text, self.position)
         cls = self.units.get(match[1]) if match else None
@@ -177,7 +181,7 @@ class _Reader:
             after = self.text[match.end() :].strip() if match else "*"
             if match is not None and after[:1] not in [*_OPERATORS, "."]:
                 self._fail(f"unknown unit {match[0]!r}; the units are {', '.join(self.units)}")
-            return self.units[BARE]
+            return self.units[self.bare]
         self.position = match.end()
         if cls.form.count:
             self.given[cls.form.count] = int(match[2])

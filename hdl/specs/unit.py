@@ -11,7 +11,7 @@ from halfulp.hdl.formats.checks import check_bool
 from halfulp.hdl.formats.rounding import EXACT, RN, Rounding
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 
-from .grammar import Form, read
+from .grammar import BARE, Form, read
 from .ranges import ValueRange
 
 UNITS: dict[str, type["UnitSpec"]] = {}
@@ -99,14 +99,19 @@ class UnitSpec:
 
     @classmethod
     def parse(cls, text: "str | UnitSpec") -> Self:
-        """Description that a text gives; a description is taken as it is.
+        """Description of a text; a description is returned as it is.
+
+        A formula without the name of a unit is one of the class; where that has no form, or one with a number in its
+        name, it is that of a multiply-accumulate.
 
         Raises
         ------
         TypeError, ValueError
-            If the text is none, or that of another unit than the class describes.
+            If the text describes no unit, or another one than the class does.
         """
-        spec = text if isinstance(text, UnitSpec) else read(text, UNITS)
+        form = getattr(cls, "form", None)
+        bare = BARE if form is None or form.count else form.unit
+        spec = text if isinstance(text, UnitSpec) else read(text, UNITS, bare)
         if not isinstance(spec, cls):
             raise ValueError(f"{spec.text} describes the unit {spec.form.unit}; expected {cls.form.text}")
         return spec

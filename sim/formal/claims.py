@@ -97,17 +97,17 @@ class Finding:
     lines: tuple[str, ...] = ()
 
 
-def claims(unit: str = "all", fmt: str | None = None) -> list[Claim]:
-    """Claims about a unit by its text; or about a unit of the catalogue, or all, in a format, or in all of `SMALL` and
-    `LARGE`.
+def claims(unit: str = "all", fmt: str | None = None, **options: Any) -> list[Claim]:
+    """Claims about a unit by its text or by the short form with options; or about a unit of the catalogue, or all, in a
+    format, or in all of `SMALL` and `LARGE`.
 
     Raises
     ------
     ValueError
         If nothing is claimed of the unit, or there is no such format.
     """
-    if not unit.isalnum():
-        return _of_text(implementation(unit, fmt))
+    if options or not unit.isalnum():
+        return _of_text(implementation(unit, fmt, **options))
     if unit not in ("all", *UNITS):
         raise ValueError(f"nothing is claimed of {unit}; there are claims about {', '.join(UNITS)}, and all of them")
     formats = (*SMALL, *LARGE) if fmt is None else (fmt,)
@@ -120,7 +120,7 @@ def _of_text(asked: Implementation) -> list[Claim]:
     known = [claim for claim in _claims(str(asked.spec.operands["a"])) if claim.asked.spec == asked.spec]
     found = [Claim("DSP is LUT", asked)] if _is_granted(asked.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", asked)] if _is_granted(asked.with_build(stochastic="eager")) else []
-    registered = asked.with_build(pipeline=1)
+    registered = asked.with_build(pipeline=asked.build.pipeline or 1)
     kinds = ("pipelined", "stalls", "stream waits", "stream order", "stream reset")
     return list(dict.fromkeys([*known, *found, *(Claim(kind, registered) for kind in kinds)]))
 

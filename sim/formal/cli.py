@@ -1,10 +1,13 @@
 """The command `halfulp formal`."""
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
+from halfulp.sim.options import unit_options
 from halfulp.tools.commands import also_written, publish, requests, scheduled
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
@@ -13,14 +16,13 @@ from .claims import LIMIT
 
 
 @click.command()
-@click.argument("unit", default="all")
-@click.argument("fmt", required=False)
+@partial(unit_options, default="all")
 @click.option(
     "--limit", default=LIMIT, metavar="SECONDS", type=click.FloatRange(1), help=f"for each; {LIMIT:g} by default"
 )
 @scheduled
 @also_written
-def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None) -> None:
+def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None, **options: Any) -> None:
     """Prove claims about UNIT (default: all) in FMT (default: several), or about the unit of a text, for all inputs.
 
     Verdicts are stored. A claim that is refuted comes with inputs that do so, and with the commands that
@@ -31,7 +33,7 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
     from .claims import claims, examine, table
 
     with requests():
-        wanted = claims(unit, fmt)
+        wanted = claims(unit, fmt, **{name: value for name, value in options.items() if value is not None})
     findings = []
     with pool, Bar("formal") as bar:
         bar.total("proving", len(wanted))
