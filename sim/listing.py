@@ -2,15 +2,21 @@
 
 import textwrap
 
-from halfulp.hdl.formats import FAMILIES, NAMED, decimal_text
+from halfulp.hdl.formats import FAMILIES, NAMED, decimal_text, parse
+from halfulp.hdl.formats.codebook import data_files
 
 
 def formats() -> list[str]:
-    """The named formats, and the texts of the others."""
+    """The named formats, the codebooks of data files, and the texts of the others."""
     lines = [f"{'name':13}{'what it is':40}{'bits':>4}{'largest':>14}  {'smallest above 0'}"]
-    for name, fmt in NAMED.items():
+    for name in (*NAMED, *dict.fromkeys(f"codebook:{path.stem}" for path in data_files())):
+        try:
+            fmt = parse(name)
+        except ValueError as error:
+            lines.append(f"{name:12} {error}")
+            continue
         ends = f"{decimal_text(fmt.largest, 6):>14}  {decimal_text(fmt.smallest, 6)}"
-        lines.append(f"{name:13}{fmt.describe():40}{fmt.width:4}{ends}")
+        lines.append(f"{name:12} {fmt.describe():40}{fmt.width:4}{ends}")
     lines += ["", "Any other format is written by its fields."]
     for family in FAMILIES:
         lines += textwrap.wrap(f"  {family.family:13}{family.syntax}", 110, subsequent_indent=" " * 15)

@@ -5,9 +5,11 @@ import itertools
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from halfulp.hdl.formats import NAMED, Codebook, Rounding, parse
 from halfulp.hdl.formats import codebook as module
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import MacSpec
+from halfulp.sim import listing
 from tests.test_exhaustive import mismatches
 from tests.test_gemm_kernels import compare
 
@@ -146,6 +149,59 @@ def test_codebook_of_a_data_file(tmp_path, monkeypatch):
         parse("codebook:odd")
     with pytest.raises(ValueError, match="unknown codebook:nothing"):
         parse("codebook:nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "keyword"),
+    [
+        ("bad1", "values = [0, 1", "invalid TOML"),
+        ("bad2", b"values = [0, 1] # \xff", "invalid TOML"),
+        ("bad3", 'values = ["x", 1]', "'x' is not a number"),
+        ("bad4", "values = 3", "list of numbers"),
+        ("bad5", "nan = 0", "no values"),
+        ("bad6", "values = [1, 2]", "has no zero"),
+        ("bad7", "values = [0, 1, 1, 2]", "a value twice"),
+        ("bad8", "values = [0, true]", "not bool"),
+        ("bad9", 'values = [0, 1, 2, inf]\noverflow = "infinity"\nthreshold = "10/3"', "10/3"),
+        ("Bad", "values = [0, 1]", "invalid codebook name 'Bad'"),
+    ],
+)
+def test_codebook_file_error_names_file_and_cause(tmp_path, monkeypatch, name, text, keyword):
+    path = tmp_path / f"{name}.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    monkeypatch.setenv(module.FOLDERS, str(tmp_path))
+    with pytest.raises(ValueError, match=keyword) as caught:
+        Codebook.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=keyword):
+        parse(f"codebook:{name}")
+
+
+def test_codebook_file_of_the_readme_loads(tmp_path):
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    (tmp_path / "example.toml").write_text(block)
+    assert set(module.tomllib.loads(block)) == {"values", "order", "overflow", "nan"}
+    assert Codebook.load(tmp_path / "example.toml").width == 2
+
+
+def test_list_of_formats_has_codebooks_of_data_files(tmp_path, monkeypatch):
+    (tmp_path / "listed.toml").write_text('values = [0, 1.5, -0.0, -1.5]\nnan = "-0.0"\n')
+    (tmp_path / "broken.toml").write_text("values = [0, 1")
+    monkeypatch.setenv(module.FOLDERS, os.pathsep.join([str(tmp_path), str(tmp_path / "missing")]))
+    rows = {line.split(maxsplit=1)[0]: line for line in listing.formats() if line.strip()}
+    assert re.search(r"sign-magnitude.* 2 +1\.5  1\.5$", rows["codebook:listed"])
+    assert "invalid TOML" in rows["codebook:broken"]
+
+
+def test_register_needs_a_width_with_functions_only():
+    with pytest.raises(TypeError, match="width"):
+        Codebook.register("fn", lambda code: code)
+    with pytest.raises(TypeError, match="width"):
+        Codebook.register("fn", [0, 1], width=1)
+    with pytest.raises(ValueError, match="width"):
+        Codebook.register("fn", lambda code: code, width=40)
 
 
 @pytest.mark.parametrize(

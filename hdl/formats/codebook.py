@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from .base import CodeOrder, Format, RoundedUnit, floor_log2
-from .checks import check_one_of
+from .checks import check_int, check_one_of
 from .rounding import Rounding
 
 ORDERS = ("sign-magnitude", "two's complement")
@@ -173,39 +173,50 @@ class Codebook(Format):
         if name == text and text not in cls.names:
             return None
         _check_name(name)
-        for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
-            path = Path(folder) / f"{name}.toml"
-            if name not in _KNOWN and path.is_file():
-                _KNOWN[name] = cls.load(path)
         if name not in _KNOWN:
-            raise ValueError(f"unknown {text}; register it, or put {name}.toml in a folder that {FOLDERS} names")
+            path = next((path for path in data_files() if path.stem == name), None)
+            if path is None:
+                raise ValueError(f"unknown {text}; register it, or put {name}.toml in a folder that {FOLDERS} names")
+            _KNOWN[name] = cls.load(path)
         return _KNOWN[name]
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Codebook of a data file: TOML with ``values``, and ``order``, ``overflow``, ``threshold``, ``nan``."""
         path = Path(path)
-        given = tomllib.loads(path.read_text())
-        if unknown := set(given) - {"values", "order", "overflow", "threshold", "nan"}:
-            raise ValueError(f"{path} has {', '.join(sorted(unknown))}, which no codebook has")
-        return cls(path.stem, **given)
+        try:
+            given = tomllib.loads(path.read_bytes().decode())
+        except ValueError as error:
+            raise ValueError(f"{path}: invalid TOML: {error}") from None
+        known = {item.name for item in fields(cls) if item.init and item.name != "name"}
+        try:
+            if "values" not in given:
+                raise ValueError("no values; expected a line such as values = [0, 1]")
+            if unknown := given.keys() - known:
+                raise ValueError(f"unknown {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+            return cls(path.stem, **given)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from None
 
     @classmethod
     def register(
-        cls, name: str, values: Sequence[float] | Callable[[int], float], width: int | None = None, **fields: object
+        cls, name: str, values: Sequence[float] | Callable[[int], float], width: int | None = None, **options: object
     ) -> Self:
         """Make a codebook that ``codebook:NAME`` names from then on, in this program and in those started from it.
 
         ``values`` is the list, or a function from codes of ``width`` bits to their numbers.
         """
+        if callable(values) != (width is not None):
+            raise TypeError("width is given with a function from codes to numbers, and with nothing else")
         if callable(values):
+            check_int("width", width, "codebook", 1, MAX_WIDTH)
             values = [values(code) for code in range(1 << (width or 0))]
-        fmt = cls(name, values, **fields)  # type: ignore[arg-type]
+        fmt = cls(name, values, **options)  # type: ignore[arg-type]
         folder = _folder()
         numbers = ", ".join(f'"{value}"' for value in fmt.values)
-        options = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
+        written = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
         lines = [f"values = [{numbers}]"]
-        lines += [f'{name} = "{value}"' for name, value in options.items() if value is not None]
+        lines += [f'{name} = "{value}"' for name, value in written.items() if value is not None]
         Path(folder, f"{name}.toml").write_text("\n".join(lines) + "\n")
         _KNOWN[name] = fmt
         return fmt
@@ -369,6 +380,12 @@ class Codebook(Format):
         if not goes_out:
             return inner.code
         return self.overflowed(negative, rounding, saturate) if outer.code is None else outer.code
+
+
+def data_files() -> list[Path]:
+    """Data files in the folders that the environment variable names."""
+    folders = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
+    return [path for folder in folders for path in sorted(Path(folder).glob("*.toml"))]
 
 
 def _folder() -> str:
