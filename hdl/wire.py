@@ -1,5 +1,7 @@
 """Small circuits that every unit is made of."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.utils import bits_for
 
@@ -64,17 +66,19 @@ def leading_zeros(m: Module, value: Value, name: str) -> Value:
     """
     width = 1 << len(value).bit_length()
     # A one below the value ends the count of a zero at its width.
-    padded = Cat(Const((1 << (width - len(value))) - 1, width - len(value)), value)
-    _, count = _leading_zeros(m, padded, name)
+    padding = (1 << (width - len(value))) - 1
+    bits = [*Const(padding, width - len(value)), *value]
+    _, count = _leading_zeros(m, bits, name)
     return wire(m, count[: len(value).bit_length()], name)
 
 
-def _leading_zeros(m: Module, value: Value, name: str) -> tuple[Value, Value]:
-    if len(value) == 1:
-        return ~value, Const(0, 0)
-    half = len(value) // 2
-    low_zero, low_count = _leading_zeros(m, value[:half], f"{name}_low")
-    high_zero, high_count = _leading_zeros(m, value[half:], f"{name}_high")
+def _leading_zeros(m: Module, bits: Sequence[Value], name: str) -> tuple[Value, Value]:
+    # Single bits, because Amaranth evaluates a slice of a slice as all that it is taken from.
+    if len(bits) == 1:
+        return ~bits[0], Const(0, 0)
+    half = len(bits) // 2
+    low_zero, low_count = _leading_zeros(m, bits[:half], f"{name}_low")
+    high_zero, high_count = _leading_zeros(m, bits[half:], f"{name}_high")
     count = Cat(Mux(high_zero, low_count, high_count), high_zero) if half > 1 else high_zero
     return wire(m, low_zero & high_zero, f"{name}_none"), wire(m, count, f"{name}_count")
 
