@@ -32,7 +32,7 @@ COMMANDS = {
     "sweep": "halfulp.sim.cli",
     "synth": "halfulp.fpga.cli",
     "tile": "halfulp.fpga.match.cli",
-    "train": "halfulp.golden.train.cli",
+    "train": "halfulp.train",
     "uvm": "halfulp.sim.uvm.cli",
 }
 """Commands, and the module of each."""

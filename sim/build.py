@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,10 @@ LIBRARIES = ("loop", "covered", "streams", "axi")
 
 DRIVER = ("driver.cpp", "memory.h")
 """Sources of the driver, the first of which includes the other."""
+
+
+SLOW = 10.0
+"""Estimate of seconds from which a slow conversion to Verilog is announced."""
 
 
 @dataclass(frozen=True)
@@ -167,10 +172,23 @@ def verilog(component: Any, name: str | None = None, **options: str) -> str:
 
     from halfulp.units.verilog import emit
 
+    if (seconds := _seconds(component)) > SLOW:
+        said = f"the exact sum of {component.name} is {component.spec.quire.width:,} bits wide; its Verilog takes about"
+        print(f"halfulp: {said} {seconds:.0f} s and much memory, and a format of fewer exponents less", file=sys.stderr)
     try:
         return emit(component, name, **options)
     except YosysError as error:
         raise ToolError(processes.complaint("Yosys", "failed", str(error).splitlines()[::-1])) from error
+
+
+def _seconds(component: Any) -> float:
+    """Estimate of the time that Amaranth takes for an exact sum.
+
+    It looks for combinational loops bit by bit, and each bit of a sum depends on all bits of both operands.
+    """
+    spec = getattr(component, "spec", None)
+    quire = getattr(spec, "quire", None) if getattr(spec, "order", "exact") == "exact" else None
+    return 0.0 if quire is None else 0.5e-6 * float(quire.width) ** 2 * (1 + getattr(spec, "k", 1))
 
 
 def emitter() -> str:

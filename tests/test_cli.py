@@ -139,8 +139,15 @@ def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) ->
 def test_cli_does_not_import_torch_for_help_and_errors() -> None:
     code = "import sys, halfulp.sim.cli as c; c.implementation('mac').component(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
-    code = "import sys, halfulp.cli, halfulp.sim.cli; assert not {'torch', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+    helps = """
+from click.testing import CliRunner
+from halfulp.cli import COMMANDS, cli
+import sys
+for words in (["--help"], *([name, "--help"] for name in COMMANDS)):
+    assert CliRunner().invoke(cli, words).exit_code == 0, words
+    assert not {"torch", "numpy", "amaranth", "mpmath"} & set(sys.modules), words
+"""
+    subprocess.run([sys.executable, "-c", helps], env=environment(), check=True)
 
 
 def test_cli_help_lists_commands(halfulp: Program) -> None:
@@ -554,3 +561,13 @@ def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
             assert out.endswith("PASS\n")
     assert leftovers(build) == []
     assert len(list((build / "cache" / "runtime").iterdir())) == 1
+
+
+def test_emit_announces_slow_exact_sum(halfulp: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("halfulp.units.verilog.emit", lambda *_: "module")
+    code, out, err = halfulp("emit", "dot", "fp64", "--k", "16")
+    assert (code, out) == (0, "module")
+    assert err.count("\n") == 1
+    assert "bits wide" in err
+    for quick in (("dot", "fp32", "--k", "16"), ("dot", "fp64", "--order", "sequential"), ("mac", "fp64")):
+        assert halfulp("emit", *quick) == (0, "module", "")

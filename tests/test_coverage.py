@@ -17,11 +17,12 @@ from halfulp.golden.raw import multiply
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.sim import bench
-from halfulp.sim.coverage import Coverage, Verdicts, proofs, reach
+from halfulp.sim.coverage import proofs, reach
 from halfulp.sim.coverage.cli import coverage as command
+from halfulp.sim.coverage.collect import Coverage
 from halfulp.sim.coverage.model import Model
 from halfulp.sim.coverage.stages import rest_of
-from halfulp.sim.coverage.verdicts import EXCLUDED, OPEN, REFUTED
+from halfulp.sim.coverage.verdicts import EXCLUDED, OPEN, REFUTED, Verdicts
 from halfulp.sim.directed import Directed
 from halfulp.sim.fields import Grid
 from halfulp.sim.ports import Codes, Ports

@@ -1,7 +1,2 @@
 """Coverage of a unit by vectors: bins that follow from its formats and stages, each of them hit, proved to be out of
 reach, or open."""
-
-from .collect import Coverage
-from .verdicts import Verdicts
-
-__all__ = ["Coverage", "Verdicts"]

@@ -17,7 +17,7 @@ from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
-from . import properties, structures
+from . import LIMIT, properties, structures
 from .miters import Miter
 from .prove import PROVED, REFUTED, UNFINISHED, Question, Verdict, versions
 
@@ -28,9 +28,6 @@ LARGE = ("fp16", "bf16")
 """Larger formats, with the claims that are known to finish, and some that are not."""
 
 UNITS = ("mul", "add", "fma", "mac", "convert")
-
-LIMIT = 60.0
-"""Seconds that one proof may take by default."""
 
 MODES = (*ROUNDINGS, "sr4")
 

@@ -12,7 +12,7 @@ from halfulp.tools.commands import also_written, publish, requests, scheduled
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
-from .claims import LIMIT
+from . import LIMIT
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from pyuvm import uvm_subscriber
 
-from halfulp.sim.coverage import Coverage
+from halfulp.sim.coverage.collect import Coverage
 from halfulp.sim.ports import Codes
 
 from .scoreboard import Compared, export

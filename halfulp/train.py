@@ -1,4 +1,4 @@
-"""The command `halfulp train`."""
+"""The command `halfulp train`. It is not in `golden`, whose import loads torch, so that its help comes at once."""
 
 import itertools
 import math
@@ -14,8 +14,8 @@ from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress
 
 if TYPE_CHECKING:
-    from .data import Data
-    from .loop import Plan
+    from halfulp.golden.train.data import Data
+    from halfulp.golden.train.loop import Plan
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
@@ -109,12 +109,11 @@ def train(
     seed.
     """
     from halfulp.golden.nn import Policy, rules
+    from halfulp.golden.train.loop import Interrupted, Plan, Run, versions
+    from halfulp.golden.train.networks import NETWORKS
+    from halfulp.golden.train.results import append, check_place, results, row_of
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar
-
-    from .loop import Interrupted, Plan, Run, versions
-    from .networks import NETWORKS
-    from .results import append, check_place, results, row_of
 
     with requests():
         if bool(macs) == (file is not None):
@@ -181,10 +180,9 @@ def train(
 
 def train_there(plan: "Plan", data: "Data", command: str) -> dict[str, str]:
     """Row of results of a run on a worker, which goes on from a checkpoint there."""
+    from halfulp.golden.train.loop import Run
+    from halfulp.golden.train.results import row_of
     from halfulp.tools.paths import work_root
-
-    from .loop import Run
-    from .results import row_of
 
     run = Run(plan, data, work_root() / "train" / f"{plan.network}-{plan.key(data)}")
     run.folder.mkdir(parents=True, exist_ok=True)
