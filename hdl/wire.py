@@ -10,6 +10,9 @@ LONGEST_CARRY_IN_TABLES = 5
 that and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
 
 
+WIDE = 128
+"""Most bits whose leading zeros are counted in a concatenation; an exact sum has more."""
+
 NEVER = Const(0, 1)
 """Condition that never holds."""
 
@@ -66,14 +69,14 @@ def leading_zeros(m: Module, value: Value, name: str) -> Value:
     """
     width = 1 << len(value).bit_length()
     # A one below the value ends the count of a zero at its width.
-    padding = (1 << (width - len(value))) - 1
-    bits = [*Const(padding, width - len(value)), *value]
+    padding = Const((1 << (width - len(value))) - 1, width - len(value))
+    # A bit of a concatenation makes Amaranth evaluate all of it, which takes minutes for exact sums of wide formats.
+    bits = [*padding, *value] if len(value) > WIDE else [*Cat(padding, value)]
     _, count = _leading_zeros(m, bits, name)
     return wire(m, count[: len(value).bit_length()], name)
 
 
 def _leading_zeros(m: Module, bits: Sequence[Value], name: str) -> tuple[Value, Value]:
-    # Single bits, because Amaranth evaluates a slice of a slice as all that it is taken from.
     if len(bits) == 1:
         return ~bits[0], Const(0, 0)
     half = len(bits) // 2
