@@ -198,7 +198,7 @@ def test_readonly_build_folder_gives_what_it_has(
     make = Maker()
 
     def work() -> None:
-        paths._writable.cache_clear()
+        paths.writable.cache_clear()
         folders = [cached("kind", (part,), make) for part in "ab"]
         assert make.calls == 2
         assert [folder.is_relative_to(top) for folder in folders] == [True, False]

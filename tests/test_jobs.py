@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -413,11 +414,49 @@ def test_missing_scheduler_is_reported(build, tool, monkeypatch):
     assert str(caught.value) == f"no Dask scheduler answers at {address}; dask scheduler starts one"
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:8786", "tcp://host", "tcp://:8786", "tcp://h:x", "http://host:80"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "host", "host:8786", "tcp://host", "tcp://:8786", "tcp://h:x", "http://host:80"]
+    + ["tcp://host:8786?tls-cert=x", "tls://host:8786?cert=x", "tls://host:8786?tls-cert"],
+)
 def test_job_pool_rejects_bad_address(text):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="is no address of a scheduler"):
         JobPool(text)
-    assert str(caught.value) == f"{text!r} is no address of a scheduler; one is tcp://host:8786"
+
+
+def certificate(folder):
+    """Options of TLS with one certificate for the scheduler, its workers and its clients."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"
+    subprocess.run(words.split(), check=True, capture_output=True)
+    return {"tls-ca-file": cert, "tls-cert": cert, "tls-key": key}
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_pool_uses_tls_of_address(build, tool, record, tmp_path, capsys):
+    options = certificate(tmp_path)
+    words = [word for name, path in options.items() for word in (f"--{name}", path)]
+    port = free_port()
+    address = f"tls://127.0.0.1:{port}"
+    files = "&".join(f"{name}={path}" for name, path in options.items())
+    with (
+        dask("scheduler", "--protocol", "tls", "--host", "127.0.0.1", "--port", port, *words),
+        dask("worker", address, "--no-nanny", "--nthreads", 1, "--local-directory", tmp_path, *words),
+    ):
+        with JobPool(f"{address}?{files}") as pool:
+            assert results(modules(1), program(tool), pool=pool) == ["m0"]
+        with JobPool(address) as pool, pytest.raises(ToolError, match="TLS"):
+            results(modules(2), program(tool), pool=pool)
+    assert capsys.readouterr().err == ""
+
+
+def test_pool_without_tls_says_what_that_means(build, tool, monkeypatch, capsys):
+    monkeypatch.setattr(room, "PATIENCE", 1)
+    with JobPool(f"tcp://127.0.0.1:{free_port()}") as pool, pytest.raises(ToolError):
+        results(modules(1), program(tool), pool=pool)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "without TLS" in said
 
 
 def test_job_pool_rejects_address_that_is_no_text():

@@ -73,7 +73,7 @@ def exists(name):
     return all((found := getattr(found, part, None)) is not None for part in parts[count:])
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/development.md"])
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/development.md", "docs/security.md"])
 def test_names_and_paths_on_pages_exist(page):
     text = (ROOT / page).read_text()
     names = re.findall(r"`(halfulp(?:\.\w+)+)[`(]", text)

@@ -89,7 +89,11 @@ def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, secon
     spent = _spent.get((source, root), 0.0)
     if not spent:
         entry = _entry(name, source, "auto", compiler)
-        spent = math.inf if entry is not None and entry.find() else 0.0
+        try:
+            spent = math.inf if entry is not None and entry.find() else 0.0
+        except ToolError:
+            # `_library` reports it.
+            spent = math.inf
     _spent[source, root] = spent + seconds
     return spent + seconds >= compiling
 

@@ -4,6 +4,7 @@ The bits do not depend on the number of threads: sums of described arithmetic ha
 arithmetic, whose sums have none, run in one thread.
 """
 
+import hashlib
 import io
 import math
 import pickle
@@ -207,7 +208,7 @@ class Run:
             },
             written,
         )
-        write_whole(path, written.getvalue())
+        write_whole(path, _sealed(written.getvalue()))
 
     def load(self, path: Path) -> None:
         """Read the state of a run from a file; ValueError if that is invalid or of another run."""
@@ -331,13 +332,28 @@ def tested(model: nn.Module, data: Data) -> tuple[float, float]:
     return loss / data.test[1].numel(), 100 * right / data.test[1].numel()
 
 
+_SEAL = b"halfulp sha256 "
+"""Beginning of the comment of a checkpoint, which is a ZIP file; a digest of all before the comment follows."""
+
+
+def _sealed(content: bytes) -> bytes:
+    """A ZIP file with its digest as its comment, because torch does not check the sums in the file."""
+    content = content[:-2]
+    comment = _SEAL + hashlib.sha256(content).hexdigest().encode()
+    return content + len(comment).to_bytes(2, "little") + comment
+
+
 def read(path: Path) -> dict[str, Any]:
-    """State of a run from its file; ValueError if that is invalid."""
+    """State of a run from its file; ValueError if that is invalid or damaged."""
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    if content != _sealed(content[: -len(_SEAL) - 64]):
+        raise ValueError(f"{path} is damaged, or no checkpoint of a training run: it does not end with its digest")
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
         complete = {"key", "plan", "model"} <= set(state)
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}") from None
     except UNREADABLE as error:
         # The text of torch's error tells how to load unsafe files.
         raise ValueError(f"{path} is no checkpoint of a training run: torch cannot read it") from error

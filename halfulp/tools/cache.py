@@ -4,7 +4,7 @@ An entry is a folder, named by a digest of its parts, that is written whole or n
 and the digest of each file; they are checked before use, and a damaged entry is made again. A process that makes an
 entry holds a lock on it, for which other processes wait. If the build folder cannot be written, its entries are used,
 and new ones go to a temporary folder of the process. Writing raises ToolError if the disk is full or a file cannot be
-written.
+written, and every use raises it if other users can write an entry or a folder above it: entries hold code.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .digests import digest
-from .paths import build_root, locked, replacing_folder, work_root
+from .paths import build_root, check_private, locked, replacing_folder, work_root, writable
 
 MANIFEST = "manifest.json"
 """File of an entry that lists the other ones."""
@@ -67,15 +67,14 @@ class Entry:
     @property
     def folder(self) -> Path:
         """Folder that the entry has when this process makes it."""
-        return self._in(work_root())
-
-    def _in(self, root: Path) -> Path:
-        return root / FOLDER / self.kind / self.name
+        return writable(work_root() / FOLDER / self.kind) / self.name
 
     def find(self) -> Path | None:
         """The folder of the entry; None if there is none, or (with a message on standard error) if it is damaged."""
-        for folder in dict.fromkeys((self.folder, self._in(build_root()))):
+        for folder in dict.fromkeys((self.folder, build_root() / FOLDER / self.kind / self.name)):
             if folder.is_dir():
+                for place in (folder, *list(folder.parents)[:3]):
+                    check_private(place)
                 wrong = _damage(folder)
                 if wrong is None:
                     return folder

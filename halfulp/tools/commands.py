@@ -57,7 +57,7 @@ def scheduled(function: Function) -> Function:
     return click.option(
         "--scheduler",
         "pool",
-        metavar="tcp://HOST:PORT",
+        metavar="tls://HOST:PORT",
         callback=_pool,
         help="Dask scheduler whose workers do the work; default: this machine",
     )(function)

@@ -12,6 +12,7 @@ import itertools
 import logging
 import pickle
 import queue
+import ssl
 import sys
 import threading
 import warnings
@@ -21,7 +22,7 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from .digests import code, modules, version
 from .errors import ToolError
@@ -30,6 +31,9 @@ from .processes import Command, halt_by, processors, run_all
 
 PATIENCE = 5
 """Seconds to wait for a scheduler, and then for its first worker."""
+
+TLS = {"tls-ca-file": "tls_ca_file", "tls-cert": "tls_client_cert", "tls-key": "tls_client_key"}
+"""Options of an address, and their names in Dask."""
 
 T = TypeVar("T")
 
@@ -62,7 +66,9 @@ class JobPool:
     Parameters
     ----------
     scheduler : str, optional
-        Its address, ``tcp://HOST:PORT``; default: this machine.
+        Its address, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; default: this machine. The files of TLS are those of
+        Dask's configuration, or of the address: ``tls://HOST:PORT?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE``, the
+        options of ``dask scheduler`` and ``dask worker``.
 
     Raises
     ------
@@ -73,7 +79,7 @@ class JobPool:
     def __init__(self, scheduler: str | None = None) -> None:
         if scheduler is not None:
             _check(scheduler)
-        self.scheduler = scheduler
+        self.scheduler, _, self._tls = (scheduler or "").partition("?")
         self._open = contextlib.ExitStack()
         self._client: Any = None
         self._running: weakref.WeakSet[Generator[tuple[Job, Any], None, None]] = weakref.WeakSet()
@@ -156,7 +162,17 @@ class JobPool:
     def _connect(self) -> Any:
         if self._client is not None:
             return self._client
-        from distributed import Client
+        from distributed import Client, Security
+
+        if self.scheduler.startswith("tcp:"):
+            # A warning would be shown once, and with a line of code.
+            print(
+                f"halfulp: {self.scheduler} is without TLS: whoever reaches its port can run programs on it, on "
+                "its workers and on this machine; use tls:// beyond a network that you trust",
+                file=sys.stderr,
+            )
+        files = {TLS[name]: value for name, value in parse_qsl(self._tls)}
+        security = Security(**files, require_encryption=True) if files else None
 
         # Our errors say what Dask would log.
         logger = logging.getLogger("distributed")
@@ -165,7 +181,12 @@ class JobPool:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="distributed")
             try:
-                client = Client(self.scheduler, timeout=PATIENCE, set_as_default=False)
+                client = Client(self.scheduler, timeout=PATIENCE, set_as_default=False, security=security)
+            except (TypeError, FileNotFoundError, ssl.SSLError) as error:
+                raise ToolError(
+                    f"the TLS of {self.scheduler} does not work ({str(error).splitlines()[0]}); name its files in "
+                    f"Dask's configuration or as {self.scheduler}?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE"
+                ) from error
             except (OSError, ValueError) as error:
                 raise ToolError(f"no Dask scheduler answers at {self.scheduler}; dask scheduler starts one") from error
             self._open.callback(client.close, timeout=PATIENCE)
@@ -297,11 +318,16 @@ def _check(scheduler: str) -> None:
         raise TypeError(f"a scheduler is named by a text such as tcp://host:8786, not by {scheduler!r}")
     try:
         parts = urlsplit(scheduler)
-        known = parts.scheme in ("tcp", "tls") and parts.hostname and parts.port and not (parts.path or parts.query)
+        known = parts.scheme in ("tcp", "tls") and parts.hostname and parts.port and not parts.path
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        known = known and set(options) <= set(TLS if parts.scheme == "tls" else ())
     except ValueError:
         known = False
     if not known:
-        raise ValueError(f"{scheduler!r} is no address of a scheduler; one is tcp://host:8786")
+        raise ValueError(
+            f"{scheduler!r} is no address of a scheduler; one is tcp://host:8786 or tls://host:8786, which "
+            f"?{'=FILE&'.join(TLS)}=FILE may follow"
+        )
 
 
 if __name__ == "__main__":

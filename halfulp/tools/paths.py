@@ -7,8 +7,11 @@ import atexit
 import contextlib
 import errno
 import functools
+import grp
 import os
+import pwd
 import shutil
+import stat
 import sys
 import tempfile
 import uuid
@@ -34,13 +37,21 @@ def build_root() -> Path:
 
 def work_root() -> Path:
     """The build folder, or a temporary folder of this process if the build folder cannot be written."""
-    return _writable(build_root())
+    return writable(build_root())
 
 
 @functools.cache
-def _writable(root: Path) -> Path:
+def writable(root: Path) -> Path:
+    """A folder, made if it is not there, or a temporary folder of this process if it cannot be written.
+
+    Raises
+    ------
+    ToolError
+        If other users can write it.
+    """
     try:
         root.mkdir(parents=True, exist_ok=True)
+        check_private(root)
         tempfile.TemporaryFile(dir=root).close()
     except OSError as error:
         if error.errno not in _FULL:
@@ -50,6 +61,35 @@ def _writable(root: Path) -> Path:
             print(f"halfulp: {sentence}", file=sys.stderr)
             return Path(folder)
     return root
+
+
+def check_private(folder: Path) -> None:
+    """Raise ToolError if users other than this one, root and the owner of this library can write to a folder.
+
+    A group that has the name of this user is this user's own.
+    """
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        status = place.stat()
+        if place == folder:
+            trusted = {os.geteuid(), 0, Path(__file__).stat().st_uid}
+            shared = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
+            foreign = status.st_uid not in trusted or status.st_mode & stat.S_IWOTH or shared
+        else:
+            # In a sticky folder such as /tmp others cannot replace what is not theirs.
+            foreign = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        if foreign:
+            raise ToolError(
+                f"other users can write {place}, and code is loaded from {folder}; run chmod go-w {place}, or name a "
+                "folder of your own in HALFULP_BUILD"
+            )
+
+
+def _is_own_group(gid: int) -> bool:
+    try:
+        return gid == 0 or grp.getgrgid(gid).gr_name == pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
 
 
 @contextlib.contextmanager
@@ -132,7 +172,7 @@ def scratch(kind: str) -> Iterator[Path]:
 
     ``kind`` is the beginning of its name.
     """
-    runs = work_root() / "runs"
+    runs = writable(work_root() / "runs")
     for lock in runs.glob(f"{kind}-*.lock"):
         with contextlib.suppress(Timeout), locked(lock, 0):
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
@@ -140,7 +180,7 @@ def scratch(kind: str) -> Iterator[Path]:
     with locked(folder.with_suffix(".lock")):
         try:
             with machine_errors(f"the files of {kind}"):
-                folder.mkdir()
+                folder.mkdir(0o700)
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -150,8 +190,7 @@ def scratch(kind: str) -> Iterator[Path]:
 def saved_on_failure(name: str) -> Iterator[Path]:
     """A folder for the files of a run, removed at its end unless a tool failed, for the sake of its log."""
     with machine_errors("the files of the run"):
-        runs = work_root() / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
+        runs = writable(work_root() / "runs")
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
     failed = False
     try:

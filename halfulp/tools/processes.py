@@ -18,6 +18,9 @@ from .errors import ToolError
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
 """Messages of tools when the disk is full."""
 
+ROOM = 1 << 26
+"""Bytes of free space below which a tool that fails without output is taken to have filled the disk."""
+
 _BOUND = Path(__file__).resolve().parent / "bound.py"
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
@@ -189,6 +192,9 @@ def failure(command: Command, code: int) -> str:
     if code == -signal.SIGXFSZ:
         lines.append(_FULL[0])
     ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+    # A tool removes what it could not write, so that there is some room again.
+    if not lines and (free := shutil.disk_usage(command.log.parent).free) < ROOM:
+        return f"the disk is full: {command.what} {ended} with {free >> 10:,} KiB free in {command.log.parent}"
     return complaint(command.what, ended, lines)
 
 

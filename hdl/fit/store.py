@@ -11,10 +11,13 @@ from halfulp.hdl.specs.piecewise import PIECES, PwlSpec, is_table_name
 from halfulp.hdl.specs.segments import Segments
 from halfulp.tools.cache import Entry, cached_value
 from halfulp.tools.digests import code
-from halfulp.tools.paths import work_root, write_whole
+from halfulp.tools.paths import build_root, work_root, write_whole
 
 SUFFIX = ".segments"
 """End of the name of a file that holds segments as text."""
+
+DIGEST = "digest"
+"""First word of a file of segments, before their digest; a file of a user's own needs no such line."""
 
 Asked = tuple[tuple[str, Any], ...]
 
@@ -64,7 +67,11 @@ def segments_of(
     if isinstance(fn, str) and fn.endswith(SUFFIX):
         ready = read(Path(fn))
     elif isinstance(fn, str) and is_table_name(fn):
-        ready = read(_saved(fn))
+        places = [_saved(fn), _saved(fn, build_root())]
+        path = next((path for path in places if path.is_file()), places[0])
+        ready = read(path)
+        if str(ready) != fn:
+            raise ValueError(f"{path} is damaged: it holds the segments {ready} and not {fn}; write them again")
     if ready is not None:
         return _checked(ready, fmt, out, given)
     if fmt is None:
@@ -100,10 +107,17 @@ def read(path: Path) -> Segments:
     Raises
     ------
     ValueError
-        If there is no such file, or it holds no segments.
+        If there is no such file, it holds no segments, or others than those of the digest in its first line.
     """
     try:
-        return Segments.read(path.read_text())
+        text = path.read_text()
+        head, _, rest = text.partition("\n")
+        if head.partition(" ")[0] != DIGEST:
+            return Segments.read(text)
+        table = Segments.read(rest)
+        if head != f"{DIGEST} {table.digest}":
+            raise ValueError(f"they have the digest {table.digest} and not that of the first line; the file is damaged")
+        return table
     except (OSError, UnicodeError) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except (TypeError, ValueError, ZeroDivisionError) as error:
@@ -113,13 +127,14 @@ def read(path: Path) -> Segments:
 def write(table: Segments) -> Path:
     """A file of segments in the build folder, whose name tells them."""
     path = _saved(str(table))
-    if not path.is_file() or path.read_text() != table.text:
-        write_whole(path, table.text)
+    text = f"{DIGEST} {table.digest}\n{table.text}"
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_whole(path, text)
     return path
 
 
-def _saved(name: str) -> Path:
-    return work_root() / "segments" / f"{name}{SUFFIX}"
+def _saved(name: str, root: Path | None = None) -> Path:
+    return (root or work_root()) / "segments" / f"{name}{SUFFIX}"
 
 
 def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None, given: dict[str, Any]) -> Segments:
