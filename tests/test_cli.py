@@ -564,7 +564,7 @@ def test_sim_runs_twice_in_one_build_folder(tmp_path: Path) -> None:
 
 
 def test_emit_announces_slow_exact_sum(halfulp: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfulp.units.verilog.emit", lambda *_: "module")
+    monkeypatch.setattr("halfulp.units.verilog.emit", lambda *_, **how: "module")
     code, out, err = halfulp("emit", "dot", "fp64", "--k", "16")
     assert (code, out) == (0, "module")
     assert err.count("\n") == 1
