@@ -41,6 +41,9 @@ TRACED = 1 << 11
 LOOP_CHAIN = 1 << 16
 """Chained steps of the compiled loop."""
 
+WIDE = 1 << 9
+"""Bits of an exact accumulator, from twice as many of which on all default numbers of vectors are smaller."""
+
 
 class Watch(Protocol):
     """Observer of the vectors, results and clock cycles of a run."""
@@ -89,23 +92,33 @@ def plan(
         A waveform is recorded.
     """
     inputs, stateful = Ports.of(unit.inputs), unit.stateful
+    share = _share(unit)
     if vector is not None:
         codes = {name: np.array([code], dtype=np.uint64) for name, code in vector.items()}
         return Plan(Vectors(codes, 1, "one vector", False), codes, codes, None)
+    if limit is None and share > 1:
+        limit = DEFAULT // share
     vectors = make(inputs, result_formats(unit), seed=seed, limit=limit, corners=corner_cases(unit))
     if unit.sources and vectors.exhaustive:
         vectors = _repeated(vectors, limit or DEFAULT, seed)
     if not vectors.exhaustive:
         vectors = replace(vectors, codes=with_corner_words(unit, vectors.codes))
-    most = TRACED if traced else ALL if vectors.exhaustive and vectors.count <= ALL else PLAIN
+    most = TRACED if traced else ALL if vectors.exhaustive and vectors.count <= ALL else PLAIN // share
     order = np.random.default_rng(seed).permutation(vectors.count)
-    plain, few = vectors.take(np.sort(order[:most])), order[-(TRACED if traced else STREAM) :]
+    plain, few = vectors.take(np.sort(order[:most])), order[-(TRACED if traced else STREAM // share) :]
     if vectors.exhaustive and vectors.count < FEWEST:
         few = np.tile(few, -(-FEWEST // vectors.count))
     steps = None
     if stateful:
-        steps = chains(inputs, result_formats(unit), min(LOOP_CHAIN, max(limit or LOOP_CHAIN, 256)), seed + 1)
+        longest = LOOP_CHAIN // share
+        steps = chains(inputs, result_formats(unit), min(longest, max(limit or longest, 256)), seed + 1)
     return Plan(vectors, plain, vectors.take(few), steps)
+
+
+def _share(unit: Any) -> int:
+    """Divisor of the default numbers of vectors: more than one for a wide exact accumulator, whose steps are slow."""
+    quire = getattr(unit.spec, "quire", None)
+    return 1 if quire is None else max(1, quire.width // WIDE)
 
 
 def _repeated(vectors: Vectors, most: int, seed: int) -> Vectors:
@@ -170,7 +183,8 @@ def run(
     stream = chosen.stream
     if chosen.chain is not None:
         # Steps are chained in a stream, too.
-        steps = stream = {name: column[: TRACED if wave else CHAIN] for name, column in chosen.chain.items()}
+        few = TRACED if wave else CHAIN // _share(unit)
+        steps = stream = {name: column[:few] for name, column in chosen.chain.items()}
         tests["chain"] = (steps, reference(unit, steps, chained=True))
     tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
     result = Result(str(Implementation.of(unit)), describe(unit), chosen.vectors.what)
