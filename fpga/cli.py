@@ -29,7 +29,7 @@ _target = click.option(
     default="vu9p",
     metavar="NAME",
     type=Parsed(target_of),
-    help="device; vu9p by default, all: halfulp list targets",
+    help="device; default: vu9p. `halfulp list targets` prints all",
 )
 
 
@@ -41,9 +41,9 @@ _target = click.option(
     "--flow",
     type=click.Choice(["yosys", "vivado"]),
     default="yosys",
-    help="synthesis tool; yosys by default, vivado places and routes too where it is installed",
+    help="synthesis tool; default: yosys; vivado, if installed, places and routes too",
 )
-@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of Vivado; {DEFAULT_CLOCK} by default")
+@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of Vivado; default: {DEFAULT_CLOCK}")
 @scheduled
 @also_written
 def synth(
@@ -57,7 +57,10 @@ def synth(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Measure the cost of UNIT in FMT (e5m2 by default) on a device; UNIT `all` is every unit for such operands."""
+    """Measure the cost of a unit on a device.
+
+    UNIT `all` measures every unit with operands in FMT.
+    """
     vivado = flow == "vivado"
     with requests():
         if route:
@@ -95,7 +98,7 @@ def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -
 @scheduled
 @written
 def cost(pool: JobPool, output: Path | None) -> None:
-    """Measure the units of the cost records, and write these as CSV.
+    """Measure the units of the cost records; write these as CSV.
 
     `make cost` writes the project's own to fpga/results: a change of cost is a change of these files.
     """
@@ -128,7 +131,8 @@ def report() -> None:
     """Figures side by side, as Markdown, CSV and LaTeX.
 
     COMMAND is one of those below, or a file in TOML or YAML that describes a study of multiply-accumulates: their cost,
-    clock, error and accuracy, in tables and plots. From the JSON file of a finished study all is drawn again.
+    clock, error and accuracy, in tables and plots. Tables and plots are drawn again from the JSON file of a finished
+    study.
     """
 
 
@@ -166,16 +170,16 @@ def _counts(text: str) -> list[int]:
 
 @report.command()
 @click.argument("functions", nargs=-1, metavar="FUNCTION...")
-@click.option("--fmt", default="fxp4.12", metavar="FMT", help="operand format; fxp4.12 by default")
-@click.option("--to", metavar="FMT", help="result format; that of the operand by default")
+@click.option("--fmt", default="fxp4.12", metavar="FMT", help="operand format; default: fxp4.12")
+@click.option("--to", metavar="FMT", help="result format; default: that of the operand")
 @click.option(
     "--pieces",
     default="2,3,4,8,16,32",
     metavar="N,N,...",
     type=Parsed(_counts),
-    help="line segments; 2,3,4,8,16,32 by default",
+    help="line segments; default: 2,3,4,8,16,32",
 )
-@click.option("--slopes", default="any", metavar="WHICH", help="any, or pow2: sums of powers of two; any by default")
+@click.option("--slopes", default="any", metavar="WHICH", help="any, or pow2: sums of powers of two; default: any")
 @_target
 @scheduled
 @written
@@ -210,7 +214,7 @@ def pwl(
 
 @report.command()
 @click.option(
-    "--largest", default=4, metavar="N", type=int, help="elements of the largest array; 4 by default, 8 takes minutes"
+    "--largest", default=4, metavar="N", type=int, help="elements of the largest array; default: 4; 8 takes minutes"
 )
 @scheduled
 @written
@@ -230,7 +234,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @report.command()
 @click.option(
-    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; that of halfulp train by default"
+    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; default: that of halfulp train"
 )
 @click.option(
     "--mac",
@@ -238,10 +242,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="MAC",
     multiple=True,
     type=Parsed(MacSpec.parse),
-    help="multiply-accumulates of the dot products; those published by default",
+    help="multiply-accumulates of the dot products; default: those published",
 )
-@click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; one of a LeNet5 by default")
-@click.option("--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind")
+@click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; default: one of a LeNet5")
+@click.option(
+    "--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind; default: 1024"
+)
 @scheduled
 @written
 def accuracy(
@@ -272,8 +278,8 @@ def accuracy(
 def _study(file: Path, pool: JobPool, output: Path | None) -> None:
     """Multiply-accumulates side by side: cost, clock, error, accuracy and Pareto flags.
 
-    FILE describes a study, in TOML or YAML; or it is the JSON of a finished one, whose tables and plots are made again,
-    in its own folder by default.
+    FILE describes a study, in TOML or YAML; or it is the JSON file of a finished study, whose tables and
+    plots are drawn again; default folder: that of the file.
     """
     from .report.coreport import load
 
@@ -318,7 +324,9 @@ def stats() -> None:
     multiple=True,
     help="lfsrN, naiveN (the same), plateauN, or with fewer bits lfsrN.srM; several times for several sources",
 )
-@click.option("--rounds", metavar="N", type=click.IntRange(1), help="of each fraction; a period or 2^17 by default")
+@click.option(
+    "--rounds", metavar="N", type=click.IntRange(1), help="roundings of each fraction; default: a period, or 2^17"
+)
 @written
 def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
     """Measure how often stochastic rounding goes up for each random source, beside the exact and the ideal frequency.

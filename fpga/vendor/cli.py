@@ -16,13 +16,13 @@ DEFAULT_CLOCK = 500
 
 @click.command()
 @unit_options
-@click.option("--name", metavar="NAME", help="name of the module; by default made of the unit's text")
+@click.option("--name", metavar="NAME", help="name of the module; default: made of the unit's text")
 @click.option("--prefix", default="", metavar="TEXT", help="beginning of that name")
-@click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low, async-low; sync by default")
-@click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; standard output by default")
+@click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low, async-low; default: sync")
+@click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @click.option("--target", metavar="DEVICE", help="device of a flow, such as vu9p")
-@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of a flow; {DEFAULT_CLOCK} by default")
+@click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of a flow; default: {DEFAULT_CLOCK}")
 def emit(
     unit: str,
     fmt: str | None,
@@ -35,7 +35,10 @@ def emit(
     clock: float | None,
     **options: Any,
 ) -> None:
-    """Write UNIT in FMT as plain Verilog, or with --flow and --target a folder for a vendor's tool."""
+    """Write a unit as plain Verilog.
+
+    With --flow and --target it is a folder for a vendor's tool.
+    """
     from halfulp.units.verilog import check_name
 
     with requests():

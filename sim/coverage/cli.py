@@ -15,17 +15,17 @@ from halfulp.tools.report import Report
 
 @click.command()
 @unit_options
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of everything random; 0 by default")
-@click.option("--vectors", metavar="N", type=click.IntRange(1), help="most independent vectors")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum number of independent vectors")
 @click.option("--code", is_flag=True, help="count lines and toggles of the Verilog, too")
 @written
 def coverage(
     unit: str, fmt: str | None, seed: int, vectors: int | None, code: bool, output: Path | None, **options: Any
 ) -> None:
-    """Count the cases of UNIT in FMT (e5m2 by default) that `halfulp sim` reaches; UNIT `all` takes the catalogue.
+    """Count the cases of a unit that `halfulp sim` reaches.
 
-    The same vectors and stalls run, and are counted in bins. Each bin is hit, or proved to be out of reach, or open;
-    tables and a plot are written as files.
+    UNIT `all` takes the catalogue. The same vectors and stalls run, and are counted in bins. Each bin is hit, or
+    proved to be out of reach, or open; tables and a plot are written as files.
     """
     from halfulp.sim.bench import run
     from halfulp.sim.report import summary

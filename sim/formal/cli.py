@@ -18,15 +18,19 @@ from . import LIMIT
 @click.command()
 @partial(unit_options, default="all")
 @click.option(
-    "--limit", default=LIMIT, metavar="SECONDS", type=click.FloatRange(1), help=f"for each; {LIMIT:g} by default"
+    "--limit",
+    default=LIMIT,
+    metavar="SECONDS",
+    type=click.FloatRange(1),
+    help=f"time limit for each proof, in seconds; default: {LIMIT:g}",
 )
 @scheduled
 @also_written
 def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None, **options: Any) -> None:
-    """Prove claims about UNIT (default: all) in FMT (default: several), or about the unit of a text, for all inputs.
+    """Prove claims about units for all inputs.
 
-    Verdicts are stored. A claim that is refuted comes with inputs that do so, and with the commands that
-    save them as regressions.
+    Without FMT and options the claims are about the unit in several formats, without UNIT about all units. Verdicts are
+    cached. A refuted claim is printed with a counterexample, and with the commands that save it as a regression.
     """
     from halfulp.tools.progress import Bar
 

@@ -15,8 +15,10 @@ from halfulp.tools.report import Report
 
 @click.command()
 @unit_options
-@click.option("-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="200 by default")
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of mutants and vectors; 0 by default")
+@click.option(
+    "-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="number of mutants; default: 200"
+)
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--stream", is_flag=True, help="mutate the stream wrapper of the unit, and run that")
 @click.option("--save", is_flag=True, help="save vectors that show survivors as regressions")
 @scheduled
@@ -32,7 +34,7 @@ def mutate(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Mutate UNIT in FMT (e5m2 by default) and count the mutants that the bench detects.
+    """Mutate a unit and count the mutants that the bench detects.
 
     Mutants of the netlist run through the vectors of the bench. Survivors are compared with the unit for all inputs:
     they are equivalent, or there is a vector that shows them.
@@ -81,9 +83,11 @@ class _Count(click.ParamType):
 
 @click.command()
 @unit_options
-@click.option("--bit-flips", "flips", metavar="N", type=_Count(), help="upsets of register bits, in all")
-@click.option("--stuck-at", "stuck", metavar="N", type=_Count(), help="results of every net stuck at 0, and at 1")
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of operands and moments; 0 by default")
+@click.option("--bit-flips", "flips", metavar="N", type=_Count(), help="total number of register bit flips")
+@click.option(
+    "--stuck-at", "stuck", metavar="N", type=_Count(), help="number of results per net for stuck-at-0 and stuck-at-1"
+)
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @scheduled
 @written
 def faults(
@@ -96,10 +100,10 @@ def faults(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Inject faults into the hardware of UNIT in FMT (e5m2 by default) and count wrong results, with errors in ulp.
+    """Inject faults into a unit and count wrong results.
 
-    Default: 1e5 upsets, where there are registers, and 256 results of every net that is stuck. The table by nets is
-    printed, and written with one by bits and a plot.
+    Default: 1e5 bit flips if the unit has registers, and 256 results per net for stuck-at-0 and stuck-at-1. The
+    table by nets is printed, with errors in ulp, and written with one by bits and a plot.
     """
     from halfulp.tools.progress import Bar
 

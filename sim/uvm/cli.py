@@ -12,14 +12,16 @@ from halfulp.tools.commands import requests
 
 @click.command()
 @unit_options
-@click.option("--n", metavar="N", type=int, help="rows (tile); 3 by default")
-@click.option("--m", metavar="M", type=int, help="columns (tile); 2 by default")
-@click.option("--depth", metavar="N", type=int, help="vectors of a row (tile), of a chain instead of a grid")
-@click.option("--rows", metavar="N", type=int, help="rows of an element (tile), of a chain; 1 by default")
-@click.option("--sequence", default="campaign", metavar="NAME", help="name of the sequence; campaign by default")
+@click.option("--n", metavar="N", type=int, help="rows (tile); default: 3")
+@click.option("--m", metavar="M", type=int, help="columns (tile); default: 2")
+@click.option("--depth", metavar="N", type=int, help="use a chain with N vectors per row instead of a grid (tile)")
+@click.option("--rows", metavar="N", type=int, help="rows of an element of a chain (tile); default: 1")
+@click.option("--sequence", default="campaign", metavar="NAME", help="name of the sequence; default: campaign")
 @click.option("--test", "tests", metavar="FILE:CLASS", help="a test of your own, such as my_tests.py:MyTest")
-@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of everything random; 0 by default")
-@click.option("--vectors", metavar="N", type=click.IntRange(1), help="most operations of a sequence; 2048 by default")
+@click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
+@click.option(
+    "--vectors", metavar="N", type=click.IntRange(1), help="maximum number of operations of a sequence; default: 2048"
+)
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="write a waveform with decoded numbers")
 def uvm(
@@ -37,7 +39,7 @@ def uvm(
     wave: bool,
     **options: Any,
 ) -> None:
-    """Check UNIT in FMT (e5m2 by default) in a pyuvm environment.
+    """Check a unit in a pyuvm environment.
 
     UNIT `all` checks the catalogue, and `tile` a systolic array, whose operations are matrix products. Sequences are
     campaign, exhaustive, directed, random, chain, storm and regressions. Results are also written as JUnit XML, in
