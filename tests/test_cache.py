@@ -177,6 +177,19 @@ def test_unwritable_build_folder_is_replaced_by_temporary_one(
     assert "cannot be written" in said
 
 
+@pytest.mark.parametrize("place", ["cache", "cache/kind"])
+def test_unwritable_folder_of_a_kind_is_replaced_by_temporary_one(
+    place: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / place).parent.mkdir(parents=True)
+    (root / place).write_text("")
+    assert contents(cached("kind", ("a",), Maker())) == ("one", "two" * 100)
+    assert contents(cached("kind", ("b",), Maker())) == ("one", "two" * 100)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "cannot be written" in said
+
+
 def in_child(work: Callable[[], None]) -> None:
     """Run something in a process that may write only what everybody may."""
     child = os.fork()

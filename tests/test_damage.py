@@ -1,15 +1,20 @@
 """Damaged files: of each kind that is stored, truncated and flipped files are refused or made again."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from halfulp.fpga.report.dots import layer_of
+from halfulp.fpga.report.study import read as read_study
+from halfulp.golden.train.data import cifar10
 from halfulp.golden.train.loop import _sealed, read
 from halfulp.hdl.fit.store import segments_of, write
 from halfulp.tools.cache import FOLDER, Entry
@@ -200,3 +205,33 @@ def test_command_refuses_cache_that_others_can_write(
     assert (code, out) == (3, "")
     assert err.count("\n") == 1
     assert "chmod go-w" in err
+
+
+# Data -----------------------------------------------------------------------------------------------------------------
+
+
+class Bomb:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("kind", ["checkpoint.pt", "layer.pt", "data_batch_1", "study.yaml"])
+def test_stored_data_runs_no_code(kind: str, tmp_path: Path) -> None:
+    path, proof = tmp_path / kind, tmp_path / "ran"
+    held = {"key": "a", "plan": {}, "model": {}, "activations": Bomb(proof), b"data": Bomb(proof)}
+    if kind.endswith(".pt"):
+        torch.save(held, path)
+        path.write_bytes(_sealed(path.read_bytes()))
+    elif kind.endswith(".yaml"):
+        path.write_text(f"title: !!python/object/apply:os.mkdir ['{proof}']\n")
+    else:
+        path.write_bytes(pickle.dumps(held))
+    readers = {"checkpoint.pt": read, "layer.pt": layer_of, "data_batch_1": lambda _: cifar10(tmp_path)}
+    with pytest.raises(ValueError, match=kind):
+        readers.get(kind, read_study)(path)
+    assert not proof.exists()
