@@ -10,10 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn as tnn
+from torch._subclasses import FakeTensorMode
 from torch.nn.utils import parametrizations, prune
 
 from halfulp import golden
 from halfulp.golden import nn
+from halfulp.golden.nn import functional
 from halfulp.golden.nn.draw import mix, states, words
 from halfulp.hdl.specs import MacSpec
 
@@ -620,13 +622,165 @@ def test_torch_utilities_work_on_converted_models(first):
     assert same(model(x).detach(), y.detach())
 
 
-def test_checkpointing_repeats_random_words():
-    layer = nn.Linear(4, 4, policy=E5M2)
+# Compilers, transforms and recomputation ------------------------------------------------------------------------------
+
+RANDOM = f"{SR}, weights=e5m2.sr3"
+
+
+class Small(tnn.Module):
+    """A network with each kind of layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = tnn.Conv2d(1, 4, 3, stride=2, padding=1)
+        self.attention = tnn.MultiheadAttention(8, 2, batch_first=True)
+        self.linear = tnn.Linear(8, 8)
+        self.round = nn.Quantize("e5m2.sr3", "e5m2.sr4", seed=3)
+
+    def forward(self, x):
+        y = self.conv(x).flatten(2).mT.reshape(len(x), -1, 8)
+        return self.round(self.linear(self.attention(y, y, y)[0] + y).relu())
+
+
+def small(policy):
+    torch.manual_seed(0)
+    return nn.convert(Small(), policy, inplace=True).model
+
+
+def steps(model, run, count=3):
+    """Results, gradients and state of some steps."""
+    found = []
+    for step in range(count):
+        x = normal(2, 1, 8, 8, seed=step).requires_grad_()
+        model.zero_grad()
+        y = run(x)
+        y.square().sum().backward()
+        found += [y.detach(), x.grad, *(one.grad for one in model.parameters())]
+    return found + [one.clone() for one in model.buffers()]
+
+
+@pytest.mark.parametrize("policy", [E5M2, RANDOM])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_models_give_the_same_bits(policy, backend):
+    torch._dynamo.reset()
+    eager, compiled = small(policy), small(policy)
+    found = steps(compiled, torch.compile(compiled, backend=backend, fullgraph=True))
+    for one, wanted in zip(found, steps(eager, eager), strict=True):
+        assert torch.equal(one, wanted)
+
+
+def test_exported_models_give_the_same_bits():
+    x = normal(2, 1, 8, 8)
+    exported = torch.export.export(small(RANDOM), (x,)).module()
+    model = small(RANDOM)
+    for _ in range(2):
+        assert torch.equal(exported(x), model(x))
+
+
+def test_meta_and_fake_tensors_pass_through_models():
+    x = normal(2, 1, 8, 8)
+    assert small(RANDOM).to("meta")(x.to("meta")).shape == (2, 8, 8)
+    model = small(RANDOM)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model(x).sum().backward()
+    assert all(one.grad.shape == one.shape for one in model.parameters())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_operators_pass_the_checks_of_torch(policy):
+    """`torch.library.opcheck` compares shapes and strides with those of fake tensors, among others."""
+    key, text = torch.tensor(5), str(nn.Policy.parse(policy))
+    x, w, bias = (one.requires_grad_() for one in (normal(3, 4), normal(5, 4), normal(5)))
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(functional._MATMUL, (x, w, bias, key, text, False, ""), test_utils=checks)
+    given = (normal(3, 5), x.detach(), w.detach(), key, text, False, "", [True, False, True])
+    torch.library.opcheck(functional._GRADIENTS_OF_MATMUL, given, test_utils=checks)
+    images, kernels = normal(2, 4, 6, 5), normal(6, 2, 3, 2)
+    parts = (key, text, "", [2, 1], [1, 2], 2)
+    torch.library.opcheck(functional._CONV2D, (images, kernels, normal(6), *parts), test_utils=checks)
+    given = (normal(2, 6, 2, 3), images, kernels, *parts, [True, True, True])
+    torch.library.opcheck(functional._GRADIENTS_OF_CONV2D, given, test_utils=checks)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(6, 4, policy=E5M2), lambda: nn.Conv2d(2, 4, 3, policy=E5M2)])
+def test_func_gives_gradients_of_each_sample(make):
+    layer = make()
+    x = normal(3, 5, 6) if isinstance(layer, tnn.Linear) else normal(3, 2, 5, 5)
+
+    def loss(parameters, x):
+        return torch.func.functional_call(layer, parameters, (x,)).square().sum()
+
+    parameters = {name: one.detach() for name, one in layer.named_parameters()}
+    found = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    for place, sample in enumerate(x):
+        layer.zero_grad()
+        layer(sample).square().sum().backward()
+        for name, one in layer.named_parameters():
+            assert torch.equal(found[name][place], one.grad)
+
+
+def test_vmap_gives_random_words_as_asked():
+    x = normal(8).expand(5, 8)
+
+    def mapped(randomness):
+        return torch.func.vmap(nn.Linear(8, 8, policy=SR, seed=SEED), randomness=randomness)(x).detach()
+
+    torch.manual_seed(0)
+    assert (mapped("same") == mapped("same")[0]).all()
+    assert not (mapped("different") == mapped("different")[0]).all()
+    with pytest.raises(RuntimeError, match="randomness"):
+        mapped("error")
+
+
+class Repeated(tnn.Module):
+    """Regions that torch computes again: nested ones, and one layer in several."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = tnn.ModuleList(tnn.Sequential(tnn.Linear(8, 8), tnn.Tanh(), tnn.Linear(8, 8)) for _ in range(2))
+        self.reentrant = None
+
+    def forward(self, x):
+        x = self.run(self.nested, x)
+        x = self.run(self.parts[1], x)
+        return self.run(self.parts[0], x)
+
+    def nested(self, x):
+        return self.parts[1](self.run(self.parts[0], self.run(self.parts[0], x)))
+
+    def run(self, part, x):
+        if self.reentrant is None:
+            return part(x)
+        return torch.utils.checkpoint.checkpoint(part, x, use_reentrant=self.reentrant)
+
+
+def repeated(reentrant, **options):
+    torch.manual_seed(0)
+    model = nn.convert(Repeated(), RANDOM, inplace=True).model
+    model.reentrant = reentrant
+    x = normal(4, 8).requires_grad_()
+    for _ in range(2):
+        losses = model(x).square().sum() + model(2 * x).square().sum()
+        for _ in options:
+            losses.backward(**options)
+        losses.backward()
+    return [x.grad, *(one.grad for one in model.parameters()), *model.buffers()]
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("options", [{}, {"retain_graph": True}], ids=str)
+def test_checkpointing_repeats_random_words(reentrant, options):
+    for one, wanted in zip(repeated(reentrant, **options), repeated(None, **options), strict=True):
+        assert torch.equal(one, wanted)
+
+
+def test_unknown_recomputation_is_refused():
+    layer = nn.Linear(4, 4, policy=SR)
     x = normal(3, 4).requires_grad_()
-    torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
-    again = x.detach().clone().requires_grad_()
-    layer(again).sum().backward()
-    assert same(x.grad, again.grad)
+    x.register_hook(lambda gradient: gradient + layer(gradient).detach())
+    with pytest.raises(RuntimeError, match="checkpoint"):
+        x.square().sum().backward()
+    assert layer.rounding_state[1] == 0
 
 
 # Updates -------------------------------------------------------------------------------------------------------------
@@ -745,7 +899,7 @@ def test_policy_files_read_rules(tmp_path):
 def differentiated_twice():
     layer = nn.Linear(2, 2, policy=E5M2)
     x = torch.ones(1, 2, requires_grad=True)
-    torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+    torch.autograd.grad(torch.autograd.grad(layer(x).sum(), x, create_graph=True)[0].sum(), x)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Result and attention weights; arguments are those of `torch.nn.MultiheadAttention`."""
-        if self.policy.plain:
+        if self._plain:
             return super().forward(
                 query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
             )
@@ -48,13 +48,11 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         if self.add_zero_attn:
             k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
             mask = None if mask is None else F.pad(mask, (0, 1))
-        scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.policy, self.next_key())
+        scores = bmm(q * math.sqrt(1.0 / self.head_dim), k.mT, self.use())
         weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
         dropped = F.dropout(weights, self.dropout) if self.training and self.dropout else weights
-        heads = bmm(dropped, v, self.policy, self.next_key())
-        sums = linear(
-            heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.policy, self.next_key()
-        )
+        heads = bmm(dropped, v, self.use())
+        sums = linear(heads.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, self.use())
         result = sums.transpose(0, 1) if batched and not self.batch_first else sums if batched else sums.squeeze(0)
         if not need_weights:
             return result, None
@@ -75,10 +73,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         else:
             parts = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
         biases = [None] * 3 if self.in_proj_bias is None else list(self.in_proj_bias.chunk(3))
-        return [
-            linear(x, weight, bias, self.policy, self.next_key())
-            for x, weight, bias in zip((q, k, v), parts, biases, strict=True)
-        ]
+        return [linear(x, weight, bias, self.use()) for x, weight, bias in zip((q, k, v), parts, biases, strict=True)]
 
     def _mask(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, batched: bool

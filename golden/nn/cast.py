@@ -1,5 +1,6 @@
 """Rounding of real values to codes for the arithmetic of a layer."""
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from torch import Tensor
 from halfulp.golden.check import check_bool
 from halfulp.golden.values import decode, encode
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
-from halfulp.hdl.specs import MacSpec, ValueRange
+from halfulp.hdl.specs import ValueRange
 
 from .draw import words
 
@@ -90,25 +91,6 @@ class Cast:
         return real(self.codes(values, self.fmt, key), self.fmt, values.dtype)
 
 
-class Operand:
-    """A tensor of a layer, rounded to the format of its cast if it has one, then to that of an operand.
-
-    Codes are a function of values, cast, format and key of the random words.
-    """
-
-    def __init__(self, values: Tensor, cast: Cast, key: int) -> None:
-        self._values, self._cast, self._key = cast.real(values, key), cast, key
-
-    def codes(self, mac: MacSpec | None, part: str) -> Tensor:
-        """Codes in the format of a part ``a``, ``b`` or ``o``; the values themselves for torch's own arithmetic."""
-        if mac is None:
-            return self._values
-        fmt = getattr(mac, part)
-        if self._cast.fmt is None:
-            return self._cast.codes(self._values, fmt, self._key)
-        return encode(self._values, fmt, saturate=self._cast.saturate)
-
-
 def check_real(values: object, name: str) -> torch.dtype:
     """The dtype of a tensor of real numbers."""
     if not isinstance(values, Tensor):
@@ -127,6 +109,7 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
     raise ValueError(f"{dtype} does not hold every number of {fmt}; {remedy}")
 
 
+@functools.lru_cache(maxsize=256)
 def _holds(dtype: torch.dtype, fmt: Format) -> bool:
     try:
         ValueRange.of(fmt).check_fits(DTYPES[dtype], f"number of {fmt}")

@@ -1,68 +1,90 @@
 """Matrix products and convolutions on multiply-accumulates, forward and backward.
 
-They take the policy of their arithmetic and a key of their random words, and raise TypeError or ValueError if tensors
-are of other kinds or shapes, or their dtype does not hold the results.
+They raise TypeError or ValueError if tensors are of other kinds or shapes, or their dtype does not hold the results.
 """
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halfulp.golden.values import encode
 from halfulp.hdl.specs import MacSpec
 
-from .cast import Cast, Operand, check_real, real
+from .cast import Cast, check_real, real
 from .draw import mix
+from .operator import differentiable, gradients
 from .policy import Policy
 from .product import product
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
 
 
+class Use(NamedTuple):
+    """One use of a layer, in what operators of torch take: policy as a text, key of the random words, and name."""
+
+    policy: str
+    key: Tensor | None = None
+    layer: str = ""
+
+
 @dataclass(frozen=True)
 class Call:
-    """One use of a layer: its arithmetic and the key of its random words.
+    """Arithmetic of one use of a layer, and the key of its random words.
 
-    Each tensor is rounded once for a format, so that forward and backward pass have the same codes of it. ``weights``
-    is the rounding of the second operand.
+    Each tensor is rounded once for a format, so that forward and backward pass have the same codes of it. ``paired``
+    products are of two tensors of activations.
     """
 
     policy: Policy
     key: int
-    weights: Cast
+    paired: bool
+    layer: str
+
+    @classmethod
+    def of(cls, policy: str, key: Tensor | None, paired: bool, layer: str) -> "Call":
+        """Call of the arguments of an operator."""
+        return cls(policy_of(policy), 0 if key is None else int(key), paired, layer)
 
     def key_of(self, role: str) -> int:
         """Key of the random words of a role."""
         return mix(self.key, _ROLES.index(role))
 
-    def x(self, values: Tensor) -> Operand:
-        """The first operand, activations."""
-        return Operand(values, self.policy.activations, self.key_of("x"))
-
-    def w(self, values: Tensor) -> Operand:
-        """The second operand, weights, or activations too."""
-        return Operand(values, self.weights, self.key_of("w"))
-
-    def gradient(self, values: Tensor) -> Operand:
-        """Gradient of the result."""
-        return Operand(values, self.policy.gradients, self.key_of("gradient"))
+    def operand(self, role: str, values: Tensor) -> "Operand":
+        """Operand of a role ``x``, ``w``, ``bias`` or ``gradient``."""
+        casts = {
+            "x": self.policy.activations,
+            "w": self.policy.activations if self.paired else self.policy.weights,
+            "bias": self.policy.bias,
+            "gradient": self.policy.gradients,
+        }
+        return Operand(self, role, values, casts[role])
 
     def product(self, role: str, a: Tensor, b: Tensor, dtype: torch.dtype, start: Tensor | None = None) -> Tensor:
         """Matrix product of codes, or of values if the role is computed in torch's own arithmetic."""
-        mac = getattr(self.policy, "weight_gradient" if role == "bias_gradient" else role)
+        mac = self.mac("weight_gradient" if role == "bias_gradient" else role)
         if mac is None:
             return a @ b if start is None else a @ b + start
         made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device)
         return real(made, mac.o, dtype)
 
+    def mac(self, phase: str) -> MacSpec | None:
+        """Multiply-accumulate of a phase."""
+        found: MacSpec | None = getattr(self.policy, phase)
+        return found
+
     def start(self, bias: Tensor | None) -> Tensor | None:
         """Start values of the forward sums."""
         if bias is None:
             return None
-        return Operand(bias, self.policy.bias, self.key_of("bias")).codes(self.policy.forward, "o")
+        if self.policy.weight_gradient is not None:
+            check_one(self.policy.weight_gradient)
+        return self.operand("bias", bias).codes("forward", "o")
 
     def bias_gradient(self, columns: Tensor, dtype: torch.dtype) -> Tensor:
         """Sums over n of gradients of shape (..., m, n), as products with 1."""
@@ -73,6 +95,32 @@ class Call:
         return self.product("bias_gradient", columns, ones, dtype).squeeze(-1)
 
 
+class Operand:
+    """A tensor of a layer, rounded to the format of its cast if it has one, then to that of an operand.
+
+    Codes are a function of values, cast, format and key of the random words.
+    """
+
+    def __init__(self, call: Call, role: str, values: Tensor, cast: Cast) -> None:
+        self._call, self._cast, self._key = call, cast, call.key_of(role)
+        self._values = cast.real(values, self._key)
+
+    def codes(self, phase: str, part: str) -> Tensor:
+        """Codes for a phase in the format of a part ``a``, ``b`` or ``o``; the values for torch's own arithmetic."""
+        mac = self._call.mac(phase)
+        if mac is None:
+            return self._values
+        fmt = getattr(mac, part)
+        if self._cast.fmt is None:
+            return self._cast.codes(self._values, fmt, self._key)
+        return encode(self._values, fmt, saturate=self._cast.saturate)
+
+
+policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
+"""Policy of a text."""
+
+
+@functools.lru_cache(maxsize=256)
 def check_one(mac: MacSpec) -> int:
     """Code of 1 in the second operand's format.
 
@@ -90,45 +138,71 @@ def check_one(mac: MacSpec) -> int:
     return code
 
 
-def _refuse_second() -> None:
-    # Gradients are enabled in a backward pass only by create_graph.
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "products in the arithmetic of a multiply-accumulate are differentiated once; call backward without "
-            "create_graph"
-        )
+def _given(needs: Sequence[bool], found: Sequence[Tensor]) -> list[Tensor | None]:
+    """Gradients that were computed, and None in the place of others."""
+    return [one if needed else None for needed, one in zip(needs, found, strict=True)]
 
 
-class _Matmul(torch.autograd.Function):
+def _matmul(
+    x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, paired: bool, layer: str
+) -> Tensor:
     """x @ w.mT + bias, of shapes (..., n, k), (..., m, k) and (m,)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, call: Call) -> Tensor:
-        ctx.save_for_backward(x, w)
-        ctx.call = call
-        mac = call.policy.forward
-        a, b = call.x(x).codes(mac, "a"), call.w(w).codes(mac, "b")
-        return call.product("forward", a, b.mT, x.dtype, call.start(bias))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        _refuse_second()
-        x, w = ctx.saved_tensors
-        call: Call = ctx.call
-        behind = call.gradient(gradient)
-        for_x = for_w = for_bias = None
-        if ctx.needs_input_grad[0]:
-            mac = call.policy.input_gradient
-            for_x = call.product("input_gradient", behind.codes(mac, "a"), call.w(w).codes(mac, "b"), x.dtype)
-        mac = call.policy.weight_gradient
-        if ctx.needs_input_grad[1]:
-            for_w = call.product("weight_gradient", behind.codes(mac, "a").mT, call.x(x).codes(mac, "b"), w.dtype)
-        if ctx.needs_input_grad[2]:
-            for_bias = call.bias_gradient(behind.codes(mac, "a").mT, x.dtype)
-        return for_x, for_w, for_bias, None
+    call = Call.of(policy, key, paired, layer)
+    a, b = call.operand("x", x).codes("forward", "a"), call.operand("w", w).codes("forward", "b")
+    return call.product("forward", a, b.mT, x.dtype, call.start(bias)).contiguous()
 
 
-def _windows(x: Tensor, size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Tensor:
+def _matmul_gradients(
+    gradient: Tensor,
+    x: Tensor,
+    w: Tensor,
+    key: Tensor | None,
+    policy: str,
+    paired: bool,
+    layer: str,
+    needs: Sequence[bool],
+) -> list[Tensor]:
+    """Gradients of x, w and bias; those that are not needed are empty."""
+    call = Call.of(policy, key, paired, layer)
+    behind = call.operand("gradient", gradient)
+    found = [x.new_empty(0) for _ in needs]
+    if needs[0]:
+        weights = call.operand("w", w).codes("input_gradient", "b")
+        found[0] = call.product("input_gradient", behind.codes("input_gradient", "a"), weights, x.dtype)
+    if needs[1] or needs[2]:
+        rows = behind.codes("weight_gradient", "a").mT
+    if needs[1]:
+        found[1] = call.product("weight_gradient", rows, call.operand("x", x).codes("weight_gradient", "b"), w.dtype)
+    if needs[2]:
+        found[2] = call.bias_gradient(rows, x.dtype)
+    return [one.contiguous() for one in found]
+
+
+def _matmul_gradients_shape(
+    gradient: Tensor, x: Tensor, w: Tensor, key: Any, policy: str, paired: bool, layer: str, needs: Sequence[bool]
+) -> list[Tensor]:
+    shapes = (x.shape, w.shape, w.shape[-2:-1])
+    return [x.new_empty(shape if needed else 0) for shape, needed in zip(shapes, needs, strict=True)]
+
+
+def _save_matmul(ctx: Any, inputs: Any, output: Tensor) -> None:
+    x, w, _, key, *ctx.parts = inputs
+    ctx.save_for_backward(x, w, key)
+
+
+def _matmul_backward(ctx: Any, gradient: Tensor) -> Any:
+    needs = list(ctx.needs_input_grad[:3])
+    found = _GRADIENTS_OF_MATMUL(gradient, *ctx.saved_tensors, *ctx.parts, needs)
+    return *_given(needs, found), None, None, None, None
+
+
+_GRADIENTS_OF_MATMUL = gradients(_matmul_gradients, _matmul_gradients_shape)
+_MATMUL = differentiable(
+    _matmul, lambda x, w, *_: x.new_empty((*x.shape[:-1], w.shape[-2])), _save_matmul, _matmul_backward
+)
+
+
+def _windows(x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
     """Windows of a kernel, of shape (N, C, H', W', kh, kw), without copies."""
     for place in (0, 1):
         x = x.unfold(2 + place, dilation[place] * (size[place] - 1) + 1, stride[place])
@@ -148,7 +222,7 @@ def _images(rows: Tensor, n: int, h: int, w: int) -> Tensor:
     return rows.reshape(groups, n, h, w, m).permute(1, 0, 4, 2, 3).reshape(n, groups * m, h, w)
 
 
-def _spread(x: Tensor, stride: tuple[int, int], before: tuple[int, int], size: tuple[int, int]) -> Tensor:
+def _spread(x: Tensor, stride: Sequence[int], before: tuple[int, int], size: tuple[int, int]) -> Tensor:
     """Images with zeros between their points, and around them up to a size."""
     n, c, h, w = x.shape
     # Code 0 is the number zero in every format.
@@ -158,70 +232,118 @@ def _spread(x: Tensor, stride: tuple[int, int], before: tuple[int, int], size: t
     return wide
 
 
-class _Conv2d(torch.autograd.Function):
+def _conv2d(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    key: Tensor | None,
+    policy: str,
+    layer: str,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
     """Convolution of images that are padded already, as matrix products (im2col)."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        w: Tensor,
-        bias: Tensor | None,
-        call: Call,
-        stride: tuple[int, int],
-        dilation: tuple[int, int],
-        groups: int,
-    ) -> Tensor:
-        ctx.save_for_backward(x, w)
-        ctx.call, ctx.stride, ctx.dilation, ctx.groups = call, stride, dilation, groups
-        mac = call.policy.forward
-        m, _, kh, kw = w.shape
-        windows = _windows(call.x(x).codes(mac, "a"), (kh, kw), stride, dilation)
-        kernels = call.w(w).codes(mac, "b").reshape(groups, m // groups, math.prod(w.shape[1:]))
-        start = call.start(bias)
-        if start is not None:
-            start = start.reshape(groups, 1, m // groups)
-        rows = call.product("forward", _columns(windows, groups), kernels.mT, x.dtype, start)
-        return _images(rows, x.shape[0], *windows.shape[2:4])
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        _refuse_second()
-        x, w = ctx.saved_tensors
-        call: Call = ctx.call
-        behind = call.gradient(gradient)
-        for_x = for_w = for_bias = None
-        if ctx.needs_input_grad[0]:
-            for_x = _input_gradient(ctx, behind, x, w)
-        mac = call.policy.weight_gradient
-        n, m, h, wide = gradient.shape
-        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-            by_kernel = behind.codes(mac, "a").reshape(n, ctx.groups, m // ctx.groups, h * wide)
-            by_kernel = by_kernel.permute(1, 2, 0, 3).reshape(ctx.groups, m // ctx.groups, n * h * wide)
-        if ctx.needs_input_grad[1]:
-            windows = _windows(call.x(x).codes(mac, "b"), tuple(w.shape[2:]), ctx.stride, ctx.dilation)
-            columns = _columns(windows, ctx.groups)
-            for_w = call.product("weight_gradient", by_kernel, columns, w.dtype).reshape(w.shape)
-        if ctx.needs_input_grad[2]:
-            for_bias = call.bias_gradient(by_kernel, x.dtype).reshape(m)
-        return for_x, for_w, for_bias, None, None, None, None
+    call = Call.of(policy, key, False, layer)
+    m = w.shape[0]
+    windows = _windows(call.operand("x", x).codes("forward", "a"), w.shape[2:], stride, dilation)
+    kernels = call.operand("w", w).codes("forward", "b").reshape(groups, m // groups, math.prod(w.shape[1:]))
+    start = call.start(bias)
+    if start is not None:
+        start = start.reshape(groups, 1, m // groups)
+    rows = call.product("forward", _columns(windows, groups), kernels.mT, x.dtype, start)
+    return _images(rows, x.shape[0], *windows.shape[2:4]).contiguous()
 
 
-def _input_gradient(ctx: Any, behind: Operand, x: Tensor, w: Tensor) -> Tensor:
+def _conv2d_shape(
+    x: Tensor,
+    w: Tensor,
+    bias: Any,
+    key: Any,
+    policy: str,
+    layer: str,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    size = [
+        (x.shape[2 + place] - dilation[place] * (w.shape[2 + place] - 1) - 1) // stride[place] + 1 for place in (0, 1)
+    ]
+    return x.new_empty((x.shape[0], w.shape[0], *size))
+
+
+def _conv2d_gradients(
+    gradient: Tensor,
+    x: Tensor,
+    w: Tensor,
+    key: Tensor | None,
+    policy: str,
+    layer: str,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    needs: Sequence[bool],
+) -> list[Tensor]:
+    """Gradients of x, w and bias; those that are not needed are empty."""
+    call = Call.of(policy, key, False, layer)
+    behind = call.operand("gradient", gradient)
+    found = [x.new_empty(0) for _ in needs]
+    if needs[0]:
+        found[0] = _input_gradient(call, behind, x, w, stride, dilation, groups)
+    n, m, h, wide = gradient.shape
+    if needs[1] or needs[2]:
+        by_kernel = behind.codes("weight_gradient", "a").reshape(n, groups, m // groups, h * wide)
+        by_kernel = by_kernel.permute(1, 2, 0, 3).reshape(groups, m // groups, n * h * wide)
+    if needs[1]:
+        windows = _windows(call.operand("x", x).codes("weight_gradient", "b"), w.shape[2:], stride, dilation)
+        columns = _columns(windows, groups)
+        found[1] = call.product("weight_gradient", by_kernel, columns, w.dtype).reshape(w.shape)
+    if needs[2]:
+        found[2] = call.bias_gradient(by_kernel, x.dtype).reshape(m)
+    return [one.contiguous() for one in found]
+
+
+def _conv2d_gradients_shape(gradient: Tensor, x: Tensor, w: Tensor, *parts: Any) -> list[Tensor]:
+    shapes = (x.shape, w.shape, w.shape[:1])
+    return [x.new_empty(shape if needed else 0) for shape, needed in zip(shapes, parts[-1], strict=True)]
+
+
+def _save_conv2d(ctx: Any, inputs: Any, output: Tensor) -> None:
+    x, w, _, key, *ctx.parts = inputs
+    ctx.save_for_backward(x, w, key)
+
+
+def _conv2d_backward(ctx: Any, gradient: Tensor) -> Any:
+    needs = list(ctx.needs_input_grad[:3])
+    found = _GRADIENTS_OF_CONV2D(gradient, *ctx.saved_tensors, *ctx.parts, needs)
+    return *_given(needs, found), *[None] * 6
+
+
+def _input_gradient(
+    call: Call,
+    behind: Operand,
+    x: Tensor,
+    w: Tensor,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
     """Convolution of the spread gradient with the flipped kernels, so that each point is one sum."""
-    call: Call = ctx.call
-    mac = call.policy.input_gradient
     m, c, kh, kw = w.shape
     n, _, h, wide = x.shape
-    reach = ctx.dilation[0] * (kh - 1), ctx.dilation[1] * (kw - 1)
-    spread = _spread(behind.codes(mac, "a"), ctx.stride, reach, (h + reach[0], wide + reach[1]))
-    columns = _columns(_windows(spread, (kh, kw), (1, 1), ctx.dilation), ctx.groups)
-    kernels = call.w(w).codes(mac, "b").reshape(ctx.groups, m // ctx.groups, c, kh, kw).flip(-2, -1)
-    kernels = kernels.permute(0, 1, 3, 4, 2).reshape(ctx.groups, m // ctx.groups * kh * kw, c)
+    reach = dilation[0] * (kh - 1), dilation[1] * (kw - 1)
+    spread = _spread(behind.codes("input_gradient", "a"), stride, reach, (h + reach[0], wide + reach[1]))
+    columns = _columns(_windows(spread, (kh, kw), (1, 1), dilation), groups)
+    kernels = call.operand("w", w).codes("input_gradient", "b").reshape(groups, m // groups, c, kh, kw).flip(-2, -1)
+    kernels = kernels.permute(0, 1, 3, 4, 2).reshape(groups, m // groups * kh * kw, c)
     return _images(call.product("input_gradient", columns, kernels, x.dtype), n, h, wide)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, policy: Policy, key: int) -> Tensor:
+_GRADIENTS_OF_CONV2D = gradients(_conv2d_gradients, _conv2d_gradients_shape)
+_CONV2D = differentiable(_conv2d, _conv2d_shape, _save_conv2d, _conv2d_backward)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
     """``x @ weight.T + bias``, for shapes (..., k), (m, k) and (m,); sums start from the bias."""
     dtype = check_real(x, "the input")
     if x.dim() < 1 or x.shape[-1] != weight.shape[-1]:
@@ -229,15 +351,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, policy: Policy, key: 
             f"the input is of shape {tuple(x.shape)}; a layer of {weight.shape[-1]} inputs takes (..., "
             f"{weight.shape[-1]})"
         )
-    if bias is not None and policy.weight_gradient is not None:
-        check_one(policy.weight_gradient)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    call = Call(policy, key, policy.weights)
-    sums: Tensor = _Matmul.apply(rows, weight.to(dtype), None if bias is None else bias.to(dtype), call)
+    given = None if bias is None else bias.to(dtype)
+    sums: Tensor = _MATMUL(rows, weight.to(dtype), given, use.key, use.policy, False, use.layer)
     return sums.reshape(*x.shape[:-1], weight.shape[0])
 
 
-def bmm(a: Tensor, b: Tensor, policy: Policy, key: int) -> Tensor:
+def bmm(a: Tensor, b: Tensor, use: Use) -> Tensor:
     """``a @ b`` of activations, for shapes (..., n, k) and (..., k, m) whose batches broadcast.
 
     Of the policy, ``b`` has the place of weights. torch adds up the gradients of broadcast batches.
@@ -256,7 +376,7 @@ def bmm(a: Tensor, b: Tensor, policy: Policy, key: int) -> Tensor:
             f"batches of shapes {tuple(a.shape[:-2])} and {tuple(b.shape[:-2])} do not broadcast"
         ) from error
     x, w = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    product: Tensor = _Matmul.apply(x, w.mT, None, Call(policy, key, policy.activations))
+    product: Tensor = _MATMUL(x, w.mT, None, use.key, use.policy, True, use.layer)
     return product
 
 
@@ -264,8 +384,7 @@ def conv2d(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    policy: Policy,
-    key: int,
+    use: Use,
     *,
     stride: tuple[int, int] = (1, 1),
     dilation: tuple[int, int] = (1, 1),
@@ -290,32 +409,47 @@ def conv2d(
             f"the input is {images.shape[2]} x {images.shape[3]} with its padding, less than the kernel's "
             f"{reach[0]} x {reach[1]}"
         )
-    if bias is not None and policy.weight_gradient is not None:
-        check_one(policy.weight_gradient)
     given = None if bias is None else bias.to(dtype)
-    call = Call(policy, key, policy.weights)
-    found: Tensor = _Conv2d.apply(images, weight.to(dtype), given, call, stride, dilation, groups)
+    found: Tensor = _CONV2D(images, weight.to(dtype), given, use.key, use.policy, use.layer, stride, dilation, groups)
     return found if x.dim() == 4 else found.squeeze(0)
 
 
-class _Quantize(torch.autograd.Function):
-    """Rounding forward, and of the gradient backward."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, forward: Cast | None, backward: Cast | None, key: int) -> Tensor:
-        ctx.cast, ctx.key = backward, key
-        return x.clone() if forward is None else forward.real(x, mix(key, 0))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        _refuse_second()
-        return (gradient if ctx.cast is None else ctx.cast.real(gradient, mix(ctx.key, 1))), None, None, None
+def _quantize(x: Tensor, key: Tensor | None, forward: str, backward: str, layer: str) -> Tensor:
+    """Values rounded by the first of two casts; an empty one rounds nothing."""
+    return _rounded(x, key, forward, 0)
 
 
-def quantize(x: Tensor, forward: Cast | None, backward: Cast | None, key: int) -> Tensor:
-    """Values rounded element by element, and their gradient on its way back; None rounds nothing."""
+def _quantize_gradients(gradient: Tensor, key: Tensor | None, backward: str, layer: str) -> Tensor:
+    """Gradients rounded by the second of two casts."""
+    return _rounded(gradient, key, backward, 1)
+
+
+def _rounded(x: Tensor, key: Tensor | None, cast: str, role: int) -> Tensor:
+    if not cast:
+        return x.clone()
+    return _cast_of(cast).real(x, mix(0 if key is None else int(key), role)).contiguous()
+
+
+_cast_of = functools.lru_cache(maxsize=256)(Cast.parse)
+
+
+def _save_quantize(ctx: Any, inputs: Any, output: Tensor) -> None:
+    _, key, _, *ctx.parts = inputs
+    ctx.save_for_backward(key)
+
+
+def _quantize_backward(ctx: Any, gradient: Tensor) -> Any:
+    return _GRADIENTS_OF_QUANTIZE(gradient, *ctx.saved_tensors, *ctx.parts), *[None] * 4
+
+
+_GRADIENTS_OF_QUANTIZE = gradients(_quantize_gradients, lambda x, *_: x.new_empty(x.shape))
+_QUANTIZE = differentiable(_quantize, lambda x, *_: x.new_empty(x.shape), _save_quantize, _quantize_backward)
+
+
+def quantize(x: Tensor, forward: str, backward: str, use: Use) -> Tensor:
+    """Values rounded element by element, and their gradient on its way back; an empty text rounds nothing."""
     check_real(x, "the input")
-    rounded: Tensor = _Quantize.apply(x, forward, backward, key)
+    rounded: Tensor = _QUANTIZE(x, use.key, forward, backward, use.layer)
     return rounded
 
 

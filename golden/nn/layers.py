@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast
-from .draw import STATE, check_seed, fresh_state, next_key
-from .functional import bmm, conv2d, linear, padded, quantize
+from .draw import STATE, check_seed, fresh_state
+from .functional import Use, bmm, conv2d, linear, padded, quantize
+from .operator import random_key
 from .policy import Policy
 
 
@@ -28,9 +29,12 @@ class Stateful(nn.Module):
             drawn = int(torch.randint(1 << 62, ())) if seed is None else check_seed(seed)
             self.register_buffer(STATE, fresh_state(drawn))
 
-    def next_key(self) -> int:
-        """Key of the random words of one use."""
-        return next_key(self.rounding_state) if STATE in self._buffers else 0
+    def next_key(self) -> Tensor | None:
+        """Key of the random words of one use; None where nothing rounds at random."""
+        if STATE not in self._buffers:
+            return None
+        key: Tensor = random_key(self.rounding_state)
+        return key
 
     def _load_from_state_dict(
         self,
@@ -62,6 +66,8 @@ class Computed(Stateful):
     """
 
     policy: Policy
+    layer = ""
+    """Name of the layer, for messages."""
 
     def __init__(self, *sizes: Any, policy: Policy | MacSpec | str, seed: int | None = None, **parts: Any) -> None:
         super().__init__(*sizes, **parts)
@@ -70,7 +76,13 @@ class Computed(Stateful):
     def compute_with(self, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
         """Set the arithmetic, and start the random words anew."""
         self.policy = Policy.parse(policy)
+        # As a text and a bool for compilers of torch, which do not see into a policy.
+        self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)
+
+    def use(self) -> Use:
+        """One use of the layer; its state is changed."""
+        return Use(self._text, self.next_key(), self.layer)
 
     def extra_repr(self) -> str:
         """Text of the layer in a printed model."""
@@ -86,9 +98,9 @@ class Linear(Computed, nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
         """Result of the layer."""
-        if self.policy.plain:
+        if self._plain:
             return super().forward(input)
-        return linear(input, self.weight, self.bias, self.policy, self.next_key())
+        return linear(input, self.weight, self.bias, self.use())
 
 
 class Conv2d(Computed, nn.Conv2d):
@@ -96,14 +108,13 @@ class Conv2d(Computed, nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
         """Result of the layer."""
-        if self.policy.plain:
+        if self._plain:
             return super().forward(input)
         return conv2d(
             padded(input, tuple(self._reversed_padding_repeated_twice), self.padding_mode),  # type: ignore[arg-type]
             self.weight,
             self.bias,
-            self.policy,
-            self.next_key(),
+            self.use(),
             stride=self.stride,  # type: ignore[arg-type]  # torch makes tuples of numbers
             dilation=self.dilation,  # type: ignore[arg-type]
             groups=self.groups,
@@ -118,7 +129,7 @@ class Bmm(Computed):
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """The product."""
-        return a @ b if self.policy.plain else bmm(a, b, self.policy, self.next_key())
+        return a @ b if self._plain else bmm(a, b, self.use())
 
 
 class Quantize(Stateful):
@@ -138,11 +149,12 @@ class Quantize(Stateful):
         super().__init__()
         self.forward_cast, self.backward_cast = _element("forward", forward), _element("backward", backward)
         casts = [cast for cast in (self.forward_cast, self.backward_cast) if cast]
+        self._texts = str(self.forward_cast or ""), str(self.backward_cast or "")
         self._set_state(any(cast.rounding.bits for cast in casts), seed)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
         """The rounded values."""
-        return quantize(input, self.forward_cast, self.backward_cast, self.next_key())
+        return quantize(input, *self._texts, Use("", self.next_key()))
 
     def extra_repr(self) -> str:
         """Text of the layer in a printed model."""
