@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -180,3 +181,8 @@ def test_mypy_resolves_an_installation(installed, tmp_path):
     done = subprocess.run([str(word) for word in words], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.count('Revealed type is "int"') == 2, done.stdout + done.stderr
     assert 'Unexpected keyword argument "no_such_parameter" for "Mac"' in done.stdout
+
+
+def test_torch_has_no_upper_bound():
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert [one for one in needs if one.startswith("torch")] == ["torch>=2.6"]

@@ -99,7 +99,7 @@ class PiecewiseLinear(Stateful):
         dtype = check_real(input, "input")
         check_holds(dtype, self.table.out)
         with torch.no_grad():
-            codes = self.cast.codes(input, self.table.fmt, self._key())
+            codes = self.cast.codes(input, self.table.fmt, self._key(input))
             values = self._values(codes).to(dtype)
             if not (torch.is_grad_enabled() or input.requires_grad):
                 return values
@@ -107,8 +107,8 @@ class PiecewiseLinear(Stateful):
         found: Tensor = _WithSlope.apply(input, values, slopes)
         return found
 
-    def _key(self) -> int:
-        key = self.next_key()
+    def _key(self, x: Tensor) -> int:
+        key = self.next_key(x)
         return 0 if key is None else int(key)
 
     def _values(self, codes: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class PiecewiseLinear(Stateful):
             return _all_values(self.table, self.rounding, self.saturate, codes.device)[codes]
         random = None
         if self.rounding.bits:
-            random = words(self._key(), self.rounding.bits, tuple(codes.shape), codes.device)
+            random = words(self._key(codes), self.rounding.bits, tuple(codes.shape), codes.device)
         found = pwl(codes, table=self.table, rounding=self.rounding, saturate=self.saturate, random=random)
         return decode(found, self.table.out)
 

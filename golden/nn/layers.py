@@ -29,11 +29,11 @@ class Stateful(nn.Module):
             drawn = int(torch.randint(1 << 62, ())) if seed is None else check_seed(seed)
             self.register_buffer(STATE, fresh_state(drawn))
 
-    def next_key(self) -> Tensor | None:
-        """Key of the random words of one use; None where nothing rounds at random."""
+    def next_key(self, x: Tensor) -> Tensor | None:
+        """Key of the random words of one use, on a tensor; None where nothing rounds at random."""
         if STATE not in self._buffers:
             return None
-        key: Tensor = random_key(self.rounding_state)
+        key: Tensor = random_key(self.rounding_state, x.detach())
         return key
 
     def _load_from_state_dict(
@@ -80,9 +80,9 @@ class Computed(Stateful):
         self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)
 
-    def use(self) -> Use:
-        """One use of the layer; its state is changed."""
-        return Use(self._text, self.next_key(), self.layer)
+    def use(self, x: Tensor) -> Use:
+        """One use of the layer, on a tensor; its state is changed."""
+        return Use(self._text, self.next_key(x), self.layer)
 
     def extra_repr(self) -> str:
         """Text of the layer in a printed model."""
@@ -100,7 +100,7 @@ class Linear(Computed, nn.Linear):
         """Result of the layer."""
         if self._plain:
             return super().forward(input)
-        return linear(input, self.weight, self.bias, self.use())
+        return linear(input, self.weight, self.bias, self.use(input))
 
 
 class Conv2d(Computed, nn.Conv2d):
@@ -114,7 +114,7 @@ class Conv2d(Computed, nn.Conv2d):
             padded(input, tuple(self._reversed_padding_repeated_twice), self.padding_mode),  # type: ignore[arg-type]
             self.weight,
             self.bias,
-            self.use(),
+            self.use(input),
             stride=self.stride,  # type: ignore[arg-type]  # torch makes tuples of numbers
             dilation=self.dilation,  # type: ignore[arg-type]
             groups=self.groups,
@@ -129,7 +129,7 @@ class Bmm(Computed):
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """The product."""
-        return a @ b if self._plain else bmm(a, b, self.use())
+        return a @ b if self._plain else bmm(a, b, self.use(a))
 
 
 class Quantize(Stateful):
@@ -154,7 +154,7 @@ class Quantize(Stateful):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
         """The rounded values."""
-        return quantize(input, *self._texts, Use("", self.next_key()))
+        return quantize(input, *self._texts, Use("", self.next_key(input)))
 
     def extra_repr(self) -> str:
         """Text of the layer in a printed model."""

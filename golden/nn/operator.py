@@ -25,10 +25,30 @@ def operator(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
 def differentiable(
     run: Callable[..., Any], shape: Callable[..., Any], save: Callable[..., None], backward: Callable[..., Any]
 ) -> Any:
-    """Operator with a derivative, as `torch.library.register_autograd` describes ``save`` and ``backward``."""
+    """Call of an operator, its attribute ``operator``, with a derivative as of `torch.library.register_autograd`."""
     made = operator(run, shape)
     made.register_autograd(backward, setup_context=save)
-    return made
+
+    def forward(*arguments: Any) -> Any:
+        found = made(*arguments)
+        return found if isinstance(found, Tensor) else tuple(found)
+
+    members = {
+        "forward": staticmethod(forward),
+        "setup_context": staticmethod(save),
+        "backward": staticmethod(backward),
+        "generate_vmap_rule": True,
+    }
+    function: Any = type(run.__name__, (torch.autograd.Function,), members)
+
+    def call(*arguments: Any) -> Any:
+        # torch.func does not see the derivative of an operator, and compilers do not see into a function.
+        if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+            return made(*arguments)
+        return function.apply(*arguments)
+
+    call.operator = made  # type: ignore[attr-defined]
+    return call
 
 
 def gradients(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
@@ -54,23 +74,23 @@ def _looped(made: Any, count: int, dims: Sequence[Any], arguments: Sequence[Any]
 
 
 @torch.library.custom_op("halfulp::random_key", mutates_args=("state",))
-def random_key(state: Tensor) -> Tensor:
-    """Key of the random words of one use; the state is changed."""
+def random_key(state: Tensor, x: Tensor) -> Tensor:
+    """Key of the random words of one use, on a tensor; the state is changed."""
     key = key_of_use(state)
     # Signed, as int64 holds it.
     return torch.tensor(key - (key >> 63 << 64), dtype=torch.int64)
 
 
 @random_key.register_fake
-def _(state: Tensor) -> Tensor:
+def _(state: Tensor, x: Tensor) -> Tensor:
     return torch.empty((), dtype=torch.int64, device="meta" if state.device.type == "meta" else "cpu")
 
 
 @random_key.register_vmap
-def _(info: Any, dims: tuple[int | None], state: Tensor) -> tuple[Tensor, int | None]:
+def _(info: Any, dims: tuple[int | None, int | None], state: Tensor, x: Tensor) -> tuple[Tensor, int | None]:
     if dims[0] is None and info.randomness == "error":
         raise RuntimeError("a layer that rounds at random has vmap's argument randomness='different' or 'same'")
     if dims[0] is None and info.randomness == "same":
-        return random_key(state), None
+        return random_key(state, x), None
     states = [state if dims[0] is None else state.select(dims[0], place) for place in range(info.batch_size)]
-    return torch.stack([random_key(one) for one in states]), 0
+    return torch.stack([random_key(one, x) for one in states]), 0
