@@ -50,7 +50,7 @@ def quire_sequence(
     random: Tensor | None = None,
     **parameters: Any,
 ) -> Tensor:
-    """Sums read after each of many steps, as `sequence.steps` computes them; parameters as of `quire`."""
+    """Value of the quire after each step; parameters as in `quire`."""
     spec = QuireSpec.of(**parameters)
     return steps(spec, _term, load, clear, start=start, random=random, x=x, y=y, subtract=subtract)
 

@@ -254,6 +254,6 @@ def _gather(stack: Tensor, at: Tensor) -> Tensor:
 def bit_length(value: Tensor, width: int) -> Tensor:
     """Bits up to the first one of int64 values below 2^width, by the exponent of the float64 that holds them."""
     if width > 53:
-        # Without ones that follow a one the conversion does not round up to the next power of two.
+        # If no two adjacent bits are one, the conversion does not round up to a power of two.
         value = value & ~(value >> 1)
     return (value.to(torch.float64).view(torch.int64) >> 52).sub_(1022).clamp_(min=0)

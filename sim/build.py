@@ -99,7 +99,7 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
 
 
 def generated(unit: Any, kind: str, make: Callable[[], str], *modules: str) -> str:
-    """Verilog that is made of a unit, from the cache if it was made before.
+    """Verilog of a unit, cached.
 
     The key is the code of the unit's module and of those that this imports. Elaboration to RTLIL for a key would take
     longer than the conversion to Verilog: 0.1 to 1.7 s, against 0.2 s.

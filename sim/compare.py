@@ -51,7 +51,7 @@ def spelled(
     *,
     chained: bool = False,
 ) -> list[Failure]:
-    """Wrong results ``got`` of the vectors number ``at``, in full."""
+    """Full report of the mismatches ``got`` at vector indices ``at``."""
     if not at:
         return []
     shown = {**codes, **own_words(unit, max(at) + 1)}

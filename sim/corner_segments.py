@@ -30,7 +30,7 @@ def corner_cases(unit: Any) -> dict[str, Codes]:
 
 @lru_cache(maxsize=16)
 def corner_arguments_of(table: Segments) -> Codes:
-    """Codes of the argument at which a table turns, and around these, in both signs."""
+    """Argument codes at and next to each breakpoint, for both signs."""
     fmt = table.fmt
     numbers = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest}
     codes = np.array(

@@ -194,7 +194,7 @@ class Grid:
             one = self.code_of(Fraction(1))
             named += [(one - 1, "just below one"), (one, "one")]
         named += [(last - 1, "the second largest"), (last, "the largest")]
-        # Of a tiny format some are the same; the first has the name.
+        # Some codes coincide in tiny formats; the first name is used.
         return {code: next(text for other, text in named if other == code) for code, _ in sorted(named) if code >= 0}
 
     def corner_codes(self) -> Codes:

@@ -9,7 +9,7 @@ from .ports import STATE, Codes, Port, Ports, is_random
 
 @dataclass(frozen=True)
 class Space:
-    """All combinations of a unit's inputs, random words and state controls aside.
+    """All input combinations, except random words and state controls.
 
     Attributes
     ----------

@@ -17,6 +17,7 @@ from halfulp import golden
 from halfulp.golden import nn
 from halfulp.golden.nn import functional
 from halfulp.golden.nn.draw import mix, states, words
+from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import MacSpec
 
 E5M2 = "e5m2*e5m2+e6m5.rn"
@@ -872,6 +873,10 @@ def test_policy_parts_have_defaults():
     assert [str(nn.Cast.parse(text)) for text in ("rn", "e5m2", "fxp4.4", "fxp4.4.sr3.sat", "sr1")] == (
         ["rn", "e5m2.rn", "fxp4.4.rn", "fxp4.4.sr3.sat", "sr1"]
     )
+
+
+def test_casts_have_all_rounding_modes():
+    assert [str(nn.Cast.parse(f"e5m2.{mode}")) for mode in MODES] == [f"e5m2.{mode}" for mode in MODES]
 
 
 def test_policy_files_read_rules(tmp_path):

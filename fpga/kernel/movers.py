@@ -93,7 +93,7 @@ class Tiles(wiring.Component):
 
 
 def tile_layout(tiling: Tiling) -> data.StructLayout:
-    """A tile, as `Tiles` gives it."""
+    """One tile from `Tiles`."""
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,

@@ -222,7 +222,7 @@ def _sums(products: "Tensor") -> list[Fraction]:
 
 
 def exact_sum(values: list[float]) -> Fraction:
-    """Exact sum of floats: `math.fsum` of the numbers, of the remainder, and so on, until it is zero."""
+    """Exact sum of floats: repeat `math.fsum` on the remainder until it is zero."""
     parts: list[float] = []
     while rest := math.fsum([*values, *(-part for part in parts)]):
         parts.append(rest)

@@ -165,7 +165,7 @@ def fit(case: Case) -> str:
 
 
 def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
-    """The case with an error halfway between two others, in the measure of fits."""
+    """Case whose error is halfway between the errors of two other cases."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
     largest = [one.max_ulp if measure == "ulp" else one.max_absolute for _, one in sides]
     return replace(case, error=max(sum(largest) / 2, largest[0]))

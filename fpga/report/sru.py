@@ -135,7 +135,7 @@ def _modules() -> Iterator[Module]:
 
 
 def tables(found: Study) -> dict[str, Table]:
-    """Tables of one unit, of 4096, and of long words on 16 bits, by names of files."""
+    """Tables for one unit, for 4096 units and for long words on 16 bits; keys are file names."""
     own = pd.DataFrame([_unit(row, cost) | _bank(found, row) for row, cost in found.units.items() if row in ROWS])
     cropped = pd.DataFrame([_unit(row, cost) for row, cost in found.units.items() if row in CROPPED])
     many = [_array(found, row) for row in ROWS]

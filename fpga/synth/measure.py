@@ -241,7 +241,7 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
 def measure_modules(
     modules: Iterable[Module], target: Target | str, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Cost]:
-    """Costs of modules, each alone on the device; Yosys runs side by side on those that are not cached.
+    """Costs of modules, each alone on the device; uncached ones are synthesised in parallel.
 
     Yosys maps with ABC9 with and without ``-abc9``.
 

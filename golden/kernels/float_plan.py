@@ -58,7 +58,7 @@ LANE_MODES = frozenset({"rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact"})
 
 
 def need(condition: bool) -> None:
-    """Refuse unless so."""
+    """Raise `Refused` if the condition is false."""
     if not condition:
         raise Refused
 

@@ -17,7 +17,7 @@ from .draw import words
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
 """Formats of torch's real numbers."""
 
-_ROUNDED = re.compile(r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rz|ru|rd|ro|exact|sr[0-9]+)")
+_ROUNDED = re.compile(r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)")
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def folder(self) -> Path:
-        """Folder that the entry has when this process makes it."""
+        """Folder of an entry that this process writes."""
         return writable(work_root() / FOLDER / self.kind) / self.name
 
     def find(self) -> Path | None:

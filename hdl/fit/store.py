@@ -143,7 +143,7 @@ def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None
         raise ValueError(f"{name} does nothing to the segments {ready}, which are there; it is for a fit")
     for name, asked, there in (("fmt", fmt, ready.fmt), ("out", out, ready.out)):
         if asked is not None and parse(asked) != there:
-            raise ValueError(f"{name} {asked} is refused: the segments {ready} have {there}")
+            raise ValueError(f"{name} {asked} differs from {there} in the segments {ready}")
     return ready
 
 

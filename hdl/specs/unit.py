@@ -187,7 +187,7 @@ class UnitSpec:
 
     @property
     def words(self) -> dict[str, int]:
-        """Random words of an operation, in the order in which sources are dealt to them, and their bits."""
+        """Random words of an operation and their widths, in source order."""
         return {"random": self.rounding.bits} if self.rounding.bits else {}
 
     @property

@@ -200,7 +200,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
 
 
 def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Codes:
-    """The change of each cycle: an upset in one of every sequence, when there is something in the registers."""
+    """Fault of each cycle: one bit flip per sequence, while registers hold data."""
     at = np.zeros((count, _length(unit)), dtype=np.uint64)
     at[np.arange(count), rng.integers(2, 1 + STEPS, count)] = number
     return at.reshape(-1)
