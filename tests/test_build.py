@@ -19,6 +19,7 @@ SMALL = {"a": "e5m2", "b": "e5m2", "o": "e5m2"}
         (Build(pipeline=3), "p3"),
         (Build(dsp=True, stochastic="eager", pipeline=1), "eager_dsp_p1"),
         (Build(structure="address"), "address"),
+        (Build(pipeline=2, reset_less=True), "p2_reset_less"),
     ],
 )
 def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
@@ -32,6 +33,7 @@ def test_build_prints_as_a_suffix(made: Build, text: str) -> None:
         ("pipeline", 65, ValueError, "range"),
         ("pipeline", True, TypeError, "int"),
         ("dsp", 1, TypeError, "bool"),
+        ("reset_less", 1, TypeError, "bool"),
         ("stochastic", "soon", ValueError, "eager"),
         ("stochastic", 1, TypeError, "text"),
         ("structure", "auto", ValueError, "comparators"),

@@ -16,6 +16,7 @@ from halfulp import __version__
 from halfulp.fpga.kernel.arrays import kernel
 from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.specs import Build, MacSpec
+from halfulp.sim.bench import run
 from halfulp.sim.toolchain import verilator_root
 from halfulp.units import Streamed
 from halfulp.units.catalogue import CATALOGUE, component
@@ -85,6 +86,14 @@ def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
     assert port_list(emit(unit)) == ["clk", "rst", *controls, *unit.inputs, *unit.outputs]
 
 
+def test_names_and_texts_have_common_names_of_formats() -> None:
+    unit = component("mac e5m10*e8m7+e8m23")
+    assert unit.name == "mac_fp16_bf16_fp32_rn"
+    lines = head(emit(unit)).splitlines()
+    assert lines[0].endswith(": mac fp16*bf16+fp32.rn")
+    assert "// bf16: float e8m7, bias 127, ieee; sign [15], exponent [14:7], mantissa [6:0]" in lines
+
+
 def test_emit_takes_names() -> None:
     text = emit(component(MAC), "my_mac")
     assert "\nmodule my_mac(" in text
@@ -126,6 +135,12 @@ def test_reset_less_stages_reset_only_presence_of_operands() -> None:
     plain, less = (component(f"{MAC}@lfsr16", Build(pipeline=2, reset_less=value)) for value in (False, True))
     assert (less.name, less.latency) == (f"{plain.name}_reset_less", plain.latency)
     assert emit(less).count("if (rst)") == 4 < emit(plain).count("if (rst)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [f"{MAC}@lfsr16", "quire posit8*posit8", "dot4 e5m2*e5m2 order=sequential"])
+def test_reset_less_stages_change_no_result(text: str) -> None:
+    assert run(component(text, Build(pipeline=3, reset_less=True)), limit=512).passed
 
 
 @pytest.mark.parametrize(
@@ -173,10 +188,10 @@ def lint(path: Path, top: str) -> None:
     if shutil.which("iverilog"):
         commands.append(["iverilog", "-g2005", "-Wall", "-tnull", str(path)])
     for command in commands:
-        run = subprocess.run(
+        answer = subprocess.run(
             command, capture_output=True, text=True, env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin"}
         )
-        assert (run.returncode, run.stderr) == (0, ""), command
+        assert (answer.returncode, answer.stderr) == (0, ""), command
     driver = pyslang.driver.Driver()
     driver.addStandardArgs()
     assert driver.parseCommandLine(f"slang {path} --top {top}", pyslang.driver.CommandLineOptions())
