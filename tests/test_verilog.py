@@ -175,7 +175,6 @@ VERILOG += [
     build("dot", "fxp4.4", k=3, c="posit8", to="e5m2", order="sequential", rounding="sr3", pipeline=2),
     build("dot", "e5m2", k=3, c="int8", to="ufxp4.4-wrap", rounding="rd"),
 ]
-VERILOG.append(build("pwl", "e4m3fn", pieces=4))
 
 
 def lint(path: Path, top: str) -> None:
@@ -214,15 +213,16 @@ def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "array",
+    "design",
     [
+        component("pwl tanh(bf16) pieces=4"),
         Grid(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=2),
         Chain(mac="posit8*posit8+exact=posit16", n=2, m=1, depth=8, rows=2, build=Build(pipeline=2)),
         pytest.param(kernel(MacSpec.parse("e4m3fn*e4m3fn+fp16"), 2, 2, 8), marks=pytest.mark.slow),
     ],
-    ids=lambda array: type(array).__name__,
+    ids=lambda design: type(design).__name__,
 )
-def test_verilog_of_arrays_passes_lint(array: Any, tmp_path: Path) -> None:
-    path = tmp_path / "array.v"
-    path.write_text(emit(array))
-    lint(path, array.name)
+def test_verilog_of_functions_and_arrays_passes_lint(design: Any, tmp_path: Path) -> None:
+    path = tmp_path / "design.v"
+    path.write_text(emit(design))
+    lint(path, design.name)
