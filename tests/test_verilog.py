@@ -216,8 +216,8 @@ def test_verilog_of_units_passes_lint(unit: Any, tmp_path: Path) -> None:
     "design",
     [
         component("pwl tanh(bf16) pieces=4"),
-        Grid(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=2),
-        Chain(mac="posit8*posit8+exact=posit16", n=2, m=1, depth=8, rows=2, build=Build(pipeline=2)),
+        Grid(mac="e3m2*e3m2+e4m3.sr3@lfsr8", n=2, m=1),
+        Chain(mac="e3m2*e3m2+e4m3", n=1, m=1, depth=8, rows=2),
         pytest.param(kernel(MacSpec.parse("e4m3fn*e4m3fn+fp16"), 2, 2, 8), marks=pytest.mark.slow),
     ],
     ids=lambda design: type(design).__name__,
