@@ -784,6 +784,42 @@ def test_unknown_recomputation_is_refused():
     assert layer.rounding_state[1] == 0
 
 
+# Random words of evaluation and of ranks ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("evaluation", "equal"), [("repeat", False), ("freeze", True), ("continue", False)])
+def test_evaluation_has_random_words_as_chosen(evaluation, equal):
+    model = nn.convert(tnn.Linear(64, 64), SR, evaluation=evaluation).model
+    x = normal(8, 64)
+    trained = [model(x).detach() for _ in range(2)]
+    first, second = ([model.eval()(x).detach(), model(x).detach()] for _ in range(2))
+    assert torch.equal(first[0], first[1]) is equal
+    assert torch.equal(first[0], second[0]) is (evaluation != "continue")
+    assert torch.equal(first[1], second[1]) is (evaluation != "continue")
+    assert not any(torch.equal(one, first[0]) for one in trained)
+    assert model.rounding_state[1] == (6 if evaluation == "continue" else 2)
+
+
+def test_ranks_have_random_words_of_their_own(monkeypatch):
+    x, found = normal(8, 64), []
+    for rank in (0, 1, 2):
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        torch.manual_seed(0)
+        found.append(nn.Linear(64, 64, policy=SR, seed=SEED)(x).detach())
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(found, 2))
+
+
+def test_stochastic_state_loads_into_rn_model_with_warning():
+    state = nn.convert(network(), SR).model.state_dict()
+    rn = nn.convert(network(), E5M2).model
+    with pytest.warns(RuntimeWarning, match="stochastic"):
+        rn.load_state_dict(state)
+    assert torch.equal(rn[2].weight, state["2.weight"])
+    with pytest.raises(RuntimeError, match="rounding_state"):
+        network().load_state_dict(state)
+
+
 # Updates -------------------------------------------------------------------------------------------------------------
 
 
@@ -1006,7 +1042,8 @@ def differentiated_twice():
             ValueError,
             "out_proj",
         ),
-        (lambda: nn.convert(tnn.ReLU(), E5M2), ValueError, "*"),
+        (lambda: nn.convert(tnn.ReLU(), E5M2), ValueError, "ReLU"),
+        (lambda: nn.convert(network(), E5M2, evaluation="x"), ValueError, "evaluation"),
         (lambda: nn.WeightUpdate(3, "e5m2"), TypeError, "optimizer"),
         (
             lambda: nn.WeightUpdate(

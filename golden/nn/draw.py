@@ -12,7 +12,10 @@ _MASK = (1 << 64) - 1
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
 
 STATE = "rounding_state"
-"""Buffer of a module that rounds at random: its seed, and how many keys it has given."""
+"""Buffer of a module that rounds at random: its seed, and how many keys it gave in training and in evaluation."""
+
+REPEAT, FREEZE, CONTINUE = EVALUATIONS = ("repeat", "freeze", "continue")
+"""Random words after ``eval()``: the same sequence after each call of it, the same for each use, or as in training."""
 
 
 def mix(*parts: int) -> int:
@@ -36,14 +39,21 @@ def seed_of(seed: int, name: str) -> int:
 
 def fresh_state(seed: int) -> Tensor:
     """State that has given no key yet."""
-    return torch.tensor([seed, 0], dtype=torch.int64)
+    return torch.tensor([seed, 0, 0], dtype=torch.int64)
 
 
-def next_key(state: Tensor) -> int:
-    """A key that the state has not given before; the state is changed."""
-    seed, used = state.tolist()
-    state[1] += 1
-    return mix(seed, used)
+def next_key(state: Tensor, evaluation: str = CONTINUE, rank: int = 0) -> int:
+    """A key that the state has not given before, or as `EVALUATIONS` say; the state is changed.
+
+    ``rank`` is that of a process in distributed training, which has words of its own.
+    """
+    seed, used, evaluated = state.tolist()
+    if evaluation == CONTINUE:
+        state[1] += 1
+        return mix(seed, used, *[rank] * (rank > 0))
+    if evaluation == REPEAT:
+        state[2] += 1
+    return mix(seed, evaluated, rank, 1)
 
 
 def check_seed(seed: object) -> int:

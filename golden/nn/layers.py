@@ -1,6 +1,7 @@
 """Layers of torch that compute in the arithmetic of a policy."""
 
-from typing import Any
+import warnings
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast
-from .draw import STATE, check_seed, fresh_state
+from .draw import CONTINUE, REPEAT, STATE, check_seed, fresh_state
 from .functional import Use, bmm, conv2d, linear, padded, quantize
 from .operator import random_key
 from .policy import Policy
@@ -22,6 +23,8 @@ class Stateful(nn.Module):
     """
 
     rounding_state: Tensor
+    evaluation = REPEAT
+    """Random words after ``eval()``, of `draw.EVALUATIONS`."""
 
     def _set_state(self, stochastic: bool, seed: int | None) -> None:
         self._buffers.pop(STATE, None)
@@ -33,8 +36,15 @@ class Stateful(nn.Module):
         """Key of the random words of one use, on a tensor; None where nothing rounds at random."""
         if STATE not in self._buffers:
             return None
-        key: Tensor = random_key(self.rounding_state, x.detach())
+        key: Tensor = random_key(self.rounding_state, x.detach(), CONTINUE if self.training else self.evaluation)
         return key
+
+    def train(self, mode: bool = True) -> Self:
+        """Choose training or evaluation, as in torch; words of evaluation start again."""
+        if not mode and STATE in self._buffers:
+            with torch.no_grad():
+                self.rounding_state[2] = 0
+        return super().train(mode)
 
     def _load_from_state_dict(
         self,
@@ -51,6 +61,14 @@ class Stateful(nn.Module):
         )
         if prefix + STATE in missing_keys:
             missing_keys.remove(prefix + STATE)
+        if prefix + STATE in unexpected_keys:
+            unexpected_keys.remove(prefix + STATE)
+            warnings.warn(
+                f"halfulp: a state dict of stochastic rounding was loaded into layers without it; {prefix + STATE} and "
+                "others are ignored",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 class Computed(Stateful):

@@ -74,23 +74,23 @@ def _looped(made: Any, count: int, dims: Sequence[Any], arguments: Sequence[Any]
 
 
 @torch.library.custom_op("halfulp::random_key", mutates_args=("state",))
-def random_key(state: Tensor, x: Tensor) -> Tensor:
+def random_key(state: Tensor, x: Tensor, evaluation: str) -> Tensor:
     """Key of the random words of one use, on a tensor; the state is changed."""
-    key = key_of_use(state)
+    key = key_of_use(state, evaluation)
     # Signed, as int64 holds it.
     return torch.tensor(key - (key >> 63 << 64), dtype=torch.int64)
 
 
 @random_key.register_fake
-def _(state: Tensor, x: Tensor) -> Tensor:
+def _(state: Tensor, x: Tensor, evaluation: str) -> Tensor:
     return torch.empty((), dtype=torch.int64, device="meta" if state.device.type == "meta" else "cpu")
 
 
 @random_key.register_vmap
-def _(info: Any, dims: tuple[int | None, int | None], state: Tensor, x: Tensor) -> tuple[Tensor, int | None]:
+def _(info: Any, dims: tuple[int | None, ...], state: Tensor, x: Tensor, evaluation: str) -> tuple[Tensor, int | None]:
     if dims[0] is None and info.randomness == "error":
         raise RuntimeError("a layer that rounds at random has vmap's argument randomness='different' or 'same'")
     if dims[0] is None and info.randomness == "same":
-        return random_key(state, x), None
+        return random_key(state, x, evaluation), None
     states = [state if dims[0] is None else state.select(dims[0], place) for place in range(info.batch_size)]
-    return torch.stack([random_key(one, x) for one in states]), 0
+    return torch.stack([random_key(one, x, evaluation) for one in states]), 0

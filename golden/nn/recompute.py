@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.utils.checkpoint
 from torch import Tensor
 
@@ -26,7 +27,7 @@ class _Keys:
         self.backward_pass = self.place = -1
 
 
-def key_of_use(state: Tensor) -> int:
+def key_of_use(state: Tensor, evaluation: str) -> int:
     """A key that the state has not given before and which steps it, or in a recomputation that of the first pass.
 
     Raises
@@ -41,12 +42,16 @@ def key_of_use(state: Tensor) -> int:
             "a backward pass calls a layer that rounds at random outside torch.utils.checkpoint, so that its random "
             "words would not be those of the forward pass; checkpoint compiled functions, do not compile checkpoints"
         )
-    key = next_key(state) if repeated is None else _repeated(repeated, state, backward_pass)
+    key = next_key(state, evaluation, _rank()) if repeated is None else _repeated(repeated, state, backward_pass)
     for region in inner:
         if not hasattr(region, _KEYS):
             setattr(region, _KEYS, _Keys())
         getattr(region, _KEYS).given.append((key, int(state[0])))
     return key
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
 def _repeated(region: Any, state: Tensor, backward_pass: int) -> int:

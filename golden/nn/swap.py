@@ -14,8 +14,8 @@ from halfulp.hdl.specs import MacSpec
 
 from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
-from .draw import check_seed, seed_of
-from .layers import Computed, Conv2d, Linear
+from .draw import EVALUATIONS, REPEAT, check_seed, seed_of
+from .layers import Computed, Conv2d, Linear, Stateful
 from .policy import Policy
 
 TWINS: dict[type[nn.Module], type[Computed]] = {
@@ -83,7 +83,9 @@ class Conversion:
         return "\n".join(f"{name:{widths[0]}}  {kind:{widths[1]}}  {text}" for name, kind, text in rows)
 
 
-def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = False) -> Conversion:
+def convert(
+    model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = False, evaluation: str = REPEAT
+) -> Conversion:
     """Swap the layers of a model for those that compute in the arithmetic of a policy.
 
     Parameters
@@ -98,6 +100,9 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
         Seed of the random words; each layer derives its own from it and from its name.
     inplace : bool
         Change the model itself, instead of a copy.
+    evaluation : str
+        Random words after ``eval()``: ``repeat`` starts the same sequence at each call of ``eval()``, ``freeze`` gives
+        each use the same words, ``continue`` goes on with those of training.
 
     Returns
     -------
@@ -116,6 +121,8 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
     is turned off.
     """
     check_seed(seed)
+    if evaluation not in EVALUATIONS:
+        raise ValueError(f"unknown evaluation {evaluation!r}; expected {', '.join(EVALUATIONS)}")
     if not isinstance(policy, Mapping):
         policy = {"*": policy}
     made = _copied(model, inplace)
@@ -132,6 +139,9 @@ def convert(model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = F
         for (names, layer), pattern in zip(found, chosen, strict=True)
     ]
     swapped = {id(layer) for (_, layer), swap in zip(found, swaps, strict=True) if swap.policy}
+    for module in made.modules():
+        if isinstance(module, Stateful):
+            module.evaluation = evaluation
     _turn_off_fast_paths(made, swapped)
     return Conversion(made, tuple(swaps))
 
