@@ -5,6 +5,7 @@ import io
 import itertools
 import math
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -621,6 +622,42 @@ def test_torch_utilities_work_on_converted_models(first):
     torch.nn.utils.parametrize.remove_parametrizations(model[2], "weight")
     assert isinstance(model[2], nn.Linear)
     assert same(model(x).detach(), y.detach())
+
+
+class Partly(tnn.Module):
+    """Products in layers, by hand, and with the weight of a layer that is not called."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.read = tnn.Linear(4, 4), tnn.Linear(4, 4)
+        self.norm = tnn.LayerNorm(4)
+
+    def forward(self, x):
+        y = F.linear(self.norm(self.first(x)), self.read.weight)
+        return y @ y.mT
+
+
+def test_uncalled_layers_are_reported():
+    model = nn.convert(Partly(), E5M2).model
+    with pytest.warns(RuntimeWarning, match="read"):
+        model(normal(3, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(normal(3, 4))
+        nn.convert(network(), E5M2).model(normal(2, 1, 4, 4))
+
+
+@pytest.mark.filterwarnings("ignore:halfulp")
+def test_observe_reports_products_and_modules_in_torch():
+    converted = nn.convert(Partly(), E5M2)
+    found = converted.observe(lambda: converted.model(normal(3, 4)).sum().backward())
+    assert found.uncalled == ("read",)
+    assert found.products == {("(the model)", "mm"): 2 + 4}
+    assert ("norm", "native_layer_norm") in found.others
+    assert not any(name == "first" and one != "sum" for name, one in found.others)
+    assert "never called" in str(found)
+    whole = nn.convert(network(), E5M2)
+    assert not whole.observe(lambda: whole.model(normal(2, 1, 4, 4)).sum().backward()).products
 
 
 # Compilers, transforms and recomputation ------------------------------------------------------------------------------

@@ -86,6 +86,13 @@ class Computed(Stateful):
     policy: Policy
     layer = ""
     """Name of the layer, for messages."""
+    called = False
+    """True after a call outside of compilers."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            self.called = True
+        return super().__call__(*arguments, **named)
 
     def __init__(self, *sizes: Any, policy: Policy | MacSpec | str, seed: int | None = None, **parts: Any) -> None:
         super().__init__(*sizes, **parts)

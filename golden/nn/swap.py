@@ -2,7 +2,7 @@
 
 import copy
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
 from .draw import EVALUATIONS, REPEAT, check_seed, seed_of
 from .layers import Computed, Conv2d, Linear, Stateful
+from .observe import Observation, observe, report_uncalled
 from .policy import Policy
 
 TWINS: dict[type[nn.Module], type[Computed]] = {
@@ -74,6 +75,10 @@ class Conversion:
         """Layers that were not swapped."""
         return tuple(swap for swap in self.swaps if swap.policy is None)
 
+    def observe(self, step: Callable[[], object]) -> Observation:
+        """Run a step, forward and backward for example, and report operations in torch's own arithmetic."""
+        return observe(self.model, step)
+
     def __str__(self) -> str:
         rows = [("layer", "type", "computes in")]
         rows += [
@@ -117,7 +122,8 @@ def convert(
     Notes
     -----
     A swapped layer is the same object with another class: its parameters, hooks and parametrizations stay, and so do
-    references to it. In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers,
+    references to it. The first call of the model warns of swapped layers that it did not call. In torch's
+    `TransformerEncoderLayer` the fast path, which reads parameters without calling layers,
     is turned off.
     """
     check_seed(seed)
@@ -142,6 +148,8 @@ def convert(
     for module in made.modules():
         if isinstance(module, Stateful):
             module.evaluation = evaluation
+    if swapped and report_uncalled not in made._forward_hooks.values():
+        made.register_forward_hook(report_uncalled)
     _turn_off_fast_paths(made, swapped)
     return Conversion(made, tuple(swaps))
 
@@ -238,6 +246,7 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
         layer.__class__ = _class(twin, base, layer)
     assert isinstance(layer, Computed)
     layer.compute_with(policy, seed_of(seed, name))
+    layer.layer = name or kind
     device = next((parameter.device for parameter in layer.parameters()), None)
     if device is not None:
         layer._buffers.update({key: value.to(device) for key, value in layer._buffers.items() if value is not None})
