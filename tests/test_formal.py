@@ -303,6 +303,7 @@ def test_claims_take_options_of_the_short_form() -> None:
     found = claims("mac", "e2m1", acc="e3m2", pipeline=2)
     assert {str(claim.asked.spec) for claim in found} == {"mac e2m1*e2m1+e3m2.rn"}
     assert {claim.asked.build.pipeline for claim in found if claim.kind == "pipelined"} == {2}
+    assert {claim.asked.build.pipeline for claim in found if claim.kind == "DSP is LUT"} == {0}
 
 
 def test_formal_command_prints_and_writes_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
