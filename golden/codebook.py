@@ -58,27 +58,27 @@ def _at(table: Tensor, index: Tensor, width: int) -> Wide:
 
 @lru_cache(maxsize=64)
 def _tables(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rungs in units of the last place, gaps to the next and parities, for both signs in turn; and last rungs."""
-    length = max(map(len, fmt.rungs))
-    rungs, gaps, parities = [], [], []
-    for side in fmt.rungs:
+    """Magnitudes in units of the last place, gaps to the next and parities of both signs; and last indices."""
+    length = max(map(len, fmt.rounding_tables))
+    magnitudes, gaps, parities = [], [], []
+    for side in fmt.rounding_tables:
         padded = [*side, *[side[-1]] * (length - len(side))]
-        rungs += [rung.units for rung in padded]
+        magnitudes += [entry.units for entry in padded]
         gaps += [*(high.units - low.units or 1 for low, high in itertools.pairwise(padded)), 1]
-        parities += [rung.odd for rung in padded]
-    last = torch.tensor([len(side) - 1 for side in fmt.rungs], device=device)
-    tables = _limbs(rungs, width), _limbs(gaps, width), torch.tensor(parities)
+        parities += [entry.odd for entry in padded]
+    last = torch.tensor([len(side) - 1 for side in fmt.rounding_tables], device=device)
+    tables = _limbs(magnitudes, width), _limbs(gaps, width), torch.tensor(parities)
     return *(table.to(device) for table in tables), last  # type: ignore[return-value]
 
 
 def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
     """Place of the largest magnitude of the list up to a number's, and the fraction of the way to the next one."""
-    highest = max(rung.magnitude for side in o.rungs for rung in side)
+    highest = max(entry.magnitude for side in o.rounding_tables for entry in side)
     scale = o.quantum - places
     # Numbers that would move up further are beyond the range.
     units, lost = in_units(x, scale, floor_log2(highest) - scale + 2)
     width = units.width
-    rungs, gaps, parities, last = _tables(o, width, units.low.device)
+    magnitudes, gaps, parities, last = _tables(o, width, units.low.device)
     length = len(parities) // 2
     side = x.sign.to(torch.int64) * length
     found = torch.zeros_like(side)
@@ -86,11 +86,11 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
     padding = torch.full_like(side, places)
     for level in reversed(range(length.bit_length())):
         after = found + (1 << level)
-        against = _at(rungs, side + after.clamp(max=length - 1), width).shift_left(padding)
+        against = _at(magnitudes, side + after.clamp(max=length - 1), width).shift_left(padding)
         found = torch.where((after <= end) & ~(units < against), after, found)
 
-    # Long division: each step gives one place of the way to the next rung.
-    rest = units.minus(_at(rungs, side + found, width).shift_left(padding), torch.zeros_like(side))
+    # Long division: each step gives one place of the way to the next entry.
+    rest = units.minus(_at(magnitudes, side + found, width).shift_left(padding), torch.zeros_like(side))
     gap, seen = _at(gaps, side + found, width), torch.zeros_like(side)
     for place in reversed(range(places)):
         step = gap.shift_left(torch.full_like(side, place))
@@ -113,13 +113,13 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
 def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
     """Codes of numbers, rounded once."""
     z = truncate(x, o, rounding.places)
-    negative, length = x.sign.to(torch.int64), max(map(len, o.rungs))
-    end = torch.where(x.sign, len(o.rungs[True]) - 1, len(o.rungs[False]) - 1)
+    negative, length = x.sign.to(torch.int64), max(map(len, o.rounding_tables))
+    end = torch.where(x.sign, len(o.rounding_tables[True]) - 1, len(o.rounding_tables[False]) - 1)
     seen, inner = z.seen, z.last
     inexact = (seen != 0) | z.sticky
     floor = o.rounds == "floor"
     if floor:
-        # Below zero the floor is the next rung, and the way from there is the rest of the way to it.
+        # Below zero the floor is the next entry, and the way from there is the rest of the way to it.
         seen = torch.where(x.sign, -(seen + z.sticky), seen) & mask(rounding.places)
         inner = torch.where(x.sign & inexact, z.last ^ 1, z.last)
     up = round_up(
@@ -129,7 +129,10 @@ def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor
     place = torch.minimum(z.code + outward, end)
     codes = []
     for sign in (False, True):
-        side = [o.overflowed(sign, rounding, saturate) if rung.code is None else rung.code for rung in o.rungs[sign]]
+        side = [
+            o.overflowed(sign, rounding, saturate) if entry.code is None else entry.code
+            for entry in o.rounding_tables[sign]
+        ]
         codes += side + side[-1:] * (length - len(side))
     found = torch.tensor(codes, device=place.device)[negative * length + torch.where(x.zero, 0, place)]
     found = torch.where(x.inf, torch.where(x.sign, o.infinity(True), o.infinity(False)), found)

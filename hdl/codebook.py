@@ -62,8 +62,8 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A magnitude between two rungs: ``index`` is the place of the inner one among those of its sign, and
-    ``discarded`` the way to the next one in binary places. From a ``final`` rung nothing goes further."""
+    """A magnitude between two entries of a rounding table: ``index`` is that of the lower one, and ``discarded`` the
+    distance from it in binary places of the gap. From a ``final`` entry nothing goes further."""
 
     sign: Value
     index: Value
@@ -83,20 +83,20 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
     magnitude = wire(m, fixed.magnitude_of(x), "magnitude")
 
     found = [
-        search(m, magnitude, [rung.units << places for rung in ladder[1:]], name)
-        for ladder, name in zip(o.rungs, ("positive_rung", "negative_rung"), strict=True)
+        search(m, magnitude, [entry.units << places for entry in table[1:]], name)
+        for table, name in zip(o.rounding_tables, ("positive_rung", "negative_rung"), strict=True)
     ]
     index = wire(m, Mux(x.sign, found[1], found[0])[: max(1, *map(len, found))], "rung")
 
     def chosen(values: list[list[int]], name: str) -> Value:
         return wire(m, _of_side(Cat(index, x.sign), values), name)
 
-    steps = [[high.units - low.units for low, high in itertools.pairwise(ladder)] for ladder in o.rungs]
-    parities = [[rung.odd for rung in ladder] for ladder in o.rungs]
-    inner = chosen([[rung.units for rung in ladder] for ladder in o.rungs], "inner")
+    steps = [[high.units - low.units for low, high in itertools.pairwise(table)] for table in o.rounding_tables]
+    parities = [[entry.odd for entry in table] for table in o.rounding_tables]
+    inner = chosen([[entry.units for entry in table] for table in o.rounding_tables], "inner")
     gap = chosen([[*side, 1] for side in steps], "gap")
     final = chosen([[*(0 for _ in side), 1] for side in steps], "final")
-    # Long division: each step gives one place of the way to the next rung.
+    # Long division: each step gives one place of the way to the next entry.
     rest = wire(m, (magnitude - Cat(Const(0, places), inner))[: len(magnitude)], "beyond_inner")
     quotient = []
     for place in reversed(range(places)):
@@ -117,11 +117,11 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
 
 
 def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
-    """A number on a scale that holds all rungs, clipped above them."""
+    """A number on a scale that holds all entries, clipped above them."""
     if isinstance(x, FixedRaw):
         placed = fixed.truncate_below(m, x, quantum)
     else:
-        highest = max(rung.magnitude for ladder in o.rungs for rung in ladder)
+        highest = max(entry.magnitude for table in o.rounding_tables for entry in table)
         placed = fixed.of_raw(m, x, max(quantum, x.quantum), floor_log2(highest) + 1, "result")
     return replace(placed, integer=shifted_up(placed.integer, placed.quantum - quantum), quantum=quantum)
 
@@ -131,7 +131,7 @@ def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: b
     discarded, last, inexact = x.discarded, x.last, x.discarded.any() | x.sticky
     floor = o.rounds == "floor"
     if floor:
-        # Below zero the floor is the next rung, and the way from there is the rest of the way to it.
+        # Below zero the floor is the next entry, and the way from there is the rest of the way to it.
         turned = (~x.discarded + ~x.sticky)[: len(x.discarded)]
         discarded = Mux(x.sign, turned, x.discarded)[: len(x.discarded)]
         last = x.last ^ (x.sign & inexact)
@@ -148,8 +148,8 @@ def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: b
     outward = wire(m, outward & ~x.final, "outward")
     place = wire(m, (x.index + outward)[: len(x.index) + 1], "place")
     codes = [
-        [o.overflowed(bool(sign), rounding, saturating) if rung.code is None else rung.code for rung in ladder]
-        for sign, ladder in enumerate(o.rungs)
+        [o.overflowed(bool(sign), rounding, saturating) if entry.code is None else entry.code for entry in table]
+        for sign, table in enumerate(o.rounding_tables)
     ]
     code = _of_side(Cat(place, x.sign), codes)
     code = Mux(x.inf, Mux(x.sign, o.infinity(True), o.infinity(False)), code)

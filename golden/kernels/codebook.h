@@ -14,7 +14,7 @@ struct Codebook {
     const i64* lasts;
     const u64* significands;
     const i64 *exponents, *flags;
-    const u64 *rungs[2], *codes[2];
+    const u64 *magnitudes[2], *codes[2];
 
     Raw unpack(u64 code) const {
         code &= ones(int(width));
@@ -39,13 +39,14 @@ struct Codebook {
         int low = 0, high = end;
         while (low < high) {
             const int middle = (low + high + 1) / 2;
-            if (units >= rung(x.sign, middle) << rounding.places)
+            if (units >= magnitude(x.sign, middle) << rounding.places)
                 low = middle;
             else
                 high = middle - 1;
         }
         if (low == end) return code_of(x.sign, end, rounding, saturate);
-        const u128 gap = rung(x.sign, low + 1) - rung(x.sign, low), way = units - (rung(x.sign, low) << rounding.places);
+        const u128 lower = magnitude(x.sign, low), gap = magnitude(x.sign, low + 1) - lower;
+        const u128 way = units - (lower << rounding.places);
         const u64 seen = u64(way / gap);
         sticky |= way % gap != 0;
         const bool inexact = seen || sticky, down = floors && x.sign;
@@ -57,8 +58,8 @@ struct Codebook {
     }
 
 private:
-    u128 rung(bool sign, int place) const {
-        return u128(rungs[sign][2 * place]) << 64 | rungs[sign][2 * place + 1];
+    u128 magnitude(bool sign, int place) const {
+        return u128(magnitudes[sign][2 * place]) << 64 | magnitudes[sign][2 * place + 1];
     }
 
     u64 code_of(bool sign, int place, const Rounding& rounding, bool saturate) const {

@@ -21,7 +21,7 @@ class Tables(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("width", "quantum", "floors", "has_threshold")),
         ("nan_code", ctypes.c_uint64),
         *((name, ctypes.c_void_p) for name in ("infinities", "lasts", "significands", "exponents", "flags")),
-        *((name, ctypes.c_void_p * 2) for name in ("rungs", "codes")),
+        *((name, ctypes.c_void_p * 2) for name in ("magnitudes", "codes")),
     )
 
 
@@ -32,7 +32,7 @@ def name_of(fmt: Codebook) -> str:
 
 def holds(fmt: Codebook) -> bool:
     """True if integers of 128 bits hold the numbers."""
-    highest = max(rung.magnitude for side in fmt.rungs for rung in side)
+    highest = max(entry.magnitude for side in fmt.rounding_tables for entry in side)
     return floor_log2(highest) - fmt.quantum < WIDEST and fmt.precision <= 64
 
 
@@ -44,7 +44,7 @@ def define(fmt: Codebook) -> str:
         for name in tables
     ]
     singles = ", ".join(f"{space}::{name}" for name in list(tables)[:5])
-    pairs = ", ".join(f"{{{space}::positive_{name}, {space}::negative_{name}}}" for name in ("rungs", "codes"))
+    pairs = ", ".join(f"{{{space}::positive_{name}, {space}::negative_{name}}}" for name in ("magnitudes", "codes"))
     members = f"{', '.join(map(str, _scalars(fmt)))}, {singles}, {pairs}"
     return "\n".join(
         [
@@ -88,14 +88,16 @@ def _tables(fmt: Codebook) -> dict[str, list[int]]:
         flags.append(fmt.negative(code) + 2 * (value != value) + 4 * (special and value == value))
     tables = {
         "infinities": [fmt.infinity(False), fmt.infinity(True)],
-        "lasts": [len(side) - 1 for side in fmt.rungs],
+        "lasts": [len(side) - 1 for side in fmt.rounding_tables],
         "significands": significands,
         "exponents": exponents,
         "flags": flags,
     }
-    sides = dict(zip(("positive", "negative"), fmt.rungs, strict=True))
+    sides = dict(zip(("positive", "negative"), fmt.rounding_tables, strict=True))
     for sign, side in sides.items():
-        tables[f"{sign}_rungs"] = [half for rung in side for half in (rung.units >> 64, rung.units & (1 << 64) - 1)]
+        tables[f"{sign}_magnitudes"] = [
+            half for entry in side for half in (entry.units >> 64, entry.units & (1 << 64) - 1)
+        ]
     for sign, side in sides.items():
-        tables[f"{sign}_codes"] = [rung.odd if rung.code is None else rung.code for rung in side]
+        tables[f"{sign}_codes"] = [entry.odd if entry.code is None else entry.code for entry in side]
     return tables

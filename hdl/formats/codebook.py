@@ -40,8 +40,19 @@ _KNOWN: dict[str, Any] = {}
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
-class Rung(NamedTuple):
-    """A magnitude, in units of the last place too, its code with a sign, None of a threshold, and the code's parity."""
+class Entry(NamedTuple):
+    """Entry of a rounding table.
+
+    Attributes
+    ----------
+    magnitude : Fraction
+    units : int
+        The magnitude in units of 2^quantum.
+    code : int or None
+        Code of the number with the sign of the table; None for a threshold.
+    odd : int
+        Parity of the code.
+    """
 
     magnitude: Fraction
     units: int
@@ -139,7 +150,7 @@ class Codebook(Format):
             known = "a built-in codebook" if self.name in self.names else "registered with other values"
             raise ValueError(f"{self.name} is {known}; choose another name")
         for negative in (False, True):
-            if any(low.odd == high.odd for low, high in itertools.pairwise(self.rungs[negative])):
+            if any(low.odd == high.odd for low, high in itertools.pairwise(self.rounding_tables[negative])):
                 raise ValueError(f"neighbouring values of {self} have codes of one parity; ties to even need both")
 
     @cached_property
@@ -287,7 +298,7 @@ class Codebook(Format):
 
     @property
     def is_symmetric(self) -> bool:
-        positive, negative = ([(rung.units, rung.odd) for rung in ladder] for ladder in self.rungs)
+        positive, negative = ([(entry.units, entry.odd) for entry in table] for table in self.rounding_tables)
         return positive == negative
 
     def holds(self, other: Format) -> bool:
@@ -299,8 +310,8 @@ class Codebook(Format):
     # Codes -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def rungs(self) -> tuple[tuple[Rung, ...], tuple[Rung, ...]]:
-        """Positive and negative magnitudes, from zero up; behind the last one the threshold, if there is one."""
+    def rounding_tables(self) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+        """Positive and negative magnitudes in rising order from zero, and last the threshold if there is one."""
         found = []
         for negative in (False, True):
             codes = {}
@@ -313,10 +324,10 @@ class Codebook(Format):
                     elif minus == negative:
                         codes[abs(Fraction(value))] = code
             unit = Fraction(2) ** self.quantum
-            ladder = [Rung(size, int(size / unit), codes[size], codes[size] & 1) for size in sorted(codes)]
+            table = [Entry(size, int(size / unit), codes[size], codes[size] & 1) for size in sorted(codes)]
             if self.threshold is not None:
-                ladder.append(Rung(self.threshold, int(self.threshold / unit), None, 1 - ladder[-1].odd))
-            found.append(tuple(ladder))
+                table.append(Entry(self.threshold, int(self.threshold / unit), None, 1 - table[-1].odd))
+            found.append(tuple(table))
         return found[0], found[1]
 
     @cached_property
@@ -336,7 +347,7 @@ class Codebook(Format):
 
     def end(self, negative: bool) -> int:
         """Code of the last finite number of a sign."""
-        codes = [rung.code for rung in self.rungs[negative] if rung.code is not None]
+        codes = [entry.code for entry in self.rounding_tables[negative] if entry.code is not None]
         return codes[-1]
 
     def overflowed(self, negative: bool, rounding: Rounding, saturate: bool) -> int:
@@ -359,16 +370,16 @@ class Codebook(Format):
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        ladder = self.rungs[negative]
-        place = bisect.bisect_right(ladder, magnitude, key=lambda rung: rung.magnitude) - 1
-        inner = ladder[place]
+        table = self.rounding_tables[negative]
+        place = bisect.bisect_right(table, magnitude, key=lambda entry: entry.magnitude) - 1
+        inner = table[place]
         if inner.code is not None and inner.magnitude == magnitude:
             return inner.code
-        if inner.code is None or place + 1 == len(ladder):
+        if inner.code is None or place + 1 == len(table):
             if rounding.mode == "exact":
                 raise ValueError(f"exact was asked for, but {self} goes from {self.lowest} to {self.largest}")
             return self.overflowed(negative, rounding, saturate)
-        outer = ladder[place + 1]
+        outer = table[place + 1]
         rest = (magnitude - inner.magnitude) / (outer.magnitude - inner.magnitude)
         odd = inner.odd
         if self.rounds == "magnitude":
