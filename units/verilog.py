@@ -165,7 +165,9 @@ def _about(component: Any, top: str, options: list[str], clocked: bool) -> Itera
     yield f"{top}: {title}" if isinstance(title, str) else top
     # An import statement would make all of the package part of the keys of cached Verilog.
     written = f"Written by halfulp {importlib.import_module('halfulp').__version__}"
-    if isinstance(component, Unit) and component.name == module_name(component.spec.name, component.build):
+    # A unit of a user's own may have no text.
+    has_text = isinstance(component, Unit) and hasattr(component.spec, "form")
+    if has_text and component.name == module_name(component.spec.name, component.build):
         options = [component.spec.text, *component.build.options, *options]
         written += f": {shlex.join(['halfulp', 'emit', *options])}"
     yield written
