@@ -381,6 +381,15 @@ def test_emit_keeps_old_file_on_full_disk(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
 
 
+def test_emit_works_without_writable_build_folder() -> None:
+    words = ("emit", "pwl", "fxp4.6", "--fn", "silu", "--pieces", "4")
+    expected = process(*words)
+    code, out, err = process(*words, env=environment(HALFULP_BUILD="/proc/x"))
+    assert (code, out) == (0, expected[1])
+    assert err.count("\n") == 1
+    assert "cannot be written" in err
+
+
 def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
     """Results that a command is asked for are not written to a temporary folder."""
     (tmp_path / "build").write_text("a file")

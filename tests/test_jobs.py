@@ -432,6 +432,30 @@ def certificate(folder):
     return {"tls-ca-file": cert, "tls-cert": cert, "tls-key": key}
 
 
+def test_pool_hands_tls_files_to_dask(tool, build, monkeypatch):
+    given = {}
+
+    def client(address, *, security, **_):
+        given.update(address=address, security=security)
+        raise OSError
+
+    monkeypatch.setattr(distributed, "Client", client)
+    for options, files in (
+        ("", None),
+        ("?tls-ca-file=a.pem&tls-cert=b.pem&tls-key=c.key", ("a.pem", "b.pem", "c.key")),
+    ):
+        with JobPool(f"tls://host:8786{options}") as pool, pytest.raises(ToolError, match="no Dask scheduler"):
+            results(modules(1), program(tool), pool=pool)
+        assert given["address"] == "tls://host:8786"
+        security = given["security"]
+        if files is None:
+            assert security is None
+        else:
+            assert (security.tls_ca_file, security.tls_client_cert, security.tls_client_key) == files
+            assert security.require_encryption
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_pool_uses_tls_of_address(build, tool, record, tmp_path, capsys):
     options = certificate(tmp_path)
