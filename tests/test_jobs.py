@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -453,6 +454,19 @@ def test_pool_hands_tls_files_to_dask(tool, build, monkeypatch):
         else:
             assert (security.tls_ca_file, security.tls_client_cert, security.tls_client_key) == files
             assert security.require_encryption
+
+
+def test_pool_reports_another_program_at_the_port(tool, build, monkeypatch):
+    def answer():
+        connection, _ = server.accept()
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(1000))
+        connection.close()
+
+    monkeypatch.setattr(room, "PATIENCE", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, daemon=True).start()
+        with JobPool(f"tcp://127.0.0.1:{server.getsockname()[1]}") as pool, pytest.raises(ToolError):
+            results(modules(1), program(tool), pool=pool)
 
 
 @pytest.mark.slow

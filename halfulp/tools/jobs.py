@@ -187,7 +187,8 @@ class JobPool:
                     f"the TLS of {self.scheduler} does not work ({str(error).splitlines()[0]}); name its files in "
                     f"Dask's configuration or as {self.scheduler}?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE"
                 ) from error
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, AssertionError, MemoryError) as error:
+                # The last two are those of Dask if another program answers.
                 raise ToolError(f"no Dask scheduler answers at {self.scheduler}; dask scheduler starts one") from error
             self._open.callback(client.close, timeout=PATIENCE)
             try:
