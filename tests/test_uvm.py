@@ -262,6 +262,7 @@ def test_exhaustive_sequence_rejects_large_units() -> None:
         ("tile e5m2 --vector 1,2", "--vector goes with"),
         ("tile e5m2 --wave", "--wave goes with"),
         ("tile e5m2 --n 0", "n 0"),
+        ("tile e5m2 --rows 2", "depth"),
         ("tile e5m2 --round sr4", "sources of their own"),
         ("mul e2m0 --sequence regressions", "no regression of"),
         ("tile e5m2 --sequence chain", "unknown sequence 'chain'"),

@@ -143,20 +143,34 @@ def _reordered(text: str, top: str, order: list[str]) -> str:
 def _lint_clean(text: str) -> str:
     """Verilog of Yosys in the words that simulators do not warn of.
 
-    ``~|`` is ``!`` of several bits. A case that does nothing for all other values says so.
+    ``~|`` is ``!`` of several bits. A case that does nothing for other values than it names says so.
     """
     lines: list[str] = []
-    complete: list[bool] = []
+    cases: list[list[str]] = []
     for line in text.replace(" = ! ", " = ~| ").splitlines():
         first = line.lstrip().partition(" ")[0]
         if first in ("case", "casez"):
-            complete.append(False)
+            cases.append([])
         elif first == "default:":
-            complete[-1] = True
-        elif first == "endcase" and not complete.pop():
+            cases[-1].append("")
+        elif first == "endcase" and not _complete(cases.pop()):
             lines.append(f"{line[: -len(first)]}  default: ;")
+        elif cases and first.endswith((":", ",")):
+            cases[-1] += [_bits(*value) for value in re.findall(r"(\d+)'([bh])([0-9a-f?]+)(?=[:,])", line)]
         lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def _bits(width: str, base: str, digits: str) -> str:
+    return digits if base == "b" else f"{int(digits, 16):0{width}b}"
+
+
+def _complete(patterns: list[str]) -> bool:
+    """True if some pattern matches each value; ``?`` is any bit, and no pattern is longer than the first."""
+    if any(not pattern.strip("?") for pattern in patterns):
+        return True
+    halves = ([pattern[1:] for pattern in patterns if pattern[0] in (bit, "?")] for bit in "01")
+    return bool(patterns) and all(map(_complete, halves))
 
 
 def _about(component: Any, top: str, options: list[str], clocked: bool) -> Iterator[str]:
