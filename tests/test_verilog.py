@@ -86,6 +86,11 @@ def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
     assert port_list(emit(unit)) == ["clk", "rst", *controls, *unit.inputs, *unit.outputs]
 
 
+def test_case_has_empty_default_only_if_values_are_missing() -> None:
+    assert "default: ;" not in emit(component("mac e5m2*e5m2+e6m5"))
+    assert "default: ;" in emit(component("pwl tanh(bf16) pieces=4"))
+
+
 def test_names_and_texts_have_common_names_of_formats() -> None:
     unit = component("mac e5m10*e8m7+e8m23")
     assert unit.name == "mac_fp16_bf16_fp32_rn"
