@@ -29,10 +29,14 @@ def convert(
     """The same numbers in another format, rounded once; see `halfulp.golden` for parameters and errors."""
     spec = ConvertSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
     check_devices(x=x, random=random)
-    random, x = random_of("random", random, spec.rounding), codes_of("x", x, spec.a.width)
+    return converted(codes_of("x", x, spec.a.width), spec, random_of("random", random, spec.rounding))
+
+
+def converted(x: Tensor, spec: ConvertSpec, random: Tensor | None) -> Tensor:
+    """`convert` of int64 codes and random words that are in range."""
     if random is None and spec.a.width <= TABLE_WIDTH and x.numel() > 1 << spec.a.width:
         return _table(spec, x.device)[x]
-    found = elements.convert(x, spec.a, spec.o, spec.rounding, saturate, random)
+    found = elements.convert(x, spec.a, spec.o, spec.rounding, spec.saturate, random)
     return rounded(spec, unpack(x, spec.a), random) if found is None else found
 
 

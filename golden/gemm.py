@@ -146,9 +146,16 @@ def gemm(
             if column is not None:
                 raise ValueError(f"{name} is given, but {spec} has a source of random words; give one of them")
         states = _states(spec.random, spec.seed if seed is None else seed, shape, a.device)
-        words = kernels.Words(states=_dealt(spec, spec.random, states))
-    found = kernels.gemm(spec, a, b, begin, shape, words)
-    return _in_torch(spec, a, b, begin, shape, words) if found is None else found
+        words = kernels.Words(states=dealt(spec, spec.random, states))
+    return computed(spec, a, b, begin, shape, words)
+
+
+def computed(
+    spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
+) -> Tensor:
+    """`gemm` of int64 codes and states that are in range, to a result of ``shape``, which ``start`` has too."""
+    found = kernels.gemm(spec, a, b, start, shape, words)
+    return _in_torch(spec, a, b, start, shape, words) if found is None else found
 
 
 def _in_torch(
@@ -198,7 +205,7 @@ def _tiled(
             part = z[row : row + tall, column : column + wide]
             words = []
             for rows in part.split(tiling.height):
-                states = _dealt(spec, spec.random, jump(spec.random, lanes, step))
+                states = dealt(spec, spec.random, jump(spec.random, lanes, step))
                 words.append(_tile_words(spec, states, tiling, (len(rows), k, rows.shape[1])))
                 step += tiling.steps(len(rows), k, rows.shape[1])
             of_sum, of_product = (
@@ -301,8 +308,10 @@ def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tenso
     return seeds(source, count, seed, device=device)
 
 
-def _dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """States of the sources of the sum and of the product, of all elements."""
+    if len(spec.words) == 1:
+        return (states, None) if "random" in spec.words else (None, states)
     columns = dict(zip(spec.words, seeds(source, len(spec.words), states).unbind(-1), strict=True))
     return columns.get("random"), columns.get("random_product")
 

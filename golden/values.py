@@ -1,5 +1,6 @@
 """Conversion between codes and real numbers."""
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,10 +8,10 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import EXACT, FP32, FP64, RN, Format, Rounding, parse
-from halfulp.hdl.specs import ValueRange
+from halfulp.hdl.specs import ConvertSpec, ValueRange
 
 from .check import check_devices, codes_of, random_of
-from .convert import convert
+from .convert import TABLE_WIDTH, convert, converted
 from .kernels import elements
 
 if TYPE_CHECKING:
@@ -45,20 +46,25 @@ def encode(
     if values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values is a tensor of real numbers, not {values.dtype}")
     rounding = Rounding.parse(rounding)
-    if values.dtype.is_floating_point:
-        # Kernels take these two types; float32 holds every shorter one.
-        values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
-        if rounding != EXACT:
-            words = random_of("random", random, rounding)
-            check_devices(values=values, random=random)
-            source = FP32 if values.dtype == torch.float32 else FP64
-            found = elements.convert(values, source, fmt, rounding, saturate, words)
-            if found is not None:
-                return found
+    if values.dtype.is_floating_point and rounding != EXACT:
+        check_devices(values=values, random=random)
+        return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)
     real = values.to(torch.float64)
     if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
         raise ValueError("values holds integers of 2^53 or more, which float64 would round before they are encoded")
     return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
+
+
+def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
+    """`encode` of a floating-point tensor with random words that are in range."""
+    # Kernels take these two types; float32 holds every shorter one.
+    values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
+    source = FP32 if values.dtype == torch.float32 else FP64
+    found = elements.convert(values, source, fmt, rounding, saturate, random)
+    if found is not None:
+        return found
+    spec = ConvertSpec(a=FP64, o=fmt, rounding=rounding, saturate=saturate)
+    return converted(values.to(torch.float64).view(torch.int64), spec, random)
 
 
 def _tensor(values: "ArrayLike") -> Tensor:
@@ -87,4 +93,17 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
         raise ValueError(
             f"float64 cannot hold every number of {fmt}; {fmt} decodes single codes to fractions with Format.decode"
         ) from None
-    return convert(codes, a=fmt, o=FP64).view(torch.float64)
+    return decoded(codes, fmt, torch.float64)
+
+
+def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
+    """`decode` of int64 codes that are in range, to a dtype that holds all numbers of the format."""
+    if fmt.width <= TABLE_WIDTH and codes.numel() > 1 << fmt.width:
+        return _numbers(fmt, dtype, codes.device).index_select(0, codes.reshape(-1)).reshape(codes.shape)
+    return converted(codes, ConvertSpec(a=fmt, o=FP64), None).view(torch.float64).to(dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(fmt: Format, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers of all codes of a narrow format."""
+    return decoded(torch.arange(1 << fmt.width, device=device), fmt, dtype)

@@ -130,7 +130,7 @@ def case(spec, n, k, m, seed):
             operand.view(-1)[places] = kinds[torch.from_numpy(rng.integers(0, len(kinds), len(places)))]
     if spec.random is not None:
         states = gemm_module._states(spec.random, 1, (n, m), torch.device("cpu"))
-        return a, b, start, Words(states=gemm_module._dealt(spec, spec.random, states))
+        return a, b, start, Words(states=gemm_module.dealt(spec, spec.random, states))
     given = tuple(
         torch.from_numpy(rng.integers(0, 1 << spec.words[name], (n, m, k))) if name in spec.words else None
         for name in ("random", "random_product")

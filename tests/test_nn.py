@@ -1117,3 +1117,20 @@ def test_policy_ignores_blanks(spaced, text):
 def test_convert_names_a_model_that_has_no_layer_to_swap(layer):
     with pytest.raises(ValueError, match=f"{type(layer).__name__} has no layer that can be swapped; .*Linear"):
         nn.convert(layer, "e5m2*e5m2+e6m5.rn")
+
+
+@pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
+def test_training_step_searches_none_of_its_own_codes(policy, monkeypatch):
+    """Codes that layers made are in range: a step looks for the ends of their range nowhere."""
+    model = nn.convert(tnn.Sequential(tnn.Conv2d(1, 4, 3), tnn.Flatten(), tnn.Linear(144, 3)), policy).model
+    monkeypatch.setattr(torch, "aminmax", lambda *given: pytest.fail("codes were searched"))
+    model(torch.randn(2, 1, 8, 8)).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_encode_of_permuted_images_has_the_codes_of_a_copy():
+    x = torch.randn(3, 4, 5, 6)
+    for turned in (x.permute(0, 2, 3, 1), x[:, ::2], x.expand(2, 3, 4, 5, 6), x.mT):
+        assert torch.equal(golden.encode(turned, "e5m2"), golden.encode(turned.clone().contiguous(), "e5m2"))
+        codes = golden.encode(turned, "posit16")
+        assert torch.equal(golden.decode(codes, "posit16"), golden.decode(codes.contiguous(), "posit16"))

@@ -47,8 +47,10 @@ def convert(
     if random is not None:
         x, random = torch.broadcast_tensors(x, random)
         random = random.contiguous()
-    x = x.contiguous()
-    out = torch.empty(x.shape, dtype=torch.int64)
+    out = torch.empty_like(x, dtype=torch.int64)
+    if random is not None or out.stride() != x.stride():
+        # Without gaps in memory its order does; words come in that of the shape.
+        x, out = x.contiguous(), torch.empty(x.shape, dtype=torch.int64)
     words = None if random is None else random.data_ptr()
     call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
     if x.dtype.is_floating_point and isinstance(o, Float) and _in_lanes(o, rounding):

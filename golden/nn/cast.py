@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.check import check_bool
-from halfulp.golden.values import decode, encode
+from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, RN, Format, Rounding, parse
 from halfulp.hdl.specs import ValueRange
 
@@ -82,7 +82,7 @@ class Cast:
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
         """Codes of values in a format, rounded once."""
         random = words(key, self.rounding.bits, tuple(values.shape), values.device) if self.rounding.bits else None
-        return encode(values, fmt, self.rounding, random, self.saturate)
+        return encoded(values, fmt, self.rounding, random, self.saturate)
 
     def real(self, values: Tensor, key: int) -> Tensor:
         """Values rounded to the format of the cast, if it has one; of the dtype that they had."""
@@ -121,4 +121,4 @@ def _holds(dtype: torch.dtype, fmt: Format) -> bool:
 def real(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
     """Real values of codes in a dtype, exactly."""
     check_holds(dtype, fmt)
-    return decode(codes, fmt).to(dtype)
+    return decoded(codes, fmt, dtype)

@@ -1,11 +1,12 @@
 """Matrix products of layers: the golden one, or that of a device."""
 
 from collections.abc import Callable
-from typing import Any
 
+import torch
 from torch import Tensor
 
-from halfulp.golden.gemm import gemm
+from halfulp.golden.gemm import computed, dealt
+from halfulp.golden.kernels import Words
 from halfulp.hdl.specs import MacSpec
 
 from .draw import states
@@ -38,9 +39,10 @@ def product(
         if device not in _DEVICES:
             raise ValueError(f"unknown device {device}; import halfulp.fpga.kernel.layers first")
         return _DEVICES[device](a, b, mac, start, key)
-    given: dict[str, Any] = {}
+    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    words = Words()
     if mac.random is not None:
-        given = {"seed": states(key, mac.random, (*a.shape[:-1], b.shape[-1]), a.device)}
+        words = Words(states=dealt(mac, mac.random, states(key, mac.random, shape, a.device)))
     elif mac.words:
-        given = {"source": "philox", "seed": key}
-    return gemm(a, b, mac, start=start, **given)
+        words = Words(key=key)
+    return computed(mac, a, b, None if start is None else start.expand(shape), shape, words)
