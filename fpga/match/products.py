@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from halfulp.golden.nn import PiecewiseLinear, Policy, Quantize
+from halfulp.golden.nn import PiecewiseLinear, Quantize
 from halfulp.golden.nn.layers import Computed
 
 Phase = Literal["forward", "backward"]
@@ -139,17 +139,17 @@ def _recorded(run: Callable[[], Any], training: bool) -> list[Gemm]:
 @contextlib.contextmanager
 def _in_torch(model: nn.Module) -> Iterator[None]:
     """The layers of a model in torch's own arithmetic for a while."""
-    policies = {module: module.policy for module in model.modules() if isinstance(module, Computed)}
+    layers = {module: module._plain for module in model.modules() if isinstance(module, Computed)}
     elements = [module for module in model.modules() if isinstance(module, (Quantize, PiecewiseLinear))]
-    for layer in policies:
-        layer.policy = Policy()
+    for layer in layers:
+        layer._plain = True
     for module in elements:
         vars(module)["forward"] = _same
     try:
         yield
     finally:
-        for layer, policy in policies.items():
-            layer.policy = policy
+        for layer, plain in layers.items():
+            layer._plain = plain
         for module in elements:
             del vars(module)["forward"]
 
