@@ -59,18 +59,19 @@ def emit(
 def _verilog(built: Any, output: str | None, **how: Any) -> None:
     from halfulp.sim.build import verilog
     from halfulp.tools.paths import write_whole
+    from halfulp.tools.progress import Bar
 
-    with requests():
-        text = verilog(built, **how)
-    if output is None or output == "-":
-        click.echo(text, nl=False)
-        return
-    path = Path(output)
-    if path.is_dir():
+    path = Path(output) if output not in (None, "-") else None
+    if path is not None and path.is_dir():
         raise Refused(f"{output} is a folder; -o takes the name of a file")
-    if not path.parent.is_dir():
+    if path is not None and not path.parent.is_dir():
         raise Refused(f"there is no folder {path.parent} to write {path.name} to")
-    write_whole(path, text)
+    with requests(), Bar(f"emit {built.name}"):
+        text = verilog(built, **how)
+    if path is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(path, text)
 
 
 def _flow(built: Any, output: str | None, target: str | None, **how: Any) -> None:
