@@ -660,6 +660,43 @@ def test_observe_reports_products_and_modules_in_torch():
     assert not whole.observe(lambda: whole.model(normal(2, 1, 4, 4)).sum().backward()).products
 
 
+# Lost numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_counts_name_layers_phases_and_losses():
+    first = nn.convert(tnn.Sequential(tnn.Linear(4, 1, bias=False)), "fxp4.4*fxp4.4+fxp8.8.rn").model
+    with torch.no_grad():
+        first[0].weight.fill_(1.0)
+    x = torch.tensor([[math.nan, 1e-9, 100.0, 0.0], [1.0, 1.0, 1.0, 1e3]])
+    with nn.Counts() as counts:
+        first(x).sum().backward()
+    kinds = ("numbers", "underflow", "overflow", "saturated", "nan_lost")
+    assert counts.rows["0", "forward", "x"] == dict(zip(kinds, (8, 1, 0, 2, 1), strict=True))
+    assert counts.rows["0", "weight_gradient", "x"] == counts.rows["0", "forward", "x"]
+    assert counts.rows["0", "forward", "w"]["numbers"] == 4
+    assert str(counts).splitlines()[0].split() == ["layer", "phase", "tensor", *kinds]
+    with nn.Counts() as again:
+        nn.Quantize("e5m2")(torch.tensor([1e9, 1e-9, 1.0, math.inf, -1e-9]))
+    assert again.rows["Quantize", "forward", "x"] == dict(zip(kinds, (5, 2, 1, 0, 0), strict=True))
+    with nn.Counts() as results:
+        nn.Linear(2, 1, bias=False, policy="e5m2*e5m2+e4m3.rn")(torch.full((1, 2), 3e4))
+    assert results.rows["", "forward", "result"]["overflow"] == 1
+    first(x)
+    assert counts.rows["0", "forward", "x"]["numbers"] == 8
+
+
+def test_tensor_that_becomes_zero_warns_once(monkeypatch):
+    monkeypatch.setattr(nn.counts, "_warned", set())
+    layer = nn.Linear(4, 4, policy="e4m3fn*e4m3fn+fp16.rn")
+    loss = (layer(normal(3, 4)) * -1e-9).sum()
+    with pytest.warns(RuntimeWarning, match="gradient became zero in e4m3fn"):
+        loss.backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (layer(normal(3, 4)) * -1e-9).sum().backward()
+        nn.Linear(4, 4, policy=E5M2)(torch.zeros(3, 4)).sum().backward()
+
+
 # Compilers, transforms and recomputation ------------------------------------------------------------------------------
 
 RANDOM = f"{SR}, weights=e5m2.sr3"

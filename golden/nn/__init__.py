@@ -3,6 +3,7 @@
 from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
 from .cast import Cast
+from .counts import Counts
 from .layers import Bmm, Computed, Conv2d, Linear, Quantize
 from .policy import Policy, rules
 from .scale import LossScaler
@@ -15,6 +16,7 @@ __all__ = [
     "Computed",
     "Conv2d",
     "Conversion",
+    "Counts",
     "Linear",
     "LossScaler",
     "MultiheadAttention",

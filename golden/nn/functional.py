@@ -13,10 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from halfulp.golden.values import encode
+from halfulp.golden.values import decode, encode
 from halfulp.hdl.specs import MacSpec
 
 from .cast import Cast, check_real, real
+from .counts import note
 from .draw import mix
 from .operator import differentiable, gradients
 from .policy import Policy
@@ -71,6 +72,12 @@ class Call:
         if mac is None:
             return a @ b if start is None else a @ b + start
         made = product(a, b, mac, key=self.key_of(role), start=start, device=self.policy.device)
+
+        def exact() -> Tensor:
+            found = decode(a, mac.a) @ decode(b, mac.b)
+            return found if start is None else found + decode(start, mac.o)
+
+        note((self.layer, role, "result"), made, mac.o, exact)
         return real(made, mac.o, dtype)
 
     def mac(self, phase: str) -> MacSpec | None:
@@ -102,8 +109,8 @@ class Operand:
     """
 
     def __init__(self, call: Call, role: str, values: Tensor, cast: Cast) -> None:
-        self._call, self._cast, self._key = call, cast, call.key_of(role)
-        self._values = cast.real(values, self._key)
+        self._call, self._role, self._cast, self._key = call, role, cast, call.key_of(role)
+        self._given, self._values = values, cast.real(values, self._key)
 
     def codes(self, phase: str, part: str) -> Tensor:
         """Codes for a phase in the format of a part ``a``, ``b`` or ``o``; the values for torch's own arithmetic."""
@@ -112,8 +119,11 @@ class Operand:
             return self._values
         fmt = getattr(mac, part)
         if self._cast.fmt is None:
-            return self._cast.codes(self._values, fmt, self._key)
-        return encode(self._values, fmt, saturate=self._cast.saturate)
+            found = self._cast.codes(self._values, fmt, self._key)
+        else:
+            found = encode(self._values, fmt, saturate=self._cast.saturate)
+        note((self._call.layer, phase, self._role), found, fmt, lambda: self._given)
+        return found
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
@@ -416,18 +426,22 @@ def conv2d(
 
 def _quantize(x: Tensor, key: Tensor | None, forward: str, backward: str, layer: str) -> Tensor:
     """Values rounded by the first of two casts; an empty one rounds nothing."""
-    return _rounded(x, key, forward, 0)
+    return _rounded(x, key, forward, 0, layer)
 
 
 def _quantize_gradients(gradient: Tensor, key: Tensor | None, backward: str, layer: str) -> Tensor:
     """Gradients rounded by the second of two casts."""
-    return _rounded(gradient, key, backward, 1)
+    return _rounded(gradient, key, backward, 1, layer)
 
 
-def _rounded(x: Tensor, key: Tensor | None, cast: str, role: int) -> Tensor:
-    if not cast:
+def _rounded(x: Tensor, key: Tensor | None, text: str, role: int, layer: str) -> Tensor:
+    cast = _cast_of(text) if text else None
+    if cast is None or cast.fmt is None:
         return x.clone()
-    return _cast_of(cast).real(x, mix(0 if key is None else int(key), role)).contiguous()
+    codes = cast.codes(x, cast.fmt, mix(0 if key is None else int(key), role))
+    where = (layer, "backward", "gradient") if role else (layer, "forward", "x")
+    note(where, codes, cast.fmt, lambda: x)
+    return real(codes, cast.fmt, x.dtype).contiguous()
 
 
 _cast_of = functools.lru_cache(maxsize=256)(Cast.parse)

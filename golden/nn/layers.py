@@ -179,7 +179,7 @@ class Quantize(Stateful):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
         """The rounded values."""
-        return quantize(input, *self._texts, Use("", self.next_key(input)))
+        return quantize(input, *self._texts, Use("", self.next_key(input), "Quantize"))
 
     def extra_repr(self) -> str:
         """Text of the layer in a printed model."""

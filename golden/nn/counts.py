@@ -1,0 +1,122 @@
+"""Counts of numbers that a format does not hold, by layer and phase, and a warning if a whole tensor becomes zero."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from halfulp.golden.values import decode
+from halfulp.hdl.formats import Fixed, Format
+
+KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost")
+"""Columns: all numbers; those that became zero, became infinite or NaN (or wrapped), and became the largest number; and
+NaN that became a number."""
+
+_active: list["Counts"] = []
+_warned: set[tuple[str, str, str]] = set()
+
+
+class Counts:
+    """Counts of rounded numbers, as a context manager; its text is a table.
+
+    Attributes
+    ----------
+    rows : dict
+        Counts of `KINDS` by layer, phase (``forward``, ``input_gradient``, ``weight_gradient``, ``bias_gradient``, or
+        ``backward`` of `Quantize`), and tensor (``x``, ``w``, ``bias``, ``gradient`` or ``result``).
+
+    Notes
+    -----
+    Results of matrix products are compared with the product of their operands in float64. Counting takes about as long
+    as the products.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str, str], dict[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        _active.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _active.remove(self)
+
+    def __str__(self) -> str:
+        table: list[tuple[str, ...]] = [("layer", "phase", "tensor", *KINDS)]
+        table += [(*key, *(f"{row[kind]:,}" for kind in KINDS)) for key, row in self.rows.items()]
+        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+        return "\n".join(
+            "  ".join(
+                f"{text:{width}}" if place < 3 else f"{text:>{width}}"
+                for place, (text, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in table
+        )
+
+    def add(self, where: tuple[str, str, str], found: dict[str, int]) -> None:
+        """Add counts to those of a layer, phase and tensor."""
+        row = self.rows.setdefault(where, dict.fromkeys(KINDS, 0))
+        for kind, count in found.items():
+            row[kind] += count
+
+
+def note(where: tuple[str, str, str], codes: Tensor, fmt: Format, exact: Callable[[], Tensor]) -> None:
+    """Count codes of a layer, phase and tensor against their values before rounding, and warn if all became zero."""
+    if _active:
+        found = _counted(exact().to(torch.float64), codes, fmt)
+        for counts in _active:
+            counts.add(where, found)
+    kind = (*where[1:], str(fmt))
+    if kind not in _warned and _zero(codes, fmt) and bool(exact().any()):
+        _warned.add(kind)
+        layer, phase, tensor = where
+        warnings.warn(
+            f"halfulp: all numbers of {tensor} became zero in {fmt} (layer {layer or 'without a name'}, {phase}); a "
+            "LossScaler or another format may help, and nn.Counts counts such losses in all layers",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _zero(codes: Tensor, fmt: Format) -> bool:
+    """True if all codes are of zero; most tensors show the contrary in a few."""
+    if not codes.numel():
+        return False
+    bits, flat = _magnitude(fmt), codes.reshape(-1)
+    sample = flat[:: max(1, len(flat) // 64)]
+    return not bool((sample & bits).any()) and not bool((flat & bits).any())
+
+
+@functools.lru_cache(maxsize=256)
+def _magnitude(fmt: Format) -> int:
+    """Bits of a code that are all 0 in zeros of both signs."""
+    sign = 1 << (fmt.width - 1)
+    return sign - 1 if fmt.width > 1 and fmt.decode(sign) == 0 else -1
+
+
+@functools.lru_cache(maxsize=256)
+def _ends(fmt: Format) -> tuple[float, float]:
+    """Lowest and largest finite number."""
+    if isinstance(fmt, Fixed):
+        fmt = replace(fmt, overflow="saturate")
+    low, high = (float(fmt.decode(fmt.encode(sign * Fraction(2) ** 20000, "rz"))) for sign in (-1, 1))
+    return low, high
+
+
+def _counted(exact: Tensor, codes: Tensor, fmt: Format) -> dict[str, int]:
+    found, (low, high) = decode(codes, fmt), _ends(fmt)
+    beyond = (exact < low) | (exact > high)
+    wraps = isinstance(fmt, Fixed) and fmt.overflow == "wrap"
+    kinds = (
+        torch.ones_like(exact, dtype=torch.bool),
+        ~exact.isnan() & (exact != 0) & (found == 0),
+        beyond & wraps | exact.isfinite() & ~found.isfinite(),
+        beyond & found.isfinite() & (not wraps),
+        exact.isnan() & ~found.isnan(),
+    )
+    return {kind: int(one.sum()) for kind, one in zip(KINDS, kinds, strict=True)}
