@@ -71,8 +71,7 @@ def note(where: tuple[str, str, str], codes: Tensor, fmt: Format, exact: Callabl
         found = _counted(exact().to(torch.float64), codes, fmt)
         for counts in _active:
             counts.add(where, found)
-    kind = (*where[1:], str(fmt))
-    if kind not in _warned and _zero(codes, fmt) and bool(exact().any()):
+    if _zero(codes, fmt) and (kind := (*where[1:], str(fmt))) not in _warned and bool(exact().any()):
         _warned.add(kind)
         layer, phase, tensor = where
         warnings.warn(
@@ -88,6 +87,8 @@ def _zero(codes: Tensor, fmt: Format) -> bool:
     if not codes.numel():
         return False
     bits, flat = _magnitude(fmt), codes.reshape(-1)
+    if int(flat[0]) & bits:
+        return False
     sample = flat[:: max(1, len(flat) // 64)]
     return not bool((sample & bits).any()) and not bool((flat & bits).any())
 
