@@ -141,7 +141,8 @@ def component_design(component: Any, ports: DriverPorts = NO_PORTS) -> Design:
     ToolError
         If the Verilog cannot be written.
     """
-    return Design(component.name, verilog(component), ports)
+    name = getattr(component, "name", type(component).__name__)
+    return Design(name, verilog(component), ports)
 
 
 def _bench(unit: Any, plain: str) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from halfulp.tools.errors import ToolError
 
 from .build import Design, component_design, design, models
-from .driver import DriverPorts
+from .driver import CONSTANTS, DriverPorts
 from .ports import Codes
 
 Words = npt.NDArray[np.uint32]
@@ -124,6 +124,13 @@ class CompiledModel:
     def of_unit(cls, unit: Any, kind: str = "loop") -> "CompiledModel":
         """The model of a unit, which takes one vector a cycle."""
         return cls(design(unit), kind)
+
+    @classmethod
+    def of_component(cls, component: Any, latency: int = 0) -> "CompiledModel":
+        """The model of a user's component with ports of up to 64 bits, which takes one vector a cycle."""
+        members = [(name, member.flow.name) for name, member in component.signature.members.items()]
+        inputs, outputs = (tuple(name for name, flow in members if flow == wanted) for wanted in ("In", "Out"))
+        return cls(component_design(component, DriverPorts(inputs, outputs, tuple(CONSTANTS), latency)))
 
     @classmethod
     def of_streams(cls, component: Any) -> "CompiledModel":

@@ -155,9 +155,19 @@ def test_readme_uvm_override_takes_effect():
         uvm_factory().clear_overrides()
 
 
+def test_readme_compiled_model_runs_the_design_against_golden():
+    """The compiled model of the README's design has the golden sum, and its check can fail."""
+    design, *_ = blocks("python")
+    (source,) = (block for block in blocks("python") if "of_component" in block)
+    assert len(source.split("\n\n")[-1].splitlines()) <= 10
+    exec(design + source, {})
+    with pytest.raises(AssertionError):
+        exec(design + source.replace("random=noise", "random=1023 - noise"), {})
+
+
 def test_readme_exact_sums_match_names():
     """The accumulators and dot products of the README are what their names say."""
-    _, source, *_ = blocks("python")
+    (source,) = (block for block in blocks("python") if "order=" in block)
     names = {}
     exec(source, names)
     assert [names[name].name for name in ("exact", "tree", "chain")] == [
