@@ -389,6 +389,24 @@ def test_pwl_request_round_trips() -> None:
     assert request.component().table == table
 
 
+@pytest.mark.filterwarnings("error")
+def test_segmented_module_in_compiled_model_gives_the_same_bits() -> None:
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(8, 8), Segmented(made("odd", "fxp4.4", "fxp2.6"), cast="sr3", seed=3)
+        )
+        run = torch.compile(model, backend="aot_eager") if compiled else model
+        x = torch.ones(64, 8, requires_grad=True)
+        for _ in range(2):
+            run(x).sum().backward()  # type: ignore[no-untyped-call]
+        assert x.grad is not None
+        found += [run(x).detach(), x.grad]
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[1], found[3])
+
+
 def test_segmented_module_matches_unit_and_has_gradient() -> None:
     table = made("odd", "fxp4.4", "fxp2.6")
     x = torch.linspace(-9, 9, 101, requires_grad=True)

@@ -94,8 +94,9 @@ class PiecewiseLinear(Stateful):
         self._true = None if derivative == PIECE else _function(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
 
+    @torch.compiler.disable
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """The function's values."""
+        """The function's values, outside of compiled graphs."""
         dtype = check_real(input, "input")
         check_holds(dtype, self.table.out)
         with torch.no_grad():
