@@ -231,7 +231,7 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
         ("small.toml -o small.toml/out", 3, "could not be written"),
         ("zero.toml", 2, "dots.scale is 1e-09"),
         ("small.toml more", 2, "unexpected extra argument"),
-        ("none", 2, "No such command 'none'."),
+        ("none", 2, "unknown report 'none'"),
     ],
 )
 def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_path, words, code, sentence):

@@ -187,7 +187,7 @@ def test_sru_command_prints_and_writes(found, tmp_path, monkeypatch):
     [
         (["sru", "-o", __file__], f"Directory '{__file__}' is a file."),
         (["sru", "e5m2"], "Got unexpected extra argument (e5m2)"),
-        (["area"], "No such command 'area'"),
+        (["area"], "unknown report 'area'"),
     ],
 )
 def test_sru_command_rejects_bad_requests(words, sentence):
