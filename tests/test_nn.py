@@ -647,6 +647,21 @@ def test_uncalled_layers_are_reported():
         nn.convert(network(), E5M2).model(normal(2, 1, 4, 4))
 
 
+def test_compiled_models_report_uncalled_layers():
+    torch._dynamo.reset()
+    model = nn.convert(Partly(), SR).model
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with pytest.warns(RuntimeWarning, match="layers read;"):
+        compiled(normal(3, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(normal(3, 4))
+    model = nn.convert(Partly(), E5M2).model
+    model.first.compile(backend="aot_eager")
+    with pytest.warns(RuntimeWarning, match="layers read;"):
+        model(normal(3, 4))
+
+
 @pytest.mark.filterwarnings("ignore:halfulp")
 def test_observe_reports_products_and_modules_in_torch():
     converted = nn.convert(Partly(), E5M2)

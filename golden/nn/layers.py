@@ -87,11 +87,10 @@ class Computed(Stateful):
     layer = ""
     """Name of the layer, for messages."""
     called = False
-    """True after a call outside of compilers."""
+    """True after a call."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if not torch.compiler.is_compiling():
-            self.called = True
+        self.called = True
         return super().__call__(*arguments, **named)
 
     def __init__(self, *sizes: Any, policy: Policy | MacSpec | str, seed: int | None = None, **parts: Any) -> None:

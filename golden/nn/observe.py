@@ -88,18 +88,21 @@ def observe(model: nn.Module, step: Callable[[], object]) -> Observation:
 
 
 def report_uncalled(model: nn.Module, arguments: object, output: object) -> None:
-    """Warn once of converted layers that the first call of a model did not call; a hook of it."""
-    if torch.compiler.is_compiling():
-        return
-    for key, hook in list(model._forward_hooks.items()):
-        if hook is report_uncalled:
-            del model._forward_hooks[key]
+    """Warn of converted layers that the first call of a model, or each one that is compiled, did not call; a hook."""
+    if not torch.compiler.is_compiling():
+        for key, hook in list(model._forward_hooks.items()):
+            if hook is report_uncalled:
+                del model._forward_hooks[key]
     names = [name for name, one in model.named_modules() if isinstance(one, Computed) and not one.called]
     if names:
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else "")
-        warnings.warn(
-            f"halfulp: the model did not call the converted layers {shown}; if it reads their weights itself, it "
-            "computes with them in torch's own arithmetic (see Conversion.observe)",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _warn_uncalled(", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else ""))
+
+
+@torch.compiler.assume_constant_result  # so that compilers call it while they trace a model
+def _warn_uncalled(names: str) -> None:
+    warnings.warn(
+        f"halfulp: the model did not call the converted layers {names}; if it reads their weights itself, it computes "
+        "with them in torch's own arithmetic (see Conversion.observe)",
+        RuntimeWarning,
+        stacklevel=3,
+    )

@@ -122,9 +122,9 @@ def convert(
     Notes
     -----
     A swapped layer is the same object with another class: its parameters, hooks and parametrizations stay, and so do
-    references to it. The first call of the model warns of swapped layers that it did not call. In torch's
-    `TransformerEncoderLayer` the fast path, which reads parameters without calling layers,
-    is turned off.
+    references to it. The first call of the model, and each compilation of it, warns of swapped layers that were not
+    called. In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is turned
+    off.
     """
     check_seed(seed)
     if evaluation not in EVALUATIONS:
