@@ -70,6 +70,7 @@ class _Number(click.FloatRange):
 @click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
 @click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; default: 256")
 @click.option("--static", is_flag=True, help="use a constant loss scale")
+@click.option("--counts", is_flag=True, help="count numbers lost in training, by layer and phase; takes twice as long")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
 @click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
 @click.option("--restart", is_flag=True, help="start over, even after an earlier run")
@@ -91,6 +92,7 @@ def train(
     resume: bool,
     restart: bool,
     every: float,
+    counts: bool,
     limit: int | None,
     seeds: tuple[int, ...],
     table: Path | None,
@@ -108,7 +110,7 @@ def train(
     report reads. A run that is stopped or killed goes on with --resume, to the same bits. Each MAC is trained with each
     seed.
     """
-    from halfulp.golden.nn import Policy, rules
+    from halfulp.golden.nn import Counts, Policy, rules
     from halfulp.golden.train.loop import Interrupted, Plan, Run, versions
     from halfulp.golden.train.networks import NETWORKS
     from halfulp.golden.train.results import append, check_place, results, row_of
@@ -141,9 +143,10 @@ def train(
                 activations=activations,
                 derivative=derivative or "piece",
             )
-            run = Run(plan, examples, (output or build_root() / "train") / f"{network}-{plan.key(examples)}")
-            if run.scaler is None and (options["scale"] or options["static"]):
-                raise ValueError("--scale and --static do nothing if no layer is converted")
+            folder = (output or build_root() / "train") / f"{network}-{plan.key(examples)}"
+            run = Run(plan, examples, folder, counted=counts)
+            if run.scaler is None and (options["scale"] or options["static"] or counts):
+                raise ValueError("--scale, --static and --counts do nothing if no layer is converted")
             _begin(run, resume, restart)
             runs.append(run)
         check_place(place)
@@ -161,7 +164,7 @@ def train(
         # Some layers raise errors only at their first use.
         with requests(), pool, Bar(f"train {network}") as bar:
             if pool.scheduler:
-                jobs = [Job(f"train {network}", train_there, (run.plan, examples, _command())) for run in runs]
+                jobs = [Job(f"train {network}", train_there, (run.plan, examples, _command(), counts)) for run in runs]
                 rows = (row for _, row in pool.run(jobs, versions=versions))
             else:
                 rows = (train_here(run, bar) for run in runs)
@@ -171,6 +174,8 @@ def train(
                     f"{row['mac']}, {row['network']}, seed {row['seed']}: accuracy {float(row['accuracy']):.2f} %, "
                     f"loss {row['loss']}"
                 )
+                if row["counts"]:
+                    click.echo(str(Counts(row["counts"])))
     except Interrupted as stop:
         click.echo(f"halfulp: stopped; {stop}", err=True)
         sys.exit(130)
@@ -178,13 +183,13 @@ def train(
     click.echo(f"halfulp: wrote {written}{'a row' if len(runs) == 1 else f'{len(runs)} rows'} of {place}", err=True)
 
 
-def train_there(plan: "Plan", data: "Data", command: str) -> dict[str, str]:
+def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict[str, str]:
     """Row of results of a run on a worker, which goes on from a checkpoint there."""
     from halfulp.golden.train.loop import Run
     from halfulp.golden.train.results import row_of
     from halfulp.tools.paths import work_root
 
-    run = Run(plan, data, work_root() / "train" / f"{plan.network}-{plan.key(data)}")
+    run = Run(plan, data, work_root() / "train" / f"{plan.network}-{plan.key(data)}", counted=counted)
     run.folder.mkdir(parents=True, exist_ok=True)
     if run.checkpoint.is_file():
         run.load(run.checkpoint)

@@ -5,6 +5,8 @@ import io
 import itertools
 import math
 import pickle
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -897,6 +899,41 @@ def test_ranks_have_random_words_of_their_own(monkeypatch):
         torch.manual_seed(0)
         found.append(nn.Linear(64, 64, policy=SR, seed=SEED)(x).detach())
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(found, 2))
+
+
+RANK = """
+import sys
+import torch
+from halfulp.golden import nn
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(nn.convert(torch.nn.Linear(64, 8), sys.argv[3], seed=1).model)
+x = torch.randn(16, 64)
+results = []
+for _ in range(2):
+    results.append(model(x))
+    results[-1].square().sum().backward()
+torch.save([*(one.detach() for one in results), *(one.grad for one in model.parameters())], f"{folder}/{rank}.pt")
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_ranks_of_two_processes_have_repeatable_random_words_of_their_own(tmp_path):
+    found = []
+    for run in map(str, range(2)):
+        (tmp_path / run).mkdir()
+        ranks = [subprocess.Popen([sys.executable, "-c", RANK, rank, str(tmp_path / run), SR]) for rank in "01"]
+        assert [rank.wait() for rank in ranks] == [0, 0]
+        found.append([torch.load(tmp_path / run / f"{rank}.pt") for rank in "01"])
+    for one, again in zip(itertools.chain(*found[0]), itertools.chain(*found[1]), strict=True):
+        assert torch.equal(one, again)
+    (first, second, *gradients), (other, _, *others) = found[0]
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, second)
+    assert all(torch.equal(one, of_other) for one, of_other in zip(gradients, others, strict=True))
 
 
 def test_stochastic_state_loads_into_rn_model_with_warning():

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from halfulp.fpga.report.study import _trained
-from halfulp.golden.nn import Linear, MultiheadAttention, PiecewiseLinear
+from halfulp.golden.nn import Counts, Linear, MultiheadAttention, PiecewiseLinear
+from halfulp.golden.nn.counts import KINDS
 from halfulp.golden.train import data as data_module
 from halfulp.golden.train.data import BLOCK, cifar10, letters, mnist
 from halfulp.golden.train.loop import Epoch, Interrupted, Plan, Run, read
@@ -219,11 +220,11 @@ def test_run_converts_all_layers(tmp_path):
 # Runs ----------------------------------------------------------------------------------------------------------------
 
 
-def small(tmp_path, **changes):
+def small(tmp_path, *, counted=False, **changes):
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     changes = {"policies": (("11", f"{SR}, weights=sr3, update=e5m9.sr8, master=true"), ("*", "fp32"))} | changes
-    return Run(plan(epochs=2, **changes), mnist(None).limited(12), tmp_path / "run")
+    return Run(plan(epochs=2, **changes), mnist(None).limited(12), tmp_path / "run", counted=counted)
 
 
 def bits(run):
@@ -297,6 +298,27 @@ def test_run_finishes_step_when_interrupted(tmp_path):
         run.train()
     assert signal.getsignal(signal.SIGINT) == before
     assert read(run.checkpoint)["step"] == 4
+
+
+def test_run_counts_steps_of_training_before_and_after_a_stop(tmp_path):
+    run = small(tmp_path, counted=True)
+    run.train()
+    (layer, _, _), *_ = run.counts.rows
+    assert run.counts.rows[layer, "forward", "x"]["numbers"] == 2 * 12 * 84
+    half = small(tmp_path, counted=True)
+    with half.counts:
+        for _ in range(5):
+            half._step()
+    half.save(half.checkpoint)
+    resumed = small(tmp_path, counted=True)
+    resumed.load(half.checkpoint)
+    resumed.epochs = run.epochs[:1]
+    resumed.train()
+    assert resumed.counts.rows == run.counts.rows
+    small(tmp_path).load(resumed.final)
+    small(tmp_path).save(run.final)
+    with pytest.raises(ValueError, match="without counts"):
+        resumed.load(run.final)
 
 
 def words(tmp_path, *more):
@@ -410,6 +432,16 @@ def test_train_command_writes_results(tmp_path, halfulp):
     assert len(rows(tmp_path / "results.csv")) == 1
 
 
+def test_train_command_prints_and_records_counts(tmp_path, halfulp):
+    words = ["--mac", SR, "--epochs", 1, "--limit", 8, "-o", tmp_path, "--results", tmp_path / "results.csv"]
+    code, out, _ = halfulp("train", "lenet5", *words, "--counts")
+    (row,) = rows(tmp_path / "results.csv")
+    assert code == 0
+    assert out.splitlines()[1].split() == ["layer", "phase", "tensor", *KINDS]
+    assert out.partition("\n")[2].rstrip() == str(Counts(row["counts"]))
+    assert {phase for _, phase, _ in Counts(row["counts"]).rows} >= {"forward", "input_gradient", "weight_gradient"}
+
+
 @pytest.mark.parametrize(
     ("more", "keyword"),
     [
@@ -427,6 +459,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
         (["--mac", "fp32", "--scale", "256"], "--scale"),
         (["--mac", f"{SR}, device=rtl"], "device"),
         (["--mac", "fp32", "--static"], "--scale"),
+        (["--mac", "fp32", "--counts"], "--counts"),
     ],
 )
 def test_train_command_rejects_bad_requests(more, keyword, tmp_path, halfulp, monkeypatch):

@@ -1,6 +1,7 @@
 """Counts of numbers that a format does not hold, by layer and phase, and a warning if a whole tensor becomes zero."""
 
 import functools
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 import torch
+from tabulate import tabulate
 from torch import Tensor
 
 from halfulp.golden.values import decode
@@ -24,6 +26,11 @@ _warned: set[tuple[str, str, str]] = set()
 class Counts:
     """Counts of rounded numbers, as a context manager; its text is a table.
 
+    Parameters
+    ----------
+    record : str
+        Counts to go on from, as `record` gives them; default: none.
+
     Attributes
     ----------
     rows : dict
@@ -36,8 +43,16 @@ class Counts:
     as the products.
     """
 
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, str, str], dict[str, int]] = {}
+    def __init__(self, record: str = "[]") -> None:
+        self.rows: dict[tuple[str, str, str], dict[str, int]] = {
+            (layer, phase, tensor): dict(zip(KINDS, counts, strict=True))
+            for layer, phase, tensor, *counts in json.loads(record)
+        }
+
+    @property
+    def record(self) -> str:
+        """The table as lists in JSON."""
+        return json.dumps([[*key, *row.values()] for key, row in self.rows.items()])
 
     def __enter__(self) -> Self:
         _active.append(self)
@@ -48,15 +63,9 @@ class Counts:
 
     def __str__(self) -> str:
         table: list[tuple[str, ...]] = [("layer", "phase", "tensor", *KINDS)]
-        table += [(*key, *(f"{row[kind]:,}" for kind in KINDS)) for key, row in self.rows.items()]
-        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-        return "\n".join(
-            "  ".join(
-                f"{text:{width}}" if place < 3 else f"{text:>{width}}"
-                for place, (text, width) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in table
-        )
+        table += [(*key, *(f"{count:,}" for count in row.values())) for key, row in self.rows.items()]
+        sides = ("left",) * 3 + ("right",) * len(KINDS)
+        return tabulate(table, tablefmt="plain", disable_numparse=True, colalign=sides)
 
     def add(self, where: tuple[str, str, str], found: dict[str, int]) -> None:
         """Add counts to those of a layer, phase and tensor."""

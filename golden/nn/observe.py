@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tabulate import tabulate
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -48,8 +49,7 @@ class Observation:
         rows += [(name, f"{one} x {count}", "product") for (name, one), count in self.products.items()]
         rows += [(name, f"{one} x {count}", "other") for (name, one), count in self.others.items()]
         rows += [(name, "never called", "converted layer") for name in self.uncalled]
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        return "\n".join(f"{name:{widths[0]}}  {text:{widths[1]}}  {kind}" for name, text, kind in rows)
+        return tabulate(rows, tablefmt="plain", disable_numparse=True)
 
 
 class _Recorder(TorchDispatchMode):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tabulate import tabulate
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
@@ -84,8 +85,7 @@ class Conversion:
         rows += [
             (swap.name or "(the model)", swap.kind, str(swap.policy or f"left: {swap.why}")) for swap in self.swaps
         ]
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        return "\n".join(f"{name:{widths[0]}}  {kind:{widths[1]}}  {text}" for name, kind, text in rows)
+        return tabulate(rows, tablefmt="plain", disable_numparse=True)
 
 
 def convert(

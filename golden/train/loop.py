@@ -22,7 +22,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfulp.golden.nn import Computed, LossScaler, PiecewiseLinear, Policy, WeightUpdate, convert, swap_activations
+from halfulp.golden.nn import (
+    Computed,
+    Counts,
+    LossScaler,
+    PiecewiseLinear,
+    Policy,
+    WeightUpdate,
+    convert,
+    swap_activations,
+)
 from halfulp.golden.nn.cast import check_holds
 from halfulp.golden.nn.draw import mix
 from halfulp.hdl.specs.segments import Segments
@@ -131,6 +140,8 @@ class Run:
     data : Data
     folder : Path
         Folder of ``checkpoint.pt``, and in the end of ``final.pt``.
+    counted : bool
+        Count lost numbers of the steps of training, as ``counts``.
 
     Raises
     ------
@@ -139,8 +150,9 @@ class Run:
         numbers of a format.
     """
 
-    def __init__(self, plan: Plan, data: Data, folder: Path) -> None:
+    def __init__(self, plan: Plan, data: Data, folder: Path, *, counted: bool = False) -> None:
         self.plan, self.data, self.folder = plan, data, folder
+        self.counts = Counts() if counted else None
         self.network = NETWORKS[plan.network]
         self.key = plan.key(data)
         with torch.random.fork_rng(devices=[]):
@@ -205,6 +217,7 @@ class Run:
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": None if self.scaler is None else self.scaler.state_dict(),
                 "updates": [update.state_dict() for update in self.updates],
+                "counts": self.counts and self.counts.record,
             },
             written,
         )
@@ -215,6 +228,10 @@ class Run:
         state = read(path)
         if state["key"] != self.key:
             raise ValueError(f"{path} is of another run: its plan or its data differ")
+        if self.counts is not None:
+            if not state.get("counts"):
+                raise ValueError(f"{path} is of a run without counts; resume it without them, or start over")
+            self.counts = Counts(state["counts"])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler is not None:
@@ -254,7 +271,8 @@ class Run:
         ordered = one_thread() if by_torch else nullcontext()
         with _deferred_signals() as stopped, torch.random.fork_rng(devices=[]), ordered:
             while self.step < self.steps:
-                self._step()
+                with self.counts or nullcontext():
+                    self._step()
                 progress.advance(1)
                 if self.step % self.per_epoch == 0:
                     self._end_epoch()

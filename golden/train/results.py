@@ -19,7 +19,7 @@ MIXED = "mixed"
 
 COLUMNS = (
     *("mac", "network", "accuracy", "loss", "seed", "epochs", "policy", "batch", "rate", "scale", "skipped"),
-    *("train", "test", "data", "seconds", "halfulp", "torch", "command", "run"),
+    *("train", "test", "data", "seconds", "halfulp", "torch", "command", "run", "counts"),
 )
 
 
@@ -55,6 +55,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
         "torch": version("torch"),
         "command": command,
         "run": run.key,
+        "counts": run.counts.record if run.counts else "",
     }
     return {name: str(cell) for name, cell in cells.items()}
 
