@@ -17,7 +17,6 @@ from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
 
-from .report.study import ENDINGS
 from .vendor.cli import DEFAULT_CLOCK
 
 if TYPE_CHECKING:
@@ -116,12 +115,12 @@ class _Reports(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """A command and its arguments."""
-        if Path(args[0]).suffix in (*ENDINGS, ".json"):
+        if Path(args[0]).suffix in (".toml", ".json"):
             return "STUDY", _study, args
         if args[0] not in self.commands:
             raise Refused(
-                f"unknown report {args[0]!r}; expected {', '.join(self.commands)}, or a file that describes a study "
-                f"({', '.join(ENDINGS)}); halfulp synth measures one unit"
+                f"unknown report {args[0]!r}; expected {', '.join(self.commands)}, or a .toml file that describes a "
+                "study; halfulp synth measures one unit"
             )
         return super().resolve_command(ctx, args)
 
@@ -130,7 +129,7 @@ class _Reports(click.Group):
 def report() -> None:
     """Figures side by side, as Markdown, CSV and LaTeX.
 
-    COMMAND is one of those below, or a file in TOML or YAML that describes a study of multiply-accumulates: their cost,
+    COMMAND is one of those below, or a TOML file that describes a study of multiply-accumulates: their cost,
     clock, error and accuracy, in tables and plots. Tables and plots are drawn again from the JSON file of a finished
     study.
     """
@@ -278,7 +277,7 @@ def accuracy(
 def _study(file: Path, pool: JobPool, output: Path | None) -> None:
     """Multiply-accumulates side by side: cost, clock, error, accuracy and Pareto flags.
 
-    FILE describes a study, in TOML or YAML; or it is the JSON file of a finished study, whose tables and
+    FILE is the TOML file of a study; or it is the JSON file of a finished study, whose tables and
     plots are drawn again; default folder: that of the file.
     """
     from .report.coreport import load

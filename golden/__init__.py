@@ -18,6 +18,13 @@ They raise TypeError or ValueError if the description of the unit refuses the pa
 hold no such codes or are on several devices, or random words are missing or not needed.
 """
 
+try:
+    import torch  # noqa: F401  # all of the golden model needs it
+except ModuleNotFoundError as _error:
+    raise ModuleNotFoundError(
+        "the golden model needs torch; run: pip install 'halfulp[golden]'", name="torch"
+    ) from _error
+
 from . import nn, random
 from .accumulate import accumulate, accumulate_sequence
 from .activation import pwl

@@ -46,6 +46,9 @@ LISTS = {
 }
 """Lists that `halfulp list` prints, and the function of each."""
 
+EXTRAS = ("uvm", "sim", "fpga", "train")
+"""Optional dependencies of commands, under the names of their modules."""
+
 
 class Commands(click.Group):
     """The commands of all rooms, each imported at its use."""
@@ -56,10 +59,22 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name."""
+        ctx.meta["command"] = cmd_name
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. A package that is not installed is one sentence."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("halfulp"):
+                raise
+            parts = COMMANDS.get(ctx.meta.get("command", ""), "").split(".")
+            extra = next((name for name in EXTRAS if name in parts), "all")
+            raise ToolError(f"{error.name} is not installed; run: pip install 'halfulp[{extra}]'") from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

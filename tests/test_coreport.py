@@ -223,7 +223,7 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
     ("words", "code", "sentence"),
     [
         ("none.toml", 2, "Invalid value for 'FILE': File 'none.toml' does not exist."),
-        ("bad.yaml", 2, "bad.yaml: macs"),
+        ("bad.toml", 2, "bad.toml: macs"),
         ("bad.json", 2, "bad.json is not a finished study"),
         ("text.json", 2, "invalid JSON in text.json"),
         ("changed.json", 2, "changed.json was changed"),
@@ -238,7 +238,7 @@ def test_report_rejects_bad_requests(halfulp, monkeypatch, place, finished, tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     (tmp_path / "small.toml").write_text(STUDY)
-    (tmp_path / "bad.yaml").write_text("macs: []")
+    (tmp_path / "bad.toml").write_text("macs = []")
     (tmp_path / "bad.json").write_text("[]")
     (tmp_path / "text.json").write_text("text")
     (tmp_path / "changed.json").write_text((place / "out" / "small.json").read_text().replace("91.0", "92.0"))

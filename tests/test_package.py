@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import halfulp
+from halfulp.cli import COMMANDS
 from halfulp.hdl.formats import parse
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -183,6 +185,80 @@ def test_mypy_resolves_an_installation(installed, tmp_path):
     assert 'Unexpected keyword argument "no_such_parameter" for "Mac"' in done.stdout
 
 
+def needs(*extras):
+    """Packages of the core, or with an extra's name those of that extra and of what it includes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = [] if extras else project["dependencies"]
+    for need in [need for extra in extras for need in project["optional-dependencies"][extra]]:
+        inner = re.fullmatch(r"halfulp\[(.*)\]", need)
+        found = found + (needs(*inner[1].split(",")) if inner else [need])
+    return found
+
+
+def without(*extras):
+    """Code that hides the packages of all jobs but those of some extras."""
+    hidden = {re.match(r"[\w-]+", need)[0].replace("-", "_") for need in needs("all") if need not in needs(*extras)}
+    assert hidden
+    return f"import sys; sys.modules.update(dict.fromkeys({hidden}));"
+
+
+def command(code, *words):
+    return f"{code} sys.argv = {['halfulp', *words]}; import halfulp.cli; halfulp.cli.main()"
+
+
+def test_units_need_the_core_only(tmp_path):
+    hidden = without()
+    run(
+        sys.executable,
+        "-c",
+        f"{hidden} import halfulp.units; assert not {{'numpy', 'mpmath'}} & set(sys.modules)",
+        cwd=ROOT,
+    )
+    for unit in ("mul e4m3fn*e4m3fn", "pwl exp(e4m3fn).rn pieces=4"):
+        assert "module " in run(
+            sys.executable, "-c", command(hidden, "emit", unit), cwd=ROOT, HALFULP_BUILD=str(tmp_path)
+        )
+    assert "e4m3fn" in run(sys.executable, "-c", command(hidden, "list", "formats"), cwd=ROOT)
+
+
+def test_help_of_commands_needs_the_core_only():
+    code = (
+        "import halfulp.cli as c\nfor name in c.COMMANDS:\n    sys.argv = ['halfulp', name, '--help']\n"
+        "    try: c.main()\n    except SystemExit as end: assert not end.code"
+    )
+    assert run(sys.executable, "-c", without() + code, cwd=ROOT).count("Usage: ") == len(COMMANDS)
+
+
+def test_missing_package_is_one_sentence(tmp_path):
+    words = [sys.executable, "-c", command(without(), "stats", "sru")]
+    done = subprocess.run(
+        words, cwd=ROOT, env=os.environ | {"HALFULP_BUILD": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert re.fullmatch(r"halfulp: \w+ is not installed; run: pip install 'halfulp\[fpga\]'\n", done.stderr)
+    code = f"{without()} import halfulp; halfulp.golden"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr.endswith(
+        "ModuleNotFoundError: the golden model needs torch; run: pip install 'halfulp[golden]'\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("golden", ["emit", "mac e5m2"]),
+        ("sim", ["sim", "mul", "e2m1", "--vectors", "100"]),
+        ("uvm", ["uvm", "mul", "e2m1", "--vectors", "100"]),
+        ("fpga", ["synth", "mul", "e2m1"]),
+        ("fpga", ["report", "sru", "-o", "."]),
+        ("train", ["train", "--epochs", "1", "--mac", "e5m2*e5m2+e6m5.rn"]),
+    ],
+)
+def test_extra_has_what_its_commands_need(extra, words, tmp_path):
+    path = os.pathsep.join([str(ROOT), str(PACKAGES)])
+    assert run(sys.executable, "-c", command(without(extra), *words), cwd=tmp_path, PYTHONPATH=path)
+
+
 def test_torch_has_no_upper_bound():
-    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    assert [one for one in needs if one.startswith("torch")] == ["torch>=2.6"]
+    assert [need for need in needs("golden") if need.startswith("torch")] == ["torch>=2.6"]

@@ -38,34 +38,16 @@ scale = 0.5
 against = "drawn"
 """
 
-YAML = """
-title: All keys
-macs: [posit8*posit8+exact=posit16.rn.sat]
-targets: [vu9p, ecp5-85k]
-route: true
-clock: 30
-pipelines: [2, 0]
-accuracy: runs.csv
-grid:
-  operands: [e5m2, e4m3fn*e5m2=fp16.rz]
-  accumulators: [e6m5]
-  roundings: [rn, sr4]
-  sources: [port, lfsr16]
-dots: {lengths: [32, 8], distributions: [uniform], count: 100, seed: 7, scale: 5.0e-1, against: drawn}
-"""
-
 RUNS = """epochs,mac,network,accuracy
 9,e5m2*e5m2+e6m5.rn,lenet,0.9
 9,fp16*fp16+fp32.rn,"a, b",91.5
 """
 
 
-def test_study_reads_toml_and_yaml_alike(tmp_path):
+def test_study_reads_all_keys(tmp_path):
     (tmp_path / "runs.csv").write_text(RUNS)
-    for name, text in (("study.toml", TOML), ("study.yaml", YAML), ("study.yml", YAML)):
-        (tmp_path / name).write_text(text)
+    (tmp_path / "study.toml").write_text(TOML)
     study = read(tmp_path / "study.toml")
-    assert study == read(tmp_path / "study.yaml") == read(tmp_path / "study.yml")
     assert study == Study(
         title="All keys",
         macs=tuple(
@@ -185,26 +167,6 @@ def test_study_rejects_bad_toml(tmp_path, text, kind, keyword):
         read(tmp_path / "study.toml")
     assert type(caught.value) is kind
     assert str(caught.value).startswith("study.toml: ")
-    assert keyword in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "keyword"),
-    [
-        (
-            b"title: t\ntitle: u\n",
-            "s.yaml",
-        ),
-        (b"macs: [", "s.yaml: invalid YAML: "),
-        (b"- 1", "s.yaml"),
-        (b"", "s.yaml"),
-        (b"\xff", "not a text in UTF-8"),
-    ],
-)
-def test_study_rejects_bad_yaml(tmp_path, text, keyword):
-    (tmp_path / "s.yaml").write_bytes(text)
-    with pytest.raises((TypeError, ValueError)) as caught:
-        read(tmp_path / "s.yaml")
     assert keyword in str(caught.value)
 
 

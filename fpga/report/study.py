@@ -17,9 +17,6 @@ from halfulp.boards.targets import TARGETS, check_route, target_of
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
 
-ENDINGS = (".toml", ".yaml", ".yml")
-"""Endings of study files."""
-
 TRAINED = "trained"
 """Distribution of operands that are activations and weights of a trained layer."""
 
@@ -147,7 +144,7 @@ class Study:
 
 
 def read(path: Path) -> Study:
-    """The study that a TOML or YAML file describes.
+    """The study that a TOML file describes.
 
     Raises
     ------
@@ -155,25 +152,9 @@ def read(path: Path) -> Study:
         If the file is invalid; the sentence names the wrong key.
     """
     try:
-        return _study(_loaded(path), path.parent)
+        return _study(tomllib.loads(text_of(path)), path.parent)
     except (TypeError, ValueError) as error:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{path.name}: {error}") from error
-
-
-def _loaded(path: Path) -> object:
-    text = text_of(path)
-    if path.suffix == ".toml":
-        return tomllib.loads(text)
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        # As plain data; a duplicate key is an error.
-        return YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or "it cannot be read"
-        raise ValueError(f"invalid YAML: {what}" + (f" (line {place.line + 1})" if place else "")) from error
 
 
 def text_of(path: Path) -> str:
