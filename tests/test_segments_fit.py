@@ -12,10 +12,11 @@ from mpmath import mp
 
 from halfulp.hdl.fit.fit import SHARE, fit
 from halfulp.hdl.fit.functions import FUNCTIONS, function_of
+from halfulp.hdl.fit.grid import Grid
 from halfulp.hdl.fit.minimax import minimax
 from halfulp.hdl.fit.points import nearest_to
 from halfulp.hdl.fit.rounding_table import rounding_table_of
-from halfulp.hdl.formats import RN, Fixed, Posit, Rounding, parse
+from halfulp.hdl.formats import RN, Codebook, Fixed, Posit, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs.pieces import Piece
 
@@ -445,3 +446,25 @@ def test_fit_rejects_bad_requests(function, options, kind, sentence):
         fit(function, "fxp4.4", **options)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_grid_has_no_numbers_near_infinity():
+    assert not len(Grid(-1.0, 1.0, 2.0**-4).near(math.inf))
+    assert Grid(-1.0, 1.0, 2.0**-4).near(1.03).tolist() == [1.0]
+
+
+def test_fit_rejects_format_outside_domain():
+    below = Codebook("below", tuple(map(Fraction, (-4, -2, -1, 0))))
+    with pytest.raises(ValueError, match="none of the numbers"):
+        fit("rsqrt", below, "posit8", pieces=1)
+
+
+def test_fit_names_rounding_whose_results_reach_zero():
+    with pytest.raises(ValueError, match="rounding ru"):
+        fit("exp", "e2m1fn", pieces=4, rounding="ru")
+
+
+@pytest.mark.parametrize("rounding", ["rz", "ru"])
+def test_fit_against_rounded_values_takes_roundings_without_infinity(rounding):
+    found = fit("reciprocal", "e4m3", pieces=2, measure="absolute", against="rounded", rounding=rounding)
+    assert math.isfinite(found.error)

@@ -191,7 +191,13 @@ class _Asked:
             )
         tails = self._tails(points, folding)
         points, found, slope, intercept = self._best(points, folding, measure, tails)
-        segments = self._segments(points, folding, found.parts, slope, intercept)
+        try:
+            segments = self._segments(points, folding, found.parts, slope, intercept)
+        except ValueError as error:
+            raise ValueError(
+                f"{self.function.name} cannot be fitted in {self.out} with {found.inner} pieces and rounding "
+                f"{self.rounding}: {error}; take fewer pieces, another rounding or a more precise output format"
+            ) from None
         return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
 
     def _tails(self, points: Points, folding: Folding) -> Tails:

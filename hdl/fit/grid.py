@@ -65,6 +65,9 @@ class Grid:
         if self.listed is not None:
             at = int(np.searchsorted(self.listed, value))
             return self.listed[max(at - 1, 0) : at + 1]
+        # A number farther out may be infinite in steps.
+        if not self.low - self.step <= value <= self.high + self.step:
+            return np.empty(0)
         places = {math.floor(value / self.step), math.ceil(value / self.step)}
         return np.array([place * self.step for place in sorted(places) if self.low <= place * self.step <= self.high])
 

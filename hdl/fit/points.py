@@ -127,7 +127,8 @@ class Points:
         high = np.where(last < top, thresholds[np.clip(last, 0, top - 1)], np.inf)
         low_closed = up[np.clip(first - 1, 0, top - 1)]
         high_closed = ~up[np.clip(last, 0, top - 1)]
-        low, high = (low - self.offset) / self.scale, (high - self.offset) / self.scale
+        with np.errstate(over="ignore"):
+            low, high = (low - self.offset) / self.scale, (high - self.offset) / self.scale
         falls = self.scale < 0
         return Band(
             self.t,
@@ -155,6 +156,8 @@ def _known(
     places = x if interval is None else np.clip(x, float(interval[0]), float(interval[1]))
     defined = np.array([function.defined(Fraction(place)) for place in places])
     x, places = x[defined], places[defined]
+    if not len(x):
+        raise ValueError(f"{function.name} has a value at none of the numbers of {fmt}; it is of {function.domain}")
     distinct, where = np.unique(places, return_inverse=True)
     with mp.workprec(80):
         values = np.array([_double(function.at(Fraction(place))) for place in distinct.tolist()])
@@ -234,7 +237,8 @@ def points_of(
     value = np.clip(raw, finite.min(), finite.max()) if np.isfinite(rounding_table.values[[0, -1]]).all() else raw
     unit = rounding_table.ulp(value) if measure == "ulp" else np.ones(len(x))
     if against == "rounded":
-        value = reference.values[nearest]
+        # Out of the range of one rounding may be the end of the range of another.
+        value = np.clip(reference.values[nearest], rounding_table.values[0], rounding_table.values[-1])
         nearest = np.searchsorted(rounding_table.values, value)
     t, scale, offset = _folded(x, folding)
     order = np.lexsort((x, t))

@@ -182,7 +182,7 @@ class Segments:
     def _check_exp2(self) -> None:
         """Raise ValueError unless large arguments end in saturation, or in results too small to be told apart."""
         if self.extremes[0] <= 0:
-            raise ValueError("pieces of exp2 have values above zero, but these reach it")
+            raise ValueError("a line of exp2 reaches zero, and all values must be above it")
         if self.out.wraps:
             raise ValueError(f"exp2 in {self.out} is refused: it overflows by any number of bits; make it saturate")
         if self.unseen(MAX_RANDOM_BITS) > MAX_POWER:
