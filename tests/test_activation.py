@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,11 +14,12 @@ import pytest
 import torch
 from amaranth.hdl import Module, Value
 from amaranth.sim import Simulator
+from torch._subclasses import FakeTensorMode
 
 from halfulp.golden import exact, pwl
 from halfulp.golden.nn import PiecewiseLinear as Segmented
-from halfulp.golden.nn import swap_activations
-from halfulp.golden.nn.activation import slopes
+from halfulp.golden.nn import activation, swap_activations
+from halfulp.golden.nn.activation import _LINE_SEGMENTS, slopes
 from halfulp.hdl import lines
 from halfulp.hdl.fit.store import segments_of, write
 from halfulp.hdl.formats import Fixed, Posit, Rounding, parse
@@ -389,22 +391,62 @@ def test_pwl_request_round_trips() -> None:
     assert request.component().table == table
 
 
-@pytest.mark.filterwarnings("error")
-def test_segmented_module_in_compiled_model_gives_the_same_bits() -> None:
+def segmented(**parameters: Any) -> Segmented:
+    return Segmented(made("odd", "fxp4.4", "fxp2.6"), cast="sr3", seed=3, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("backend", "parameters"),
+    [
+        ("aot_eager", {"rounding": "sr2"}),
+        # A compiler may change the bits of torch's own functions.
+        ("aot_eager", {"derivative": torch.tanh}),
+        pytest.param("inductor", {"rounding": "sr2"}, marks=pytest.mark.slow),
+    ],
+)
+def test_segmented_module_in_compiled_model_gives_the_same_bits(backend: str, parameters: dict[str, Any]) -> None:
+    torch._dynamo.reset()  # type: ignore[no-untyped-call]
     found = []
     for compiled in (False, True):
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(
-            torch.nn.Linear(8, 8), Segmented(made("odd", "fxp4.4", "fxp2.6"), cast="sr3", seed=3)
-        )
-        run = torch.compile(model, backend="aot_eager") if compiled else model
-        x = torch.ones(64, 8, requires_grad=True)
+        model = segmented(**parameters)
+        run = torch.compile(model, backend=backend, fullgraph=True) if compiled else model
+        x = torch.linspace(-2, 2, 500, requires_grad=True)
         for _ in range(2):
             run(x).sum().backward()  # type: ignore[no-untyped-call]
         assert x.grad is not None
         found += [run(x).detach(), x.grad]
     assert torch.equal(found[0], found[2])
     assert torch.equal(found[1], found[3])
+
+
+def test_segmented_module_is_an_operator_of_torch() -> None:
+    x = torch.linspace(-2, 2, 60).reshape(3, 20)
+    exported = torch.export.export(segmented(rounding="sr2"), (x,)).module()
+    model = segmented(rounding="sr2")
+    assert all(torch.equal(exported(x), model(x)) for _ in range(2))
+    assert segmented().to("meta")(x.to("meta")).shape == x.shape
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert segmented()(x).shape == x.shape
+    for parameters in ({}, {"derivative": "true"}):
+        layer = Segmented(replace(made("odd", "fxp4.4", "fxp2.6"), name="tanh"), **parameters)
+        mapped = torch.func.vmap(torch.func.grad(lambda row, layer=layer: layer(row).square().sum()))(x)
+        wanted = x.clone().requires_grad_()
+        layer(wanted).square().sum().backward()
+        assert torch.equal(mapped, wanted.grad)
+    key, table = torch.tensor(5), made("odd", "fxp4.4", "fxp2.6").text
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    for given in (x, x.mT):
+        arguments = (given.detach().requires_grad_(), key, key, table, "sr2", False, "sr3.sat", "piece", True)
+        torch.library.opcheck(_LINE_SEGMENTS.operator, arguments, test_utils=checks)
+
+
+def test_segmented_module_with_a_function_of_the_user_is_pickled() -> None:
+    x = torch.linspace(-2, 2, 60, requires_grad=True)
+    text = pickle.dumps(Segmented(made("odd", "fxp4.4", "fxp2.6"), derivative=torch.tanh))
+    activation._DERIVATIVES.pop(str(id(torch.tanh)))
+    pickle.loads(text)(x).sum().backward()
+    assert x.grad is not None
+    assert (x.grad > 0).all()
 
 
 def test_segmented_module_matches_unit_and_has_gradient() -> None:

@@ -16,7 +16,9 @@ from halfulp.hdl.specs.segments import Segments
 
 from .cast import Cast, check_holds, check_real
 from .draw import words
+from .functional import cast_of
 from .layers import Stateful
+from .operator import differentiable, transformed
 
 TABLE_WIDTH = 16
 """Most bits of a format whose values and slopes are computed once, for all codes."""
@@ -91,45 +93,23 @@ class PiecewiseLinear(Stateful):
         if self.cast.fmt is not None:
             raise ValueError(f"elements are rounded to {table.fmt}, so that {self.cast} names no format")
         self.derivative = derivative
-        self._true = None if derivative == PIECE else _function(derivative, table.name)
+        self._texts = table.text, str(self.rounding), saturate, str(self.cast)
+        self._derivative = _known(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
 
-    @torch.compiler.disable
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Another process knows no function of the user's by its old key.
+        self._derivative = _known(self.derivative, self.table.name)
+
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """The function's values, outside of compiled graphs."""
-        dtype = check_real(input, "input")
-        check_holds(dtype, self.table.out)
-        with torch.no_grad():
-            codes = self.cast.codes(input, self.table.fmt, self._key(input))
-            values = self._values(codes).to(dtype)
-            if not (torch.is_grad_enabled() or input.requires_grad):
-                return values
-            slopes = self._slopes(input, codes).to(dtype)
-        found: Tensor = _WithSlope.apply(input, values, slopes)
-        return found
-
-    def _key(self, x: Tensor) -> int:
-        key = self.next_key(x)
-        return 0 if key is None else int(key)
-
-    def _values(self, codes: Tensor) -> Tensor:
-        """Values of codes, as real numbers."""
-        if not self.rounding.bits and self.table.fmt.width <= TABLE_WIDTH:
-            return _all_values(self.table, self.rounding, self.saturate, codes.device)[codes]
-        random = None
-        if self.rounding.bits:
-            random = words(self._key(codes), self.rounding.bits, tuple(codes.shape), codes.device)
-        found = pwl(codes, table=self.table, rounding=self.rounding, saturate=self.saturate, random=random)
-        return decode(found, self.table.out)
-
-    def _slopes(self, values: Tensor, codes: Tensor) -> Tensor:
-        if self._true is None:
-            if self.table.fmt.width > TABLE_WIDTH:
-                return slopes(decode(codes, self.table.fmt), self.table)
-            return _all_slopes(self.table, codes.device)[codes]
-        with torch.enable_grad():
-            at = values.detach().requires_grad_()
-            (found,) = torch.autograd.grad(self._true(at).sum(), at)
+        """The function's values."""
+        check_real(input, "input")
+        of_elements = self.next_key(input)
+        of_values = self.next_key(input) if self.rounding.bits else None
+        # Transforms of functions hide that a tensor requires a gradient.
+        slopes = self._derivative == PIECE and (input.requires_grad or transformed())
+        found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *self._texts, self._derivative, slopes)[0]
         return found
 
     def extra_repr(self) -> str:
@@ -138,18 +118,58 @@ class PiecewiseLinear(Stateful):
         return f"{self.table}, {self.table.fmt} to {self.table.out}, {self.rounding}, derivative={kind}"
 
 
-class _WithSlope(torch.autograd.Function):
-    """Given values with given slopes."""
+_table_of = functools.lru_cache(maxsize=256)(Segments.read)
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, values: Tensor, slope: Tensor) -> Tensor:
-        ctx.save_for_backward(slope)
-        return values
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (slope,) = ctx.saved_tensors
-        return gradients[0] * slope, None, None
+def _line_segments(
+    x: Tensor,
+    key: Tensor | None,
+    value_key: Tensor | None,
+    table: str,
+    rounding: str,
+    saturate: bool,
+    cast: str,
+    derivative: str,
+    needs_slopes: bool,
+) -> tuple[Tensor, Tensor]:
+    """Values of line segments, and slopes of the lines if they are needed.
+
+    Keys are those of the random words of the elements and of the values.
+    """
+    segments, mode = _table_of(table), Rounding.parse(rounding)
+    check_holds(x.dtype, segments.out)
+    narrow = segments.fmt.width <= TABLE_WIDTH
+    codes = cast_of(cast).codes(x.contiguous(), segments.fmt, 0 if key is None else int(key))
+    if value_key is None and narrow:
+        values = _all_values(segments, mode, saturate, x.device)[codes]
+    else:
+        random = None if value_key is None else words(int(value_key), mode.bits, tuple(codes.shape), x.device)
+        found = pwl(codes, table=segments, rounding=mode, saturate=saturate, random=random)
+        values = decode(found, segments.out)
+    if not needs_slopes:
+        return values.to(x.dtype), x.new_empty(0)
+    slope = _all_slopes(segments, x.device)[codes] if narrow else slopes(decode(codes, segments.fmt), segments)
+    return values.to(x.dtype), slope.to(x.dtype)
+
+
+def _save(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
+    ctx.derivative = inputs[7]
+    ctx.save_for_backward(inputs[0], output[1])
+
+
+def _backward(ctx: Any, gradient: Tensor, _: Tensor) -> Any:
+    x, slope = ctx.saved_tensors
+    if ctx.derivative != PIECE:
+        slope = torch.func.grad(lambda at: _DERIVATIVES[ctx.derivative](at).sum())(x.detach())
+    return gradient * slope, *[None] * 8
+
+
+_LINE_SEGMENTS = differentiable(
+    _line_segments,
+    lambda x, *parts: (x.new_empty(x.shape), x.new_empty(x.shape if parts[-1] else 0)),
+    _save,
+    _backward,
+)
 
 
 def slopes(x: Tensor, table: Segments) -> Tensor:
@@ -201,12 +221,19 @@ def _all_slopes(table: Segments, device: torch.device) -> Tensor:
     return slopes(decode(torch.arange(1 << table.fmt.width, device=device), table.fmt), table)
 
 
-def _function(derivative: object, name: str) -> Callable[[Tensor], Tensor]:
-    """Function of torch for the derivative."""
+_DERIVATIVES = dict(FUNCTIONS)
+"""Functions for derivatives by their keys: names of tables, and numbers of functions of users."""
+
+
+def _known(derivative: object, name: str) -> str:
+    """Key of a derivative."""
+    if derivative == PIECE:
+        return PIECE
     if callable(derivative):
-        return derivative
+        _DERIVATIVES[str(id(derivative))] = derivative
+        return str(id(derivative))
     if derivative != TRUE:
         raise ValueError(f"unknown derivative {derivative!r}; there are {PIECE}, {TRUE}, and any function of torch")
     if name not in FUNCTIONS:
         raise ValueError(f"torch has no function {name}; give a function for the derivative")
-    return FUNCTIONS[name]
+    return name

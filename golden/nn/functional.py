@@ -435,7 +435,7 @@ def _quantize_gradients(gradient: Tensor, key: Tensor | None, backward: str, lay
 
 
 def _rounded(x: Tensor, key: Tensor | None, text: str, role: int, layer: str) -> Tensor:
-    cast = _cast_of(text) if text else None
+    cast = cast_of(text) if text else None
     if cast is None or cast.fmt is None:
         return x.clone()
     codes = cast.codes(x, cast.fmt, mix(0 if key is None else int(key), role))
@@ -444,7 +444,7 @@ def _rounded(x: Tensor, key: Tensor | None, text: str, role: int, layer: str) ->
     return real(codes, cast.fmt, x.dtype).contiguous()
 
 
-_cast_of = functools.lru_cache(maxsize=256)(Cast.parse)
+cast_of = functools.lru_cache(maxsize=256)(Cast.parse)
 
 
 def _save_quantize(ctx: Any, inputs: Any, output: Tensor) -> None:

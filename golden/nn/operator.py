@@ -43,12 +43,17 @@ def differentiable(
 
     def call(*arguments: Any) -> Any:
         # torch.func does not see the derivative of an operator, and compilers do not see into a function.
-        if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        if torch.compiler.is_compiling() or not transformed():
             return made(*arguments)
         return function.apply(*arguments)
 
     call.operator = made  # type: ignore[attr-defined]
     return call
+
+
+def transformed() -> bool:
+    """True in transforms of `torch.func`, and in compilers, which may trace them."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def gradients(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
