@@ -16,6 +16,7 @@ TABLE_WIDTH = 16
 """Most bits of a format that converts through a table where there are more numbers than codes."""
 
 
+@torch.compiler.disable
 def convert(
     x: Tensor,
     /,

@@ -29,6 +29,7 @@ WORDS = 1 << 22
 """Random words in memory at once for a tiled product, unless a single tile needs more."""
 
 
+@torch.compiler.disable
 def gemm(
     a: Tensor,
     b: Tensor,

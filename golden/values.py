@@ -21,6 +21,7 @@ INTEGERS = 2.0**53
 """Below this magnitude float64 holds every integer."""
 
 
+@torch.compiler.disable
 def encode(
     values: "Tensor | ArrayLike",
     fmt: Format | str,
@@ -69,7 +70,10 @@ def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | No
 
 def _tensor(values: "ArrayLike") -> Tensor:
     """Tensor of a number, a sequence of numbers, or an array."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError("values has parts of different shapes; the rows of a tensor are of one length") from None
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         kind = array.dtype if isinstance(values, (np.ndarray, np.generic)) else type(values).__name__
         raise TypeError(f"values is a tensor, an array or a sequence of real numbers, not {kind}")
@@ -77,6 +81,7 @@ def _tensor(values: "ArrayLike") -> Tensor:
     return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
 
 
+@torch.compiler.disable
 def decode(codes: Tensor, fmt: Format | str) -> Tensor:
     """Exact real values of codes, in float64.
 

@@ -829,6 +829,30 @@ def test_encode_takes_numbers_and_arrays(values):
     assert torch.equal(golden.encode(values, FP16), expected)
 
 
+@pytest.mark.parametrize("values", [[[1, 2], [3]], [[1, 2], 3]])
+def test_encode_rejects_ragged_sequences(values):
+    with pytest.raises(ValueError, match="one length"):
+        golden.encode(values, "fp16")
+
+
+@pytest.mark.filterwarnings("error:Dynamo")
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_encode_and_gemm_in_compiled_functions_give_the_bits_of_eager_calls(backend):
+    """Graphs end at these functions, so that compilers trace no kernel and no cache."""
+
+    def run(x, y):
+        codes = golden.encode(1.5 * x, "e5m2", "sr4", torch.full(x.shape, 5))
+        sums = golden.gemm(codes, golden.encode(y, "e5m2"), "e5m2*e5m2+e6m5.sr10@lfsr16")
+        return golden.decode(golden.convert(sums, a="e6m5", o="fp16"), "fp16") + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend=backend)
+    for size in (8, 8, 64, 64):
+        x, y = torch.randn(2, size, size, generator=torch.Generator().manual_seed(size))
+        for _ in range(2):
+            assert torch.equal(compiled(x, y), run(x, y))
+
+
 @pytest.mark.parametrize("values", [True, "1.5", None, 1j, [1.5, "x"], np.array([True]), np.array(["a"]), 2**70])
 def test_encode_rejects_other_values(values):
     with pytest.raises(TypeError, match="real numbers"):
