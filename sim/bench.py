@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfulp.hdl.formats import Format
-from halfulp.tools.paths import machine_errors, saved_on_failure, work_root
+from halfulp.tools.paths import saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -206,8 +206,7 @@ def run(
         result.checks = [*(_check(unit, outcome, *tests[outcome.test]) for outcome in outcomes), *bulk]
         if trace is not None:
             result.wave = results / "wave.vcd"
-            with machine_errors("the waveform"):
-                decode_wave(trace, result.wave, unit)
+            decode_wave(trace, result.wave, unit)
     result.seconds = time.monotonic() - began
     write_junit(result, results / "results.xml")
     return result
@@ -228,7 +227,7 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
     for start in range(0, vectors.count, CHUNK):
         codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
         count = min(CHUNK, vectors.count - start)
-        more, found = run_and_compare(unit, loop, codes, count, SHOWN - len(failures), watch)
+        more, found = run_and_compare(unit, loop, codes, count, SHOWN - len(failures), watch=watch)
         failed += more
         failures += found
         progress.advance(count)
@@ -236,25 +235,28 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
 
 
 def run_and_compare(
-    unit: Any, loop: CompiledModel, codes: dict[str, Codes], count: int, most: int, watch: Watch | None = None
+    unit: Any,
+    loop: CompiledModel,
+    codes: dict[str, Codes],
+    count: int,
+    most: int,
+    *,
+    watch: Watch | None = None,
+    chained: bool = False,
 ) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
-    if unit.sources:
+    if unit.sources or chained:
         loop.reset()
-    want, got = reference(unit, codes), loop.run(codes, count)
+    want, got = reference(unit, codes, chained=chained), loop.run(codes, count)
     if watch is not None:
-        watch.sample(codes, got)
-    return compare(unit, codes, want, got, most)
+        watch.sample(codes, got, chained=chained)
+    return compare(unit, codes, want, got, most, chained=chained)
 
 
 def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Chained steps, from reset, through the compiled loop; the first failure may cause the others."""
-    count, want = len(steps["a"]), reference(unit, steps, chained=True)
-    loop.reset()
-    got = loop.run(steps, count)
-    if watch is not None:
-        watch.sample(steps, got, chained=True)
-    failed, failures = compare(unit, steps, want, got, SHOWN, chained=True)
+    count = len(steps["a"])
+    failed, failures = run_and_compare(unit, loop, steps, count, SHOWN, watch=watch, chained=True)
     return Check("compiled loop", "chain", count, failed, failures)
 
 

@@ -24,11 +24,6 @@ from .toolchain import COMPILE, PREFIX, compiler, include_flags, precompiled, ru
 
 HERE = Path(__file__).resolve().parent
 
-KINDS = ("loop", "covered", "streams", "axi", "cocotb", "inside", "wave")
-"""Models of a design: the compiled loop, the same with counters for lines and toggles, the same for streams and for
-ports to memory, the bench's executable, the same with the signals of its submodules by name, and the same with a trace
-of all signals."""
-
 LIBRARIES = ("loop", "covered", "streams", "axi")
 """Kinds that are a library with the driver, for `CompiledModel` to load."""
 
@@ -84,7 +79,7 @@ def design(unit: Any, kinds: Iterable[str] = ("loop",)) -> Design:
     ----------
     unit : Unit
     kinds : iterable of str
-        Of `KINDS`: the models that are to be made of it.
+        Of `FLAGS`: the models that are to be made of it.
 
     Raises
     ------
@@ -204,7 +199,7 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
     ----------
     made : Design
     kinds : iterable of str
-        Of `KINDS`. What is missing is compiled side by side.
+        Of `FLAGS`. What is missing is compiled side by side.
 
     Raises
     ------
@@ -234,7 +229,9 @@ FLAGS = {
     "inside": (("-O3", "--x-assign", "fast", "--vpi", "--public-depth", "2"), ("-O1", "-DVM_TRACE=0")),
     "wave": (("-O3", "--vpi", "--public-depth", "1", "--trace-vcd"), ("-O0", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1")),
 }
-"""For each kind the flags of Verilator and of the C++ compiler."""
+"""Kinds of models, with the flags of Verilator and of the C++ compiler: the compiled loop, the same with counters for
+lines and toggles, for streams, and for ports to memory; the bench's executable, the same with the signals of its
+submodules by name, and the same with a trace of all signals."""
 
 
 PRODUCT = ("sim", "loop.so")

@@ -31,7 +31,7 @@ def sim(
 
     from .bench import run
     from .ports import Ports
-    from .report import summary
+    from .report import expected_lines, summary
     from .vector_text import read_vector
 
     with requests():
@@ -44,7 +44,7 @@ def sim(
         with Bar(built.name) as bar:
             result = run(built, seed=seed, limit=vectors, vector=chosen, wave=wave, progress=bar)
         if chosen is not None:
-            result.notes += _vector_lines(built, chosen)
+            result.notes += expected_lines(built, chosen)
         click.echo(summary(result))
         passed = passed and result.passed
     sys.exit(0 if passed else 1)
@@ -114,16 +114,3 @@ def bench() -> None:
     from .speed import products, table
 
     click.echo("\n".join([*table(), "", *products()]))
-
-
-def _vector_lines(unit: Any, codes: dict[str, int]) -> list[str]:
-    """Lines about one vector, with its expected result."""
-    import numpy as np
-
-    from .exact_text import line, shown
-    from .ports import Ports
-    from .reference import reference
-
-    want = reference(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
-    lines = shown(unit, Ports.of(unit.inputs), codes)
-    return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]

@@ -48,7 +48,7 @@ def number(value: Number) -> str:
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
     """The exact result of a unit before rounding, with its expression."""
-    formats: dict[str, Format] = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
+    formats = Ports.of(unit.inputs).formats
     values = {name: fmt.decode(codes[name]) for name, fmt in formats.items()}
     if "less" in unit.outputs or "o0" in unit.outputs:
         # Operands that are compared, or rounded lane by lane, are their own exact results.

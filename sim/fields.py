@@ -86,9 +86,10 @@ class Grid:
         self.max_code = self.code_of(fmt.largest)
 
     @staticmethod
+    @lru_cache(maxsize=64)
     def of(fmt: Format) -> "Grid":
         """Grid of a format."""
-        return _grid(fmt)
+        return Grid(fmt)
 
     # Codes -----------------------------------------------------------------------------------------------------
 
@@ -274,11 +275,6 @@ class Grid:
         """Numbers that neither overflow nor vanish as soon as some of them are multiplied and summed up."""
         exponent = rng.integers(self.calm[0], self.calm[1] + 1, n)
         return self.compose(rng.integers(0, 2, n), exponent, words(rng, n))
-
-
-@lru_cache(maxsize=64)
-def _grid(fmt: Format) -> Grid:
-    return Grid(fmt)
 
 
 class Tabulated:

@@ -261,11 +261,9 @@ class CompiledModel:
         """
         sources, sinks = self.ports.sources, self.ports.sinks
         go = {name: np.ascontiguousarray((go or {}).get(name, ALWAYS), dtype=np.uint8) for name in (*sources, *sinks)}
+        given = expected or {name: np.zeros((counts[name], self._words(name)), np.uint32) for name in sinks}
         held = {name: np.ascontiguousarray(payloads[name], dtype=np.uint32) for name in sources}
-        if expected is None:
-            held |= {name: np.zeros((counts[name], self._words(name)), np.uint32) for name in sinks}
-        else:
-            held |= {name: np.ascontiguousarray(expected[name], dtype=np.uint32) for name in sinks}
+        held |= {name: np.ascontiguousarray(given[name], dtype=np.uint32) for name in sinks}
         for name, words in held.items():
             if words.ndim != 2 or words.shape[1] != self._words(name):
                 raise ValueError(f"payloads of {name} are rows of {self._words(name)} words, not {words.shape}")

@@ -32,9 +32,7 @@ _UNIT_OPTIONS = (
     click.option("--stochastic", metavar="HOW", help="stochastic rounding of sums, lazy or eager; default: lazy"),
     click.option("--dsp/--no-dsp", default=None, help="map products to DSP blocks"),
     click.option("--random", metavar="SOURCE", help="source of random words: lfsrN or plateauN; default: ports"),
-    click.option(
-        "--random-seed", "random_seed", metavar="N", type=int, help="state of that source after reset; default: 1"
-    ),
+    click.option("--random-seed", metavar="N", type=int, help="state of that source after reset; default: 1"),
     click.option("--saturate", is_flag=True, default=None, help="overflow gives the largest finite number"),
     click.option("--pipeline", metavar="N", type=click.IntRange(0), help="register stages; default: 0"),
     click.option("--reset-less", is_flag=True, default=None, help="register stages without reset"),
@@ -59,15 +57,11 @@ _UNIT_OPTIONS = (
 )
 
 
-_TEXT = 'a text such as "mac e5m2*e5m2+e6m5.sr10".'
-
-
 def unit_options(function: Function, **unit: Any) -> Function:
     """The arguments UNIT (with attributes such as ``default``) and FMT, and the options that describe a unit."""
     default = "" if "default" in unit else f" (default: {DEFAULT_FORMAT})"
-    function.__doc__ = (
-        f"{inspect.cleandoc(function.__doc__ or '')}\n\nUNIT is a name, with FMT{default} and options, or {_TEXT}"
-    )
+    text = f'UNIT is a name, with FMT{default} and options, or a text such as "mac e5m2*e5m2+e6m5.sr10".'
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{text}"
     for option in reversed((click.argument("unit", **unit), click.argument("fmt", required=False), *_UNIT_OPTIONS)):
         function = option(function)
     return function

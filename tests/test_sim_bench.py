@@ -20,7 +20,7 @@ from halfulp.sim.implementation import Implementation, short
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
-from halfulp.sim.report import Check, Failure, Result, junit, mismatch, summary
+from halfulp.sim.report import Check, Failure, Result, mismatch, summary, write_junit
 from halfulp.sim.simulate import UnitSimulation
 from halfulp.sim.vector_text import read_vector, write_vector
 from halfulp.tools.errors import ToolError
@@ -101,21 +101,23 @@ def test_bench_writes_junit() -> None:
     assert [case.get("name") for case in suite] == ["cocotb plain", "cocotb stream", "compiled loop plain"]
 
 
-def test_empty_result_is_a_failure() -> None:
+def test_empty_result_is_a_failure(tmp_path: Path) -> None:
     assert not Result("unit", "what", "vectors").passed
     empty = Result("unit", "what", "vectors", [Check("cocotb", "plain", 0, 0, [])])
     assert not empty.passed
     assert summary(empty).endswith("FAIL")
-    assert "nothing was checked" in junit(empty)
+    write_junit(empty, tmp_path / "results.xml")
+    assert "nothing was checked" in (tmp_path / "results.xml").read_text()
 
 
-def test_failures_appear_in_summary_and_junit() -> None:
+def test_failures_appear_in_summary_and_junit(tmp_path: Path) -> None:
     failure = Failure("stall", "the result moved")
     result = Result("unit", "what", "vectors", [Check("cocotb", "plain", 10, 5, [failure])])
     assert not result.passed
     assert "the result moved" in summary(result)
     assert "and 4 more" in summary(result)
-    assert 'failures="1"' in junit(result)
+    write_junit(result, tmp_path / "results.xml")
+    assert 'failures="1"' in (tmp_path / "results.xml").read_text()
 
 
 def test_mismatch_text_has_all_fields() -> None:

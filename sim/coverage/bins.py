@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from halfulp.sim.classes import NONE, Places
 
-__all__ = ["NONE", "Axis", "Counts", "Group", "Places"]
-
 Counts = npt.NDArray[np.int64]
 
 

@@ -1,7 +1,6 @@
 """The command `halfulp coverage`."""
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ def coverage(
     with requests():
         units = [asked.component() for asked in implementations(unit, fmt, **options)]
     from .collect import Coverage
-    from .plot import plot_coverage
     from .rtl import code_coverage
     from .verdicts import Verdicts
 
@@ -52,7 +50,7 @@ def coverage(
         tables = {stem: verdicts.table(), f"{stem}-bins": verdicts.bins_table()}
         files = Report(
             tables | ({f"{stem}-code": lines} if lines is not None else {}),
-            {stem: partial(plot_coverage, verdicts)},
+            {stem: verdicts.plot},
             title=verdicts.title,
             made_by=f"halfulp coverage of {built.name}",
             endings=("png", "svg"),

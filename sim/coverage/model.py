@@ -16,12 +16,12 @@ from halfulp.golden.raw import Raw, multiply
 from halfulp.golden.register import cancelled_sign
 from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import ValueRange
-from halfulp.sim.classes import Classes, Regimes
+from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
 from halfulp.sim.ports import STATE, Ports
 from halfulp.sim.reference import row_of
 
-from .bins import NONE, Axis, Group, Places
+from .bins import Axis, Group
 from .stages import Stage, Term
 
 Columns = Mapping[str, Codes]
@@ -93,7 +93,7 @@ class Model:
     def __init__(self, unit: Any) -> None:
         self.unit = unit
         self.inputs = Ports.of(unit.inputs)
-        self.formats: dict[str, Format] = {port.name: port.fmt for port in self.inputs if port.fmt is not None}
+        self.formats = self.inputs.formats
         self.widths = {port.name: port.width for port in self.inputs} | unit.words
         self.kind = row_of(unit).name
         self.ports = [*self._operands(), *self._products(), *self._controls(), *self._orders()]
@@ -303,7 +303,8 @@ class Model:
         if self.kind == "sru":
             for lane in range(self.unit.lanes):
                 own = {"a0": codes[f"a{lane}"]}
-                yield self._event(self.stages[0], own, codes[f"random{lane}"], outputs[f"o{lane}"])
+                stage = self.stages[0]
+                yield stage, [stage.terms[0].make(own)], codes[f"random{lane}"], outputs[f"o{lane}"]
         elif self.kind == "dot" and self.unit.spec.order == "sequential":
             yield from self._steps(codes)
         else:
@@ -311,10 +312,7 @@ class Model:
                 last = stage is self.stages[-1]
                 word = codes.get("random" if last else "random_product")
                 result = outputs["o"] if last else result_of(stage, [stage.terms[0].make(codes)], word)
-                yield self._event(stage, codes, word, result)
-
-    def _event(self, stage: Stage, codes: Tensors, word: Tensor | None, result: Codes) -> Event:
-        return stage, [term.make(codes) for term in stage.terms], word, result
+                yield stage, [term.make(codes) for term in stage.terms], word, result
 
     def _steps(self, codes: Tensors) -> Iterator[Event]:
         """Every rounding of a sequential dot product."""
@@ -324,8 +322,7 @@ class Model:
             stage = self.stages[0] if index == 0 else step
             raws = [self._product(one, other).make(codes)]
             raws.append(stage.terms[1].make({**codes, "total": total}))
-            word = codes.get(f"random{index}")
-            result = result_of(stage, raws, word)
+            result = result_of(stage, raws, word := codes.get(f"random{index}"))
             yield stage, raws, word, result
             total = torch.from_numpy(result.view(np.int64))
 

@@ -5,6 +5,7 @@ too many cases, nothing is claimed.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -205,16 +206,8 @@ def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     return found
 
 
-@dataclass(frozen=True)
-class Values:
-    """All different numbers of a term."""
-
-    raw: Raw
-    count: int
-
-
-def _values(term: Term) -> Values | None:
-    """All numbers of a term; None where there are too many codes."""
+def _values(term: Term) -> Raw | None:
+    """All different numbers of a term; None where there are too many codes."""
     operands = {port: width for port, width in term.ports.items() if not is_random(port)}
     if sum(operands.values()) > JOINT_BITS:
         return None
@@ -228,7 +221,7 @@ def _values(term: Term) -> Values | None:
     raw = _joined(raws)
     keys = torch.stack([raw.sign, raw.nan, raw.inf, raw.zero, raw.exponent, *raw.significand.limbs], 1)
     _, first = np.unique(keys.to(torch.int64).numpy(), axis=0, return_index=True)
-    return Values(_taken(raw, torch.from_numpy(first)), len(first))
+    return _taken(raw, torch.from_numpy(first))
 
 
 def _joined(raws: Sequence[Raw], join: Callable[..., Tensor] = torch.cat) -> Raw:
@@ -245,7 +238,7 @@ def _taken(raw: Raw, index: Tensor) -> Raw:
 
 def _pairs(
     stage: Stage,
-    terms: Sequence[Values | None],
+    terms: Sequence[Raw | None],
     waiting: dict[str, Flags],
     known: dict[str, Flags],
     progress: Progress,
@@ -255,21 +248,22 @@ def _pairs(
         return ""
     found = [values for values in terms if values is not None]
     words = ", with the random words that matter" if stage.rounding.bits else ""
+    counts = [len(raw.sign) for raw in found]
     if len(found) == 1:
-        for start in range(0, found[0].count, CHUNK):
-            _mark_reached(stage, [_taken(found[0].raw, torch.arange(start, min(start + CHUNK, found[0].count)))], known)
-        return f"all {found[0].count:,} different numbers that are rounded{words}"
+        for numbers in torch.arange(counts[0]).split(CHUNK):
+            _mark_reached(stage, [_taken(found[0], numbers)], known)
+        return f"all {counts[0]:,} different numbers that are rounded{words}"
     blocks = _blocks(stage, found[0], found[1], waiting)
     total = sum(len(first) * len(second) for first, second in blocks)
     if total > PAIRS:
         return ""
     progress.total(f"proving {stage.name or 'sums'}", total)
     for first, second in _batches(blocks):
-        _mark_reached(stage, [_taken(found[0].raw, first), _taken(found[1].raw, second)], known)
+        _mark_reached(stage, [_taken(found[0], first), _taken(found[1], second)], known)
         progress.advance(len(first))
         if not any((flags & ~known[name]).any() for name, flags in waiting.items()):
             break
-    count = found[0].count * found[1].count
+    count = math.prod(counts)
     return f"all {count:,} pairs of different terms{words}; {total:,} of them that may reach one were added up"
 
 
@@ -277,7 +271,7 @@ Block = tuple[Tensor, Tensor]
 """Indices of terms, each of the first to be added to each of the second."""
 
 
-def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags]) -> list[Block]:
+def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> list[Block]:
     """Pairs of terms that may reach a bin that waits, by their exponents and signs.
 
     Sums of terms further apart than the window, all of which are the larger term and a sticky bit of one sign,
@@ -286,9 +280,9 @@ def _blocks(stage: Stage, one: Values, other: Values, waiting: dict[str, Flags])
     place of a term.
     """
     wanted = {stage.lies(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
-    first, second = _by_exponent(one.raw), _by_exponent(other.raw)
-    specials = [torch.nonzero(~is_number(values.raw)).flatten() for values in (one, other)]
-    everything = [torch.arange(values.count) for values in (one, other)]
+    first, second = _by_exponent(one), _by_exponent(other)
+    specials = [torch.nonzero(~is_number(raw)).flatten() for raw in (one, other)]
+    everything = [torch.arange(len(raw.sign)) for raw in (one, other)]
     blocks = [(specials[0], everything[1]), (everything[0], specials[1])]
     far, last = stage.window + 3, tuple(1 - term.span.precision for term in stage.terms)
     for (e, sign), x in first.items():
@@ -352,13 +346,13 @@ def _mark_reached(stage: Stage, raws: Sequence[Raw], known: dict[str, Flags]) ->
             known[group.name] |= group.count(numbers) > 0
 
 
-def _sums(stage: Stage, terms: Sequence[Values | None], known: dict[str, Flags]) -> str:
+def _sums(stage: Stage, terms: Sequence[Raw | None], known: dict[str, Flags]) -> str:
     """Enumerate all sums of fixed-point terms, which are sets of integers."""
     spans = [term.span for term in stage.terms]
     quantum = min(span.quantum for span in spans)
     if any(values is None for values in terms) or sum(span.magnitude for span in spans) / 2**quantum > SUMS:
         return ""
-    sets = [np.unique(_integers(values.raw, quantum)) for values in terms if values is not None]
+    sets = [np.unique(_integers(values, quantum)) for values in terms if values is not None]
     sums = functools.reduce(_sumset, sets)
     width = int(np.abs(sums).max()).bit_length() + 1
     fmt = Fixed(width + quantum, -quantum)

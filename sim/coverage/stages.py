@@ -18,10 +18,10 @@ from halfulp.golden.round import Truncated, looked_at
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import Quire, ValueRange
-from halfulp.sim.classes import Classes, Regimes
+from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
 
-from .bins import NONE, Axis, Group, Places
+from .bins import Axis, Group
 
 SIGNS = ("+", "-")
 RESTS = ("exact", "below the tie", "at the tie", "above the tie")

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .bins import NONE, Axis, Group, Places
+from halfulp.sim.classes import NONE, Places
+
+from .bins import Axis, Group
 
 LENGTHS = ("1", "2", "3", "4 or more")
 PLAIN, STREAMS = "plain", ("input", "output")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,9 @@ HIT, EXCLUDED, OPEN, REFUTED = "hit", "out of reach", "open", "hit, though prove
 
 SHOWN = 20
 """Bins of a verdict that are named; a table in a file has all."""
+
+WIDE = 24
+"""Patches side by side in the panel of a group of one axis."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,23 @@ class Verdicts:
                 more = [f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else []
                 if names:
                     yield f"{verdict}: {finding.group.name}: {'; '.join(names[:SHOWN] + more)}"
+
+    def plot(self) -> Any:
+        """Draw a panel for each group, with a patch for each bin."""
+        # matplotlib takes long to load.
+        from halfulp.tools.plots import Heat, plot_heats
+
+        def panel(finding: Finding) -> Heat:
+            size, shape, verdicts = finding.group.size, finding.group.shape, np.array(finding.verdicts())
+            columns = min(shape[-1] if len(shape) > 1 else size, WIDE)
+
+            def rows(values: "np.ndarray", rest: object) -> "np.ndarray":
+                return np.append(values, np.full(-size % columns, rest, dtype=values.dtype)).reshape(-1, columns)
+
+            excluded, wrong = verdicts == EXCLUDED, (verdicts == OPEN) | (verdicts == REFUTED)
+            return Heat(finding.group.name, rows(finding.counts, 0), rows(excluded, True), rows(wrong, False))
+
+        return plot_heats([panel(finding) for finding in self.findings])
 
 
 def _least(counts: Counts) -> float:

@@ -13,7 +13,7 @@ from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.ports import Ports
 from halfulp.sim.vector_text import write_vector
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
@@ -30,6 +30,9 @@ LARGE = ("fp16", "bf16")
 UNITS = ("mul", "add", "fma", "mac", "convert")
 
 MODES = (*ROUNDINGS, "sr4")
+
+STREAMS = ("stream waits", "stream order", "stream reset")
+"""Kinds of claims about stream wrappers."""
 
 
 class Kind(NamedTuple):
@@ -120,22 +123,18 @@ def _of_text(asked: Implementation) -> list[Claim]:
     found = [Claim("DSP is LUT", plain)] if _is_granted(plain.with_build(dsp=True)) else []
     found += [Claim("lazy is eager", plain)] if _is_granted(plain.with_build(stochastic="eager")) else []
     registered = asked.with_build(pipeline=asked.build.pipeline or 1)
-    kinds = ("pipelined", "stalls", "stream waits", "stream order", "stream reset")
-    return list(dict.fromkeys([*known, *found, *(Claim(kind, registered) for kind in kinds)]))
+    found += [Claim(kind, registered) for kind in ("pipelined", "stalls", *STREAMS)]
+    return list(dict.fromkeys([*known, *found]))
 
 
 def _claims(fmt: str) -> Iterator[Claim]:
-    large = parse(fmt).width > 12
-    yield from _properties(fmt, large)
-    yield from _structures(fmt, large)
-    for stages in (1, 3):
-        asked = short("mul", fmt, pipeline=stages)
-        yield from (Claim(kind, asked) for kind in ("stream waits", "stream order", "stream reset"))
-    for kind in ("stream waits", "stream order", "stream reset"):
-        yield Claim(kind, short("mac", fmt, pipeline=1))
+    yield from _properties(fmt)
+    yield from _structures(fmt)
+    streamed = [short(unit, fmt, pipeline=stages) for unit, stages in (("mul", 1), ("mul", 3), ("mac", 1))]
+    yield from (Claim(kind, asked) for asked in streamed for kind in STREAMS)
 
 
-def _properties(fmt: str, large: bool) -> Iterator[Claim]:
+def _properties(fmt: str) -> Iterator[Claim]:
     parsed = parse(fmt)
     sums = [short(unit, fmt) for unit in ("mul", "add", "fma")]
     yield from (Claim("commutes", asked) for asked in sums)
@@ -144,11 +143,11 @@ def _properties(fmt: str, large: bool) -> Iterator[Claim]:
         yield from (Claim("valid", asked) for asked in [*sums, short("mac", fmt)])
     if parsed.is_symmetric:
         yield from (Claim("symmetric", asked) for asked in sums)
-    if not large:
+    if parsed.width <= 12:
         yield from (Claim("monotone", properties.conversion(fmt, mode)) for mode in MODES)
 
 
-def _structures(fmt: str, large: bool) -> Iterator[Claim]:
+def _structures(fmt: str) -> Iterator[Claim]:
     eager = [short(unit, fmt, rounding="sr4", stochastic="eager") for unit in ("add", "mac")]
     yield from (Claim("lazy is eager", one.with_build(stochastic=None)) for one in eager if _is_granted(one))
     yield from (Claim("DSP is LUT", short(unit, fmt)) for unit in ("mul", "fma", "mac"))
@@ -171,7 +170,7 @@ def _is_granted(asked: Implementation) -> bool:
 
 
 def examine(
-    wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool | None = None
+    wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Iterator[Finding]:
     """Verdicts on claims, several side by side; stored ones are not proved again.
 
@@ -182,8 +181,8 @@ def examine(
         Seconds that one may take.
     progress : Progress
         Advances with each that is through.
-    pool : JobPool, optional
-        Runs the proofs; default: this machine.
+    pool : JobPool
+        Runs the proofs.
 
     Yields
     ------
@@ -215,7 +214,7 @@ def examine(
             lines = tuple(witness_lines(claim, verdict)) if verdict.status == REFUTED else ()
             yield Finding(claim, verdict, lines)
 
-    with contextlib.closing((pool or JobPool()).run(jobs(), versions=versions)) as running:
+    with contextlib.closing(pool.run(jobs(), versions=versions)) as running:
         for job, verdict in running:
             question, _ = job.arguments
             question.save(verdict)

@@ -1,10 +1,13 @@
 # amaranth: UnusedElaboratable=no
 """Properties of results that hold for all operands."""
 
+from typing import Any
+
 from amaranth.hdl import Const, Module, Value
 
-from halfulp.hdl.formats import RN, RZ, Format, parse
+from halfulp.hdl.formats import RN, RZ, parse
 from halfulp.sim.implementation import Implementation, short
+from halfulp.sim.ports import Ports
 
 from .codes import is_nan, is_negative, is_zero, magnitude, negated, rank
 from .miters import Codes, Miter, differ, widths
@@ -60,14 +63,12 @@ def symmetric(asked: Implementation) -> Miter:
         other = i.free | {name: negated(formats[name], i[name]) for name in turned}
         one = i.apply(m, asked.component(), i.free)["o"]
         two = i.apply(m, asked.component(), other)["o"]
-        exempt: Value = Const(0, 1)
-        if o.has_negative_zero:
-            # An exactly cancelled sum is +0 both times.
-            exempt = is_zero(o, one) & is_zero(o, two)
+        # An exactly cancelled sum is +0 both times.
+        exempt = is_zero(o, one) & is_zero(o, two) if o.has_negative_zero else Const(0, 1)
         return ~exempt & (two != negated(o, one))
 
     unit = asked.component()
-    formats = {name: shape for name, shape in unit.inputs.items() if isinstance(shape, Format)}
+    formats = Ports.of(unit.inputs).formats
     o = unit.outputs["o"]
     return Miter(widths(unit.inputs), wrong)
 
@@ -85,16 +86,15 @@ def valid(asked: Implementation) -> Miter:
     return Miter(widths(unit.inputs), wrong)
 
 
-def _invalid(unit: object, given: Codes, result: Value) -> Value:
-    inputs, o = unit.inputs, unit.outputs["o"]  # type: ignore[attr-defined]
-    formats = {name: shape for name, shape in inputs.items() if isinstance(shape, Format)}
+def _invalid(unit: Any, given: Codes, result: Value) -> Value:
+    inputs, o, formats = unit.inputs, unit.outputs["o"], Ports.of(unit.inputs).formats
     if o.rounds == "string":
         # No sum overflows to NaR, and no product is rounded to zero.
         lost = Const(0, 1)
         for name, fmt in formats.items():
             lost = lost | is_nan(fmt, given[name])
         bad = is_nan(o, result) != lost
-        if set(inputs) - set(unit.words) == {"a", "b"}:  # type: ignore[attr-defined]
+        if set(inputs) - set(unit.words) == {"a", "b"}:
             nothing = is_zero(formats["a"], given["a"]) | is_zero(formats["b"], given["b"])
             bad = bad | ~lost & (is_zero(o, result) != nothing)
         return bad

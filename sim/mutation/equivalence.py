@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 
+from halfulp.sim.formal import LIMIT
 from halfulp.sim.formal.miters import After, Clocked, Codes, Miter, differ
 from halfulp.sim.formal.prove import PROVED, REFUTED, Step, Verdict
 
@@ -43,14 +44,10 @@ class EquivalenceChecker:
     inputs, outputs : dict of str to int
         Widths of its ports, but for the clock.
     latency : int
-    limit : float
-        Seconds that one question may take.
     """
 
-    def __init__(
-        self, step: Step, inputs: Mapping[str, int], outputs: Mapping[str, int], latency: int, limit: float
-    ) -> None:
-        self.inputs, self.latency, self.limit = list(inputs), latency, limit
+    def __init__(self, step: Step, inputs: Mapping[str, int], outputs: Mapping[str, int], latency: int) -> None:
+        self.inputs, self.latency = list(inputs), latency
         self.component = Clocked(step, {**inputs, SELECT: WIDTH}, outputs, {SELECT: 0})
 
     def check(self, number: int) -> EquivalenceResult:
@@ -77,7 +74,7 @@ class EquivalenceChecker:
 
     def _ask(self, miter: Miter, name: str) -> Verdict:
         question = miter.question(f"change {name}")
-        return question.known(self.limit) or question.answer(self.limit)
+        return question.known(LIMIT) or question.answer(LIMIT)
 
     def _result(self, verdict: Verdict, cycles: Iterable[int], fixed: Mapping[str, int]) -> EquivalenceResult:
         if verdict.status == PROVED:

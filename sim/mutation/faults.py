@@ -15,7 +15,7 @@ from halfulp.hdl.formats import Format
 from halfulp.sim.fields import Grid
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Ports, is_random
-from halfulp.tools.jobs import JobPool, shared
+from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
@@ -88,7 +88,7 @@ def campaign(
     stuck: int | None,
     seed: int = 0,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> Faults:
     """Inject faults into a unit and measure the errors of its results.
 
@@ -106,8 +106,8 @@ def campaign(
         Of operands, and of when an upset comes.
     progress : Progress
         Advances with each fault that is through.
-    pool : JobPool, optional
-        Runs the faults; default: this machine.
+    pool : JobPool
+        Runs the faults.
 
     Raises
     ------

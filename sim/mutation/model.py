@@ -122,7 +122,7 @@ def run_changes(
     todo: Sequence[Any],
     batch: int,
     progress: Progress,
-    pool: JobPool | None,
+    pool: JobPool,
 ) -> list[Any]:
     """Results of changes in their order, from jobs that run side by side.
 
@@ -139,13 +139,12 @@ def run_changes(
         Changes of a job.
     progress : Progress
         Advances with each change.
-    pool : JobPool or None
-        None: this machine.
+    pool : JobPool
     """
     progress.total("running", len(todo))
     jobs = [Job(component, function, (*arguments, todo[at : at + batch])) for at in range(0, len(todo), batch)]
     found: dict[Job, list[Any]] = {}
-    with one_thread(), contextlib.closing((pool or JobPool()).run(jobs, versions=_versions)) as running:
+    with one_thread(), contextlib.closing(pool.run(jobs, versions=_versions)) as running:
         for job, results in running:
             found[job] = results
             progress.advance(len(results))

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from halfulp.sim.ports import Codes, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import JobPool, shared
+from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
@@ -37,9 +37,6 @@ BATCH = 4
 """Mutants of a job."""
 
 KILLED, EQUIVALENT, SURVIVED, UNDECIDED = "killed", "equivalent", "survived", "undecided"
-
-LIMIT = 60.0
-"""Seconds that a question about one mutant may take."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,8 @@ def mutate(
     count: int,
     seed: int = 0,
     stream: bool = False,
-    limit: float = LIMIT,
     progress: Progress = silent,
-    pool: JobPool | None = None,
+    pool: JobPool = LOCAL,
 ) -> Campaign:
     """Run mutants of a unit through its bench.
 
@@ -111,11 +107,9 @@ def mutate(
         Chooses them, and the vectors.
     stream : bool
         Mutate and run the stream wrapper.
-    limit : float
-        Seconds that a question about one mutant may take.
     progress : Progress
-    pool : JobPool, optional
-        Runs the mutants; default: this machine.
+    pool : JobPool
+        Runs the mutants.
 
     Raises
     ------
@@ -127,7 +121,7 @@ def mutate(
     if stream:
         check_stream(unit)
     progress.phase("building")
-    key, asked = uuid.uuid4().hex, (unit, count, seed, stream, limit)
+    key, asked = uuid.uuid4().hex, (unit, count, seed, stream)
     bench = shared(key, partial(_bench, *asked))
     numbers = range(1, len(bench.made.changes) + 1)
     mutants = run_changes(unit.name, run_mutants, (key, asked), numbers, BATCH, progress, pool)
@@ -162,7 +156,6 @@ class _Bench:
         Transfers through the stream wrapper, as `CompiledModel.stream` takes them: few, and all.
     """
 
-    unit: Any
     title: str
     made: Made
     checker: EquivalenceChecker
@@ -184,17 +177,15 @@ class _Bench:
         return passed.given != traffic["counts"] or passed.faults["o"] > 0
 
 
-def _bench(unit: Any, count: int, seed: int, stream: bool, limit: float) -> _Bench:
+def _bench(unit: Any, count: int, seed: int, stream: bool) -> _Bench:
     from halfulp.units.stream import Streamed
 
     component = Streamed(unit) if stream else unit
     made = make(component, stream_ports(component) if stream else unit_ports(unit), mutants=count, seed=seed)
-    ports = stream_ports_of(unit) if stream else ports_of(unit)
-    bench = _Bench(unit, component.name, made, EquivalenceChecker(made.step, *ports, unit.latency, limit))
-    if stream:
-        bench = replace(bench, traffic=tuple(_stream_traffic(unit, seed, size) for size in (FEW, STREAMED)))
-    else:
-        bench = replace(bench, recording=_record(unit, seed))
+    checker = EquivalenceChecker(made.step, *(stream_ports_of if stream else ports_of)(unit), unit.latency)
+    recording = None if stream else _record(unit, seed)
+    traffic = tuple(_stream_traffic(unit, seed, size) for size in (FEW, STREAMED)) if stream else ()
+    bench = _Bench(component.name, made, checker, recording, traffic)
     with bench.model() as model:
         if any(bench.kills(model, 0, first) for first in (True, False)):
             raise ToolError(f"{unit.name} itself does not pass; `halfulp sim` shows its failures")

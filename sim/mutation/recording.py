@@ -38,13 +38,8 @@ class Recording:
     def first_difference(self, model: CompiledModel, mutant: int, most: int | None = None) -> int | None:
         """First cycle, of at most so many, with a wrong output of a mutant, or None."""
         model.select(mutant)
-        count = self.cycles if most is None else min(most, self.cycles)
+        count = len(self.look[:most])
         return model.first_difference(self.inputs, self.outputs, self.look, count=count, before=self.before)
-
-    @property
-    def cycles(self) -> int:
-        """Number of cycles."""
-        return len(self.look)
 
 
 def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -> Recording:
@@ -108,7 +103,7 @@ def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes],
     taken = fresh & (np.cumsum(fresh) <= count)
     shown = number if unit.latency == 0 else _shown(unit, taken, enabled, number)
     if unit.latency == 0:
-        # What is not accepted stays beside its operands.
+        # The result is there as long as its operands wait to be taken.
         taken = valid & (np.cumsum(fresh) - fresh < count)
         shown = np.where(taken, number, -1)
     noise = _noise(unit, len(enabled), rng)

@@ -27,10 +27,6 @@ from halfulp.tools.commands import requests
 def uvm(
     unit: str,
     fmt: str | None,
-    n: int | None,
-    m: int | None,
-    depth: int | None,
-    rows: int | None,
     sequence: str,
     tests: str | None,
     seed: int,
@@ -56,9 +52,9 @@ def uvm(
     with requests():
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
-        given = {"n": n, "m": m, "depth": depth, "rows": rows}
+        given = {name: options.pop(name) for name in ("n", "m", "depth", "rows")}
         sizes = {name: size for name, size in given.items() if size is not None}
-        chosen, kind = None, UnitTest
+        chosen, test = None, tests or UnitTest
         if unit == "tile":
             # Arrays need torch, which takes long to load.
             from .tile import TileRequest, TileTest
@@ -66,7 +62,7 @@ def uvm(
             if vector is not None or wave:
                 raise ValueError(f"--{'wave' if wave else 'vector'} goes with one unit, not with a tile")
             asked: list[Any] = [TileRequest(implementation("mac", fmt, **options), **sizes)]
-            kind = TileTest
+            test = tests or TileTest
         else:
             if sizes:
                 raise ValueError(f"--{next(iter(sizes))} goes with the unit tile, not with {unit}")
@@ -76,14 +72,8 @@ def uvm(
     passed = True
     for request in asked:
         with Bar(f"uvm {unit} {fmt}") as bar, requests():
-            known: dict[str, Any] = {
-                "seed": seed,
-                "limit": vectors,
-                "vector": chosen,
-                "sequence": sequence,
-                "wave": wave,
-            }
-            result = run(request, test=tests or kind, progress=bar, **known)
+            given = {"seed": seed, "limit": vectors, "vector": chosen, "sequence": sequence, "wave": wave}
+            result = run(request, test=test, progress=bar, **given)
         click.echo(summary(result))
         passed = passed and result.passed
     sys.exit(0 if passed else 1)

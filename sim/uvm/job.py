@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import inspect
-import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,16 +39,6 @@ class Job:
     limit: int | None = None
     sequence: str = "campaign"
     vector: Mapping[str, int] | None = None
-
-
-def save(path: Path, value: Any) -> None:
-    """Write a job, or findings."""
-    path.write_bytes(pickle.dumps(value))
-
-
-def load(path: Path) -> Any:
-    """Read a job, or findings; None without a file."""
-    return pickle.loads(path.read_bytes()) if path.is_file() else None
 
 
 def name_of(test: type | str) -> str:

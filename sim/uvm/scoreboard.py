@@ -52,12 +52,12 @@ class Scoreboard(uvm_scoreboard):
     def build_phase(self) -> None:
         self.unit: Any = self.cdb_get("unit")
         self.outputs = self.outputs_of(self.unit)
-        self.predictions = export("predictions", self, self._add_prediction)
+        self._due: list[Prediction] = []
+        self.predictions = export("predictions", self, self._due.append)
         self.results = export("results", self, self._add_result)
         self.broken = export("broken", self, self._fail)
         self.compared = uvm_analysis_port("compared", self)
         self.explain: Callable[[Sequence[int]], Broken | None] = lambda expected: None
-        self._due: list[Prediction] = []
         self._seen: dict[int, list[Operation]] = {}
         self._failures: list[Failure] = []
         self._broken = 0
@@ -73,9 +73,6 @@ class Scoreboard(uvm_scoreboard):
         want = {name: column[:count] for name, column in part.want.items()}
         self.compared.write(Compared(codes, got, part.chained))
         return compare(self.unit, codes, want, got, most, chained=part.chained)
-
-    def _add_prediction(self, prediction: Prediction) -> None:
-        self._due.append(prediction)
 
     def _add_result(self, item: Operation) -> None:
         self._seen.setdefault(item.epoch, []).append(item)

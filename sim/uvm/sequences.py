@@ -38,12 +38,7 @@ class Sequence(uvm_sequence):
 
     @classmethod
     def check(cls, unit: Any, limit: int | None) -> None:
-        """Refuse a unit that the sequence is not for.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Raise ValueError for a unit that the sequence is not for."""
 
     def config(self, label: str) -> Any:
         """Entry of the ConfigDB for the sequencer."""
@@ -218,8 +213,7 @@ class RandomSequence(VectorSequence):
     def _drawn(self, rng: np.random.Generator, count: int) -> dict[str, Codes]:
         """Vectors, constrained or not."""
         rows = sampled(self.inputs, self.results, count, rng)
-        operands = {port.name: port.fmt for port in self.inputs if port.fmt is not None}
-        anything = Directed(operands, self.results, rng, FEW_EXACT_ROWS).uniform(count)
+        anything = Directed(self.inputs.formats, self.results, rng, FEW_EXACT_ROWS).uniform(count)
         biased = rng.random(count) < self.bias
         return rows | {name: np.where(biased, rows[name], codes) for name, codes in anything.items()}
 

@@ -3,6 +3,7 @@
 
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import cocotb
@@ -229,13 +230,10 @@ class TileReference(uvm_component):
         self.array: Any = self.cdb_get("unit")
         self.ap = uvm_analysis_port("ap", self)
         self._seen: dict[int, dict[str, list[Operation]]] = {}
-        self.exports = {name: export(name, self, self._see(name)) for name in STREAMS}
+        self.exports = {name: export(name, self, partial(self._see, name)) for name in STREAMS}
 
-    def _see(self, name: str) -> Any:
-        def see(item: Operation) -> None:
-            self._seen.setdefault(item.epoch, {stream: [] for stream in STREAMS})[name].append(item)
-
-        return see
+    def _see(self, name: str, item: Operation) -> None:
+        self._seen.setdefault(item.epoch, {stream: [] for stream in STREAMS})[name].append(item)
 
     def due(self, epoch: int) -> int:
         """Vectors of all tiles since a reset."""
@@ -270,9 +268,7 @@ class TileReference(uvm_component):
     def results(self, a: Codes, b: Codes, step: int) -> Codes:
         """Results of one tile by the golden model, after ``step`` words of each source."""
         array = self.array
-        dealing: dict[str, Any] = {}
-        if array.mac.random:
-            dealing = {"tiling": array.tiling, "step": step}
+        dealing: dict[str, Any] = {"tiling": array.tiling, "step": step} if array.mac.random else {}
         x, y = (torch.from_numpy(codes.astype(np.int64)) for codes in (a, b))
         found: Codes = golden.gemm(x, y, array.mac, **dealing).numpy().astype(np.uint64)
         return found
@@ -381,10 +377,8 @@ class TileTest(UnitTest):
         for name in (*STREAMS, "c"):
             payload, valid, ready = (getattr(top, f"{name}__{part}") for part in ("payload", "valid", "ready"))
             word = Packed(payload, ports_of(self.unit, name))
-            if name in STREAMS:
-                found[name] = Source(**clock, inputs=word, valid=valid, ready=ready, side=name)
-            else:
-                found[name] = Sink(**clock, outputs=word, valid=valid, ready=ready, side=name)
+            known = {**clock, "valid": valid, "ready": ready, "side": name}
+            found[name] = Source(inputs=word, **known) if name in STREAMS else Sink(outputs=word, **known)
         return found
 
     @classmethod
