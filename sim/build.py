@@ -20,7 +20,7 @@ from halfulp.tools.processes import Command
 from .driver import NO_PORTS, DriverPorts
 from .harness import TOP, harness
 from .ports import Ports
-from .toolchain import COMPILE, PREFIX, compiler, include_flags, precompiled, runtime, tools, verilate, verilator_root
+from .toolchain import COMPILE, PREFIX, compilation, compiler, precompiled, runtime, tools, verilate, verilator_root
 
 HERE = Path(__file__).resolve().parent
 
@@ -157,13 +157,7 @@ def _widths(text: str, top: str) -> dict[str, int]:
 
 
 def verilog(component: Any, name: str | None = None, **options: str) -> str:
-    """Verilog of a component, with the options of `emit`.
-
-    Raises
-    ------
-    ToolError
-        If Yosys, which writes it, fails.
-    """
+    """Verilog of a component, with the options of `emit`; raises ToolError if Yosys, which writes it, fails."""
     from amaranth.back.verilog import YosysError
 
     from halfulp.units.verilog import emit
@@ -251,15 +245,9 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
         translate.append(
             verilate([work / "unit.v"], made.name if library else made.top, work / "cpp", *verilator_flags)
         )
-        compile_.append(
-            Command(
-                "the C++ compiler",
-                [*compiler(), *COMPILE, *compiler_flags, f"-I{precompiled(compiler_flags)}"]
-                + [f"-I{work / 'cpp'}", f"-I{work}", *include_flags()]
-                + ["-c", str(work / "all.cpp"), "-o", str(work / "all.o")],
-                work / "compile.log",
-            )
-        )
+        headers = (f"-I{place}" for place in (precompiled(compiler_flags), work / "cpp", work))
+        files = ("-c", str(work / "all.cpp"), "-o", str(work / "all.o"))
+        compile_.append(compilation([*compiler_flags, *headers, *files], work / "compile.log"))
         link.append(_link(kind, work, folders[kind], objects))
     processes.run_all(translate)
     for kind, work in places.items():

@@ -29,7 +29,6 @@ KINDS = (
 """Classes of magnitudes, of which a format has some."""
 
 _PLACE = {kind: place for place, kind in enumerate(KINDS)}
-_UNSIGNED = ("NaN",)
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Classes:
     def signed(self) -> tuple[str, ...]:
         zeros = ("+zero", "-zero") if self.fmt.has_negative_zero else ("zero",)
         signs = "+-" if self.grid.negatives else "+"
-        usual = tuple(f"{sign}{kind}" for kind in self.kinds if kind not in ("zero", *_UNSIGNED) for sign in signs)
-        return (*zeros, *usual, *(kind for kind in self.kinds if kind in _UNSIGNED))
+        usual = tuple(f"{sign}{kind}" for kind in self.kinds if kind not in ("zero", "NaN") for sign in signs)
+        return (*zeros, *usual, *(["NaN"] if "NaN" in self.kinds else []))
 
     def places(self, codes: Codes) -> Places:
         """Places of codes among the classes without signs."""

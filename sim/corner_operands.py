@@ -90,8 +90,5 @@ def _numbers(grid: Grid, exponent: Ints, rng: np.random.Generator) -> Codes:
 
 
 def _exponents(numbers: Sequence[Fraction]) -> Ints:
-    return np.array([_exponent(number) for number in numbers], dtype=np.int64)
-
-
-def _exponent(number: Fraction) -> int:
-    return abs(number).numerator.bit_length() - number.denominator.bit_length() if number else 0
+    lengths = [(number.numerator.bit_length(), number.denominator.bit_length()) for number in numbers]
+    return np.array([above - below if above else 0 for above, below in lengths], dtype=np.int64)

@@ -1,6 +1,10 @@
 """One vector as text: codes, bits, numbers, and the exact result before rounding."""
 
+import functools
+import operator
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from halfulp.hdl.formats import Format, decimal_text
@@ -37,13 +41,9 @@ def number(value: Number) -> str:
         return str(value)
     if value == 0:
         return "0"
-    shift = 0
-    numerator, denominator = value.numerator, value.denominator
-    while numerator % 2 == 0:
-        numerator //= 2
-        shift += 1
-    shift -= denominator.bit_length() - 1
-    return f"{decimal_text(value, 17)} = {numerator} * 2^{shift}"
+    zeros = (value.numerator & -value.numerator).bit_length() - 1
+    exponent = zeros - (value.denominator.bit_length() - 1)
+    return f"{decimal_text(value, 17)} = {value.numerator >> zeros} * 2^{exponent}"
 
 
 def exact_result(unit: Any, codes: dict[str, int]) -> str:
@@ -61,9 +61,7 @@ def exact_result(unit: Any, codes: dict[str, int]) -> str:
         return number(values["a"])
     if isinstance(unit.arguments[0], list):
         products = [_times(values[a], values[b]) for a, b in zip(*unit.arguments[:2], strict=True)]
-        total = values.get("c", Fraction(0))
-        for product in products:
-            total = _add(total, product)
+        total = functools.reduce(_add, products, values.get("c", Fraction(0)))
         return f"the sum without any rounding = {number(total)}"
     minus = bool(codes.get("subtract"))
     if "b" not in values:
@@ -98,20 +96,11 @@ def shown(unit: Any, inputs: Ports, codes: dict[str, int]) -> list[str]:
     return lines
 
 
-def _times(x: Number, y: Number) -> Number:
+def _result(operation: Callable[[Any, Any], Number], x: Number, y: Number) -> Number:
     if isinstance(x, Fraction) and isinstance(y, Fraction):
-        return x * y
-    # Of a finite factor only the sign matters; a very large one must not become an infinite float.
-    return _float(x) * _float(y)
+        return operation(x, y)
+    # Beside an infinity only the sign of a number matters; a very large one must not become an infinite float.
+    return operation(*(value if isinstance(value, float) else float((value > 0) - (value < 0)) for value in (x, y)))
 
 
-def _add(x: Number, y: Number) -> Number:
-    if isinstance(x, Fraction) and isinstance(y, Fraction):
-        return x + y
-    return (0.0 if isinstance(x, Fraction) else x) + (0.0 if isinstance(y, Fraction) else y)
-
-
-def _float(value: Number) -> float:
-    if isinstance(value, float):
-        return value
-    return float((value > 0) - (value < 0))
+_times, _add = partial(_result, operator.mul), partial(_result, operator.add)

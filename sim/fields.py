@@ -298,7 +298,8 @@ class Tabulated:
             elif value == 0:
                 zero[code], exponent[code] = True, self.first
             else:
-                exponent[code], mantissa[code] = _split(abs(value), self.man)
+                power = floor_log2(abs(value))
+                exponent[code], mantissa[code] = power, int((abs(value) / Fraction(2) ** power - 1) * (1 << self.man))
         self._parts = Parts(sign, exponent, mantissa, zero, infinite, nan)
         keys = self._keys(exponent, mantissa)
         keys[zero] = 0
@@ -406,12 +407,6 @@ class Staged:
         sign, zero, infinite, nan = (flags.numpy() for flags in (raw.sign, raw.zero, raw.inf, raw.nan))
         exponent = np.where(zero, self.first, np.where(infinite | nan, self.last, raw.exponent.numpy()))
         return Parts(sign.astype(np.int64), exponent, mantissa & np.uint64((1 << self.man) - 1), zero, infinite, nan)
-
-
-def _split(magnitude: Fraction, man: int) -> tuple[int, int]:
-    """Exponent of a magnitude, and its mantissa of ``man`` bits."""
-    exponent = floor_log2(magnitude)
-    return exponent, int((magnitude / Fraction(2) ** exponent - 1) * (1 << man))
 
 
 def words(rng: np.random.Generator, n: int) -> Codes:

@@ -42,18 +42,8 @@ def harness(
         lines.append(f"  wire [{port.width - 1}:0] stream_{port.name} = stream_outputs[{low + port.width - 1}:{low}];")
     pins = {port.name: f"plain_{port.name}" for port in (*inputs, *outputs)}
     lines += _instance("plain", plain, pins | {"en": "plain_en", "valid": "plain_valid"})
-    lines += _instance(
-        "stream",
-        stream,
-        {
-            "i__payload": "stream_inputs",
-            "i__valid": "stream_i_valid",
-            "i__ready": "stream_i_ready",
-            "o__payload": "stream_outputs",
-            "o__valid": "stream_o_valid",
-            "o__ready": "stream_o_ready",
-        },
-    )
+    pins = {f"{side}__{part}": f"stream_{side}_{part}" for side in "io" for part in ("valid", "ready")}
+    lines += _instance("stream", stream, pins | {"i__payload": "stream_inputs", "o__payload": "stream_outputs"})
     return "\n".join([*lines, "endmodule", ""])
 
 

@@ -61,11 +61,6 @@ class Implementation:
 
         return component(self.spec, self.build)
 
-    @property
-    def name(self) -> str:
-        """Name of the component's module, where the build has no field that is a default of the unit."""
-        return "_".join(filter(None, (self.spec.name, str(self.build))))
-
     def with_spec(self, **changes: Any) -> Self:
         """This implementation with other fields of the description."""
         return replace(self, spec=replace(self.spec, **changes))

@@ -315,24 +315,12 @@ class CompiledModel:
         self._library.halfulp_memory(self._model, ctypes.byref(behaviour))
 
     def put(self, address: int, word: int) -> None:
-        """Write a register.
-
-        Raises
-        ------
-        ToolError
-            If the core does not answer.
-        """
+        """Write a register; raises ToolError if the core does not answer."""
         if not self._library.halfulp_put(self._model, address, word):
             raise ToolError(f"{self.name} does not answer a write of the register at {address:#x}")
 
     def get(self, address: int) -> int:
-        """Read a register.
-
-        Raises
-        ------
-        ToolError
-            If the core does not answer.
-        """
+        """Read a register; raises ToolError if the core does not answer."""
         word = int(self._library.halfulp_get(self._model, address))
         if word >> 32:
             raise ToolError(f"{self.name} does not answer a read of the register at {address:#x}")
@@ -381,9 +369,5 @@ def pack(codes: Codes, widths: Sequence[int]) -> Words:
 def unpack(words: Words, widths: Sequence[int]) -> Codes:
     """The codes of payloads."""
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little").astype(np.uint64)
-    codes = np.zeros((len(words), len(widths)), dtype=np.uint64)
-    low = 0
-    for column, width in enumerate(widths):
-        codes[:, column] = (bits[:, low : low + width] << np.arange(width, dtype=np.uint64)).sum(axis=1)
-        low += width
-    return codes
+    columns = np.split(bits, np.cumsum(widths), axis=1)[:-1]
+    return np.stack([(column << np.arange(column.shape[1], dtype=np.uint64)).sum(axis=1) for column in columns], axis=1)

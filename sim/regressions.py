@@ -78,13 +78,7 @@ def place(unit: Any) -> Path:
 
 
 def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
-    """One vector, or steps from reset, from a text such as ``0x3c,0x40,0x001``.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """One vector, or steps from reset, from a text such as ``0x3c,0x40,0x001``; raises ValueError if it is invalid."""
     parts = text.split(";")
     stateful = any(port.name in STATE for port in inputs)
     if stateful and (len(parts) > 1 or parts[0].count(",") + 1 == len(inputs)):
@@ -116,13 +110,7 @@ def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
 
 
 def save(unit: Any, row: Regression) -> tuple[Path, bool]:
-    """Add a vector to the file of its unit; returns the file, and whether the vector was new to it.
-
-    Raises
-    ------
-    ToolError
-        If the file cannot be written.
-    """
+    """Add a vector to the file of its unit; returns the file, and True if the vector was new to it."""
     path, computed = place(unit), Implementation(unit.spec.without_source).component()
     already = read(path)[1] if path.is_file() else []
     if any(other.steps == row.steps for other in already):
@@ -138,13 +126,7 @@ def save(unit: Any, row: Regression) -> tuple[Path, bool]:
 
 
 def read(path: Path) -> tuple[Any, list[Regression]]:
-    """The unit of a file, and its vectors.
-
-    Raises
-    ------
-    ValueError
-        If a line cannot be read; the sentence names it.
-    """
+    """The unit of a file, and its vectors; raises ValueError, with the line, if one cannot be read."""
     unit: Any = None
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):

@@ -101,11 +101,6 @@ class Result:
         """True if every part compared something and nothing failed."""
         return bool(self.checks) and all(check.checked > 0 and check.failed == 0 for check in self.checks)
 
-    @property
-    def kinds(self) -> set[str]:
-        """Kinds of the failures that are shown."""
-        return {failure.kind for check in self.checks for failure in check.failures}
-
 
 MOST = 3
 """Failures of each check in the text about a run."""

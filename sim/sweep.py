@@ -121,13 +121,7 @@ class Job:
 
 
 def job(unit: Any, *, seed: int, limit: int | None = None) -> Job:
-    """The work of a sweep.
-
-    Raises
-    ------
-    ValueError
-        If the unit has more than 2^40 inputs and no limit is given.
-    """
+    """The work of a sweep; raises ValueError if the unit has more than 2^40 inputs and no limit is given."""
     space = Space.of(Ports.of(unit.inputs))
     if limit is None and space.bits > MOST_BITS:
         raise ValueError(

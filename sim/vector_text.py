@@ -8,10 +8,7 @@ from .ports import STATE, Ports
 def read_vector(text: str, inputs: Ports) -> dict[str, int]:
     """Codes of one vector, written as ``0x3c,0x40,0x001`` in the order of the unit's inputs.
 
-    Raises
-    ------
-    ValueError
-        If there are too many or too few codes, or one is no number or does not fit its port.
+    It raises ValueError if their number is wrong, or if one is no number or does not fit its port.
     """
     codes = {port.name: int(port.name == "load") for port in inputs}
     return codes | read_codes(text, _alone(inputs))

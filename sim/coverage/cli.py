@@ -45,11 +45,12 @@ def coverage(
             if not result.passed:
                 click.echo(summary(result))
             verdicts = Verdicts.of(watched, bar)
-            lines = code_coverage(built, seed=seed, limit=vectors) if code else None
-        stem = f"coverage-{built.name}"
-        tables = {stem: verdicts.table(), f"{stem}-bins": verdicts.bins_table()}
+            stem = f"coverage-{built.name}"
+            tables = {stem: verdicts.table(), f"{stem}-bins": verdicts.bins_table()}
+            if code:
+                tables[f"{stem}-code"] = code_coverage(built, seed=seed, limit=vectors)
         files = Report(
-            tables | ({f"{stem}-code": lines} if lines is not None else {}),
+            tables,
             {stem: verdicts.plot},
             title=verdicts.title,
             made_by=f"halfulp coverage of {built.name}",

@@ -104,13 +104,7 @@ class Coverage:
         self.cycles += max(len(column) for column in cycles.values())
 
     def merge(self, other: "Coverage") -> None:
-        """Add the counts of another coverage of the same unit.
-
-        Raises
-        ------
-        ValueError
-            If it is of another unit.
-        """
+        """Add the counts of another coverage; raises ValueError if it is not of the same unit."""
         if self.groups != other.groups or self.unit.parameters != other.unit.parameters:
             raise ValueError(f"coverage of {other.unit.name} does not merge into that of {self.unit.name}")
         for name, counts in other.counts.items():

@@ -14,7 +14,10 @@ from .reach import Reach, hits, reach
 
 def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
     """Proofs for the bins that were not hit, stored or new."""
-    entry = _entry(coverage)
+    unit = coverage.unit
+    # A proof depends on the bins, on the golden model, which decides the bin of a result, and on the methods.
+    own = code("halfulp.golden", type(unit).__module__, "halfulp.sim.coverage.model", "halfulp.sim.coverage.reach")
+    entry = Entry.of("coverage", (type(unit).__qualname__, unit.name, unit.parameters, own), unit.name)
     stored = _read(entry, coverage)
     waiting = {name: ~hits(coverage.counts, group) for name, group in coverage.groups.items()}
     watched = [group.name for group in coverage.model.groups]
@@ -28,13 +31,6 @@ def of(coverage: Coverage, progress: Progress = silent) -> dict[str, Reach]:
     texts = {name: {"proof": one.proof, "bins": np.flatnonzero(one.excluded).tolist()} for name, one in found.items()}
     entry.store(texts)
     return found
-
-
-def _entry(coverage: Coverage) -> Entry:
-    unit = coverage.unit
-    # A proof depends on the bins, on the golden model, which decides the bin of a result, and on the methods.
-    own = code("halfulp.golden", type(unit).__module__, "halfulp.sim.coverage.model", "halfulp.sim.coverage.reach")
-    return Entry.of("coverage", (type(unit).__qualname__, unit.name, unit.parameters, own), unit.name)
 
 
 def _read(entry: Entry, coverage: Coverage) -> dict[str, Reach]:

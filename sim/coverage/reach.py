@@ -129,17 +129,20 @@ def _joint(model: Model, part: Joint) -> Reach:
             numbers = part.group.bins(part.places([columns[port] for port in ports], outputs))
             flags |= part.group.count(numbers) > 0
         formats = " and ".join(str(model.formats.get(port, port)) for port in ports)
-        proofs.add(
-            f"all 2^{bits} pairs of codes of {formats}" if len(ports) == 2 else f"all 2^{bits} codes of {formats}"
-        )
+        proofs.add(f"all 2^{bits} {'pairs of ' * (len(ports) == 2)}codes of {formats}")
     return _complete(flags, " and ".join(sorted(proofs)))
 
 
 def _words(model: Model, columns: dict[str, Codes]) -> Iterator[dict[str, Codes]]:
     """The columns with the least and the largest random word, between which every result of some word lies."""
-    words = [port for port in model.unit.inputs if is_random(port)]
-    for ones in (0, 1) if words else (0,):
-        yield columns | {port: np.full(1, ones * mask(model.widths[port]), dtype=np.uint64) for port in words}
+    for words in _extreme_words({port: model.widths[port] for port in model.unit.inputs}):
+        yield columns | {port: np.full(1, word, dtype=np.uint64) for port, word in words.items()}
+
+
+def _extreme_words(widths: Mapping[str, int]) -> list[dict[str, int]]:
+    """The least and the largest words of some ports' random ones; one empty set of words if there is none."""
+    words = {port: mask(width) for port, width in widths.items() if is_random(port)}
+    return [dict.fromkeys(words, 0), words] if words else [{}]
 
 
 def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
@@ -214,9 +217,8 @@ def _values(term: Term) -> Raw | None:
     columns = {port: torch.from_numpy(codes.view(np.int64)) for port, codes in _product(operands).items()}
     raws = []
     # Random rounding of a product is down by the least word, and up by the largest wherever it can be.
-    words = [port for port in term.ports if is_random(port)]
-    for ones in (0, 1) if words else (0,):
-        given = {port: torch.full_like(columns["a"], ones * mask(term.ports[port])) for port in words}
+    for words in _extreme_words(term.ports):
+        given = {port: torch.full_like(columns["a"], word) for port, word in words.items()}
         raws.append(term.make(columns | given))
     raw = _joined(raws)
     keys = torch.stack([raw.sign, raw.nan, raw.inf, raw.zero, raw.exponent, *raw.significand.limbs], 1)

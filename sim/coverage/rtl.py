@@ -41,13 +41,7 @@ class Point:
 
 
 def points(unit: Any, *, seed: int = 0, limit: int | None = None) -> list[Point]:
-    """Run the vectors of the bench, one a cycle and chained, through a model with counters.
-
-    Raises
-    ------
-    ToolError
-        If a tool or the machine fails.
-    """
+    """Run the bench's vectors, one a cycle and chained, on a model with counters; raises ToolError if a tool fails."""
     chosen = plan(unit, seed=seed, limit=limit)
     with CompiledModel.of_unit(unit, "covered") as loop:
         loop.reset()

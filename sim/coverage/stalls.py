@@ -58,13 +58,7 @@ def _stream_groups(side: str) -> tuple[Group, ...]:
 
 
 def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
-    """Numbers of the bins of clock cycles, for each group of a side.
-
-    Raises
-    ------
-    ValueError
-        If there is no such side, or signals are missing.
-    """
+    """Numbers of the bins of clock cycles, by groups of a side; raises ValueError for an unknown side or signal."""
     if side not in SIGNALS or (side == PLAIN and not unit.clocked):
         known = ", ".join(name for name in SIGNALS if name != PLAIN or unit.clocked)
         raise ValueError(f"{unit.name} has no side {side!r}; it has {known}")

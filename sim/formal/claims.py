@@ -260,13 +260,9 @@ def table(findings: Sequence[Finding]) -> Table:
 
 
 def simulated(miter: Miter, witness: dict[str, int]) -> list[tuple[Any, dict[str, int]]]:
-    """The units of a circuit without registers, with the codes at their ports: in Amaranth's own simulator, which has
-    to find the claim broken, too.
+    """The units of a circuit without registers, with the codes at their ports, in Amaranth's own simulator.
 
-    Raises
-    ------
-    ToolError
-        If it does not.
+    It raises ToolError if the claim holds there.
     """
     from amaranth.hdl import Module, Value
     from amaranth.sim import Simulator

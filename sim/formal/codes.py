@@ -46,13 +46,7 @@ def magnitude(fmt: Format, bits: Value) -> Value:
 
 
 def negated(fmt: Format, bits: Value) -> Value:
-    """Code of the number with the other sign; of NaN the same code.
-
-    Raises
-    ------
-    ValueError
-        If not every number of the format has an opposite.
-    """
+    """Code of the number with the other sign, and of NaN the same; raises ValueError if a number has no opposite."""
     if not fmt.is_symmetric:
         raise ValueError(f"{fmt} is not symmetric: not every number has an opposite that rounds alike")
     match fmt.code_order:

@@ -69,13 +69,7 @@ def circuit(component: Any, ports: Sequence[Any] | None = None) -> str:
 
 
 def step_of(component: Any) -> Step:
-    """The step of a component, from the cache if it was made before.
-
-    Raises
-    ------
-    ToolError
-        If Yosys fails.
-    """
+    """The step of a component, from the cache if it was made before; raises ToolError if Yosys fails."""
     text = circuit(component)
     name = f"step_{digest(text)}"
 
@@ -123,13 +117,7 @@ class Question:
         return None if verdict.status == UNFINISHED and verdict.seconds < limit else verdict
 
     def answer(self, limit: float) -> Verdict:
-        """Find the answer and store it.
-
-        Raises
-        ------
-        ToolError
-            If a tool fails.
-        """
+        """Find the answer and store it; raises ToolError if a tool fails."""
         # The same step may be there several times.
         files = {"design.il": self.text} | {f"{step.name}.json": step.netlist for step in self.steps}
         with scratch("formal") as folder:

@@ -1,5 +1,6 @@
 """The commands `halfulp mutate` and `halfulp faults`."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import click
 
 from halfulp.sim.implementation import implementation
 from halfulp.sim.options import unit_options
-from halfulp.tools.commands import also_written, publish, report_folder, requests, scheduled, written
+from halfulp.tools.commands import Parsed, also_written, publish, report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
@@ -41,14 +42,12 @@ def mutate(
     """
     from halfulp.tools.progress import Bar
 
-    from .mutants import check_stream
+    from . import mutants as mutation
 
     with requests():
         built = implementation(unit, fmt, **options).component()
         if stream:
-            check_stream(built)
-    from . import mutants as mutation
-
+            mutation.check_stream(built)
     with pool, Bar(built.name) as bar:
         campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar, pool=pool)
     tables = {"mutation": mutation.table(campaign), "mutants": mutation.mutants_table(campaign)}
@@ -65,28 +64,21 @@ FLIPS, STUCK = 100_000, 256
 """Defaults: upsets in all, and results of every net that is stuck."""
 
 
-class _Count(click.ParamType):
+def _count(text: str) -> int:
     """A number of trials, which may be written as 1e5."""
+    with contextlib.suppress(ValueError):
+        if 1 <= (number := float(text)) <= 1e9 and number.is_integer():
+            return int(number)
+    raise ValueError(f"invalid number of trials {text}: expected 1 to 1e9")
 
-    name = "count"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A whole number of 1 or more."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 1 <= number <= 1e9 or number != int(number):
-            self.fail(f"invalid number of trials {value}: expected 1 to 1e9", param, ctx)
-        return int(number)
+_COUNT = Parsed(_count)
 
 
 @click.command()
 @unit_options
-@click.option("--bit-flips", "flips", metavar="N", type=_Count(), help="total number of register bit flips")
-@click.option(
-    "--stuck-at", "stuck", metavar="N", type=_Count(), help="number of results per net for stuck-at-0 and stuck-at-1"
-)
+@click.option("--bit-flips", "flips", metavar="N", type=_COUNT, help="total number of register bit flips")
+@click.option("--stuck-at", "stuck", metavar="N", type=_COUNT, help="results per net for stuck-at-0 and stuck-at-1")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @scheduled
 @written

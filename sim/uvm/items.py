@@ -12,13 +12,7 @@ from halfulp.sim.ports import Port, Ports
 
 @dataclass(frozen=True)
 class Operand:
-    """A code of a port.
-
-    Raises
-    ------
-    ValueError
-        If the code does not fit the port.
-    """
+    """A code of a port; raises ValueError if it does not fit the port."""
 
     port: Port
     code: int

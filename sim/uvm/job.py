@@ -44,10 +44,7 @@ class Job:
 def name_of(test: type | str) -> str:
     """Text of a class, or of one that `class_of` takes, that does not depend on the folder.
 
-    Raises
-    ------
-    ValueError
-        If it is not at the top of a file.
+    It raises ValueError for a class that is not at the top of a file.
     """
     if isinstance(test, str):
         where, colon, name = test.rpartition(":")
@@ -61,10 +58,7 @@ def name_of(test: type | str) -> str:
 def class_of(text: str) -> type:
     """The class of a test, from ``package.module:Class`` or ``path/to/file.py:Class``.
 
-    Raises
-    ------
-    ValueError
-        If there is none of that name, or it is no `uvm_test`.
+    It raises ValueError if there is none of that name, or it is no `uvm_test`.
     """
     where, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
