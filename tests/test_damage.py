@@ -1,5 +1,6 @@
 """Damaged files: of each kind that is stored, truncated and flipped files are refused or made again."""
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from halfulp.golden.train.loop import _sealed, read
 from halfulp.hdl.fit.store import segments_of, write
 from halfulp.tools.cache import FOLDER, Entry
 from halfulp.tools.errors import ToolError
-from halfulp.tools.paths import build_root
+from halfulp.tools.paths import build_root, check_private
 from halfulp.tools.processes import Command, run_all
 
 PROBES = {
@@ -183,16 +185,23 @@ def test_cache_folder_that_others_can_write_is_refused(
         assert done.stdout == "1\n" * allowed
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
-def test_cache_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
-    for owner, group, mode in ((1234, 0, 0o755), (0, 1234, 0o775)):
-        os.chown(tmp_path, owner, group)
-        tmp_path.chmod(mode)
-        done = subprocess.run([sys.executable, "-c", USE], capture_output=True, text=True)
-        assert "other users can write" in done.stderr
-    tmp_path.chmod(0o755)
-    assert run(USE)[0] == "1\n"
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "allowed"),
+    [(1 << 20, 0, 0o755, False), (0, 1 << 20, 0o775, False), (0, 1 << 20, 0o755, True), (0, 0, 0o775, True)],
+)
+def test_cache_folder_of_another_user_is_refused(
+    owner: int, group: int, mode: int, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path.stat
+
+    def stat(path: Path, **options: Any) -> Any:
+        """Only root can give folders away, so their status is changed here."""
+        own = SimpleNamespace(st_mode=mode, st_uid=owner, st_gid=group)
+        return own if path == tmp_path else plain(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with contextlib.nullcontext() if allowed else pytest.raises(ToolError, match="other users can write"):
+        check_private(tmp_path)
 
 
 def test_command_refuses_cache_that_others_can_write(

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 import distributed
 import psutil
 import pytest
+import trustme
 from click.testing import CliRunner
 
 from halfulp.cli import cli
@@ -427,33 +427,40 @@ def test_job_pool_rejects_bad_address(text):
 
 def certificate(folder):
     """Options of TLS with one certificate for the scheduler, its workers and its clients."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    words = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"
-    subprocess.run(words.split(), check=True, capture_output=True)
-    return {"tls-ca-file": cert, "tls-cert": cert, "tls-key": key}
+    ca, cert, key = (folder / f"{name}.pem" for name in ("ca", "cert", "key"))
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(ca)
+    issued.cert_chain_pems[0].write_to_path(cert)
+    issued.private_key_pem.write_to_path(key)
+    return {"tls-ca-file": ca, "tls-cert": cert, "tls-key": key}
 
 
 def test_pool_hands_tls_files_to_dask(tool, build, monkeypatch):
-    given = {}
+    given = []
 
-    def client(address, *, security, **_):
-        given.update(address=address, security=security)
-        raise OSError
+    class Recorded(distributed.Security):
+        def get_connection_args(self, role):
+            given.append(self)
+            raise OSError
 
-    monkeypatch.setattr(distributed, "Client", client)
-    for options, files in (
-        ("", None),
-        ("?tls-ca-file=a.pem&tls-cert=b.pem&tls-key=c.key", ("a.pem", "b.pem", "c.key")),
-    ):
-        with JobPool(f"tls://host:8786{options}") as pool, pytest.raises(ToolError, match="no Dask scheduler"):
+    monkeypatch.setattr(distributed, "Security", Recorded)
+    options = "?tls-ca-file=a.pem&tls-cert=b.pem&tls-key=c.key"
+    for address in ("tls://host:8786", f"tls://host:8786{options}"):
+        with JobPool(address) as pool, pytest.raises(ToolError, match="no Dask scheduler answers at tls://host:8786;"):
             results(modules(1), program(tool), pool=pool)
-        assert given["address"] == "tls://host:8786"
-        security = given["security"]
-        if files is None:
-            assert security is None
-        else:
-            assert (security.tls_ca_file, security.tls_client_cert, security.tls_client_key) == files
-            assert security.require_encryption
+    files = [(one.tls_ca_file, one.tls_client_cert, one.tls_client_key, one.require_encryption) for one in given]
+    assert files == [(None, None, None, False), ("a.pem", "b.pem", "c.key", True)]
+
+
+def test_pool_reports_silent_program_at_the_port(tool, build, monkeypatch):
+    monkeypatch.setattr(room, "PATIENCE", 1)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        JobPool(f"tcp://127.0.0.1:{server.getsockname()[1]}") as pool,
+        pytest.raises(ToolError, match="no Dask scheduler"),
+    ):
+        results(modules(1), program(tool), pool=pool)
 
 
 def test_pool_reports_another_program_at_the_port(tool, build, monkeypatch):
@@ -470,7 +477,6 @@ def test_pool_reports_another_program_at_the_port(tool, build, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_pool_uses_tls_of_address(build, tool, record, tmp_path, capsys):
     options = certificate(tmp_path)
     words = [word for name, path in options.items() for word in (f"--{name}", path)]

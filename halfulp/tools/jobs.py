@@ -163,6 +163,8 @@ class JobPool:
         if self._client is not None:
             return self._client
         from distributed import Client, Security
+        from distributed.comm import connect
+        from distributed.utils import LoopRunner
 
         if self.scheduler.startswith("tcp:"):
             # A warning would be shown once, and with a line of code.
@@ -172,7 +174,11 @@ class JobPool:
                 file=sys.stderr,
             )
         files = {TLS[name]: value for name, value in parse_qsl(self._tls)}
-        security = Security(**files, require_encryption=True) if files else None
+        security = Security(**files, require_encryption=True) if files else Security()
+
+        async def greet() -> None:
+            tls = security.get_connection_args("client")
+            await (await connect(self.scheduler, timeout=PATIENCE, **tls)).close()
 
         # Our errors say what Dask would log.
         logger = logging.getLogger("distributed")
@@ -181,6 +187,8 @@ class JobPool:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="distributed")
             try:
+                # A client of Dask would wait without end for a program that says nothing.
+                LoopRunner().run_sync(greet, callback_timeout=PATIENCE)
                 client = Client(self.scheduler, timeout=PATIENCE, set_as_default=False, security=security)
             except (TypeError, FileNotFoundError, ssl.SSLError) as error:
                 raise ToolError(
