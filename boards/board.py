@@ -1,6 +1,7 @@
 """Boards: a device with memories around it, and the platform that kernels are linked for."""
 
 import math
+import pkgutil
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -174,10 +175,7 @@ class Board:
         """
         if self.amaranth is None:
             raise ValueError(f"{self.name} has no platform for Amaranth: its pins belong to the shell on the card")
-        import importlib
-
-        module, _, name = self.amaranth.partition(":")
-        return getattr(importlib.import_module(module), name)()
+        return pkgutil.resolve_name(self.amaranth)()
 
 
 def fields_of(part: str) -> tuple[str, str, str]:

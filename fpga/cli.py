@@ -17,19 +17,13 @@ from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
 
-from .vendor.cli import DEFAULT_CLOCK
+from .vendor.cli import DEFAULT_CLOCK, target_option
 
 if TYPE_CHECKING:
     from .report.coreport import Record
 
 
-_target = click.option(
-    "--target",
-    default="vu9p",
-    metavar="NAME",
-    type=Parsed(target_of),
-    help="device; default: vu9p. `halfulp list targets` prints all",
-)
+_target = target_option(help="device; default: vu9p. `halfulp list targets` prints all")
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """Low-precision arithmetic units in RTL, bit-exact against a golden model in PyTorch."""
 
-import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from .unit import unit
@@ -20,10 +20,7 @@ _LAZY = {"golden": "halfulp.golden", "parse": "halfulp.hdl.formats:parse"}
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _LAZY[name].partition(":")
-    loaded: Any = importlib.import_module(module)
-    value = getattr(loaded, attribute) if attribute else loaded
-    globals()[name] = value
+    globals()[name] = value = pkgutil.resolve_name(_LAZY[name])
     return value
 
 

@@ -4,17 +4,14 @@ Exit codes: 0 success; 1 the thing checked is wrong; 2 the request is wrong; 3 a
 Ctrl-C. A command is imported when it runs, so that help and refusals come at once.
 """
 
-import importlib
+import pkgutil
 import signal
-import sys
-import warnings
 from typing import Any, NoReturn
 
 import click
 
 from halfulp import __version__
-from halfulp.tools.commands import Refused
-from halfulp.tools.errors import CheckError, ToolError
+from halfulp.tools.commands import run
 
 COMMANDS = {
     "bench": "halfulp.sim.cli",
@@ -62,7 +59,7 @@ class Commands(click.Group):
         ctx.meta["command"] = cmd_name
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        command: click.Command = pkgutil.resolve_name(f"{COMMANDS[cmd_name]}:{cmd_name}")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -84,13 +81,10 @@ def cli() -> None:
 
 
 @cli.command(name="list")
-@click.argument("what", metavar=f"{{{'|'.join(LISTS)}}}")
+@click.argument("what", type=click.Choice(list(LISTS)))
 def list_(what: str) -> None:
     """Print boards, formats, the grammar, targets or units."""
-    if what not in LISTS:
-        raise Refused(f"there is no list of {what}; there are {', '.join(LISTS)}")
-    module, _, name = LISTS[what].partition(":")
-    click.echo("\n".join(getattr(importlib.import_module(module), name)()))
+    click.echo("\n".join(pkgutil.resolve_name(LISTS[what])()))
 
 
 def _end(signum: int, frame: Any) -> NoReturn:
@@ -101,35 +95,7 @@ def _end(signum: int, frame: Any) -> NoReturn:
 def main() -> None:
     """Run the program."""
     signal.signal(signal.SIGTERM, _end)
-    try:
-        # Not cli(): it would print an empty line of its own on Ctrl-C.
-        with cli.make_context("halfulp", sys.argv[1:]) as context:
-            cli.invoke(context)
-        code = 0
-    except click.exceptions.Exit as end:
-        code = end.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        code = 2
-    except click.UsageError as error:
-        click.echo(f"halfulp: {error.format_message()}", err=True)
-        code = 2
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (CheckError, ToolError) as error:
-        click.echo(f"halfulp: {error}", err=True)
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        # Amaranth would warn of an unfinished unit.
-        warnings.simplefilter("ignore")
-        click.echo("halfulp: stopped", err=True)
-        code = 130
-    except BrokenPipeError:
-        # The reader of our output, such as head, has closed the pipe.
-        sys.stderr.close()
-        code = 0
-    sys.exit(code)
+    run(cli)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def refused(answer: Answer, code: int) -> str:
         ("synth mac e5m2 --route", "placed"),
         ("synth mac e1m2", "e1m2 has 1 exponent bit"),
         ("synth frobnicate", "frobnicate"),
-        ("list colours", "list of colours"),
+        ("list colours", "colours"),
         ("frobnicate", "frobnicate"),
     ],
 )

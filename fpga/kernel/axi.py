@@ -56,24 +56,16 @@ Burst = data.StructLayout({"address": ADDRESS_BITS - PLACE_BITS, "beats": range(
 WriteBeat = data.StructLayout({"data": DATA_BITS, "strobe": BYTES})
 
 
-def flat_ports(prefix: str, channels: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def flat_ports(channels: dict[str, dict[str, Any]], prefix: str = "") -> dict[str, Any]:
     """Members of a component for the channels of a port, by the names that vendors' tools expect."""
-    return {f"{prefix}_{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
-
-
-def channel_signature(channels: dict[str, dict[str, Any]]) -> wiring.Signature:
-    """Signature of the channels of a port inside a component."""
-    return wiring.Signature(
-        {f"{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
-    )
+    return {f"{prefix}{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
 
 
 def join_ports(m: Module, component: Any, prefix: str, master: Any, channels: dict[str, dict[str, Any]]) -> None:
     """Connect an interface to the ports of the component around it."""
-    for channel, ports in channels.items():
-        for name, port in ports.items():
-            outside, inside = getattr(component, f"{prefix}_{channel}{name}"), getattr(master, f"{channel}{name}")
-            m.d.comb += outside.eq(inside) if port.flow is Out else inside.eq(outside)
+    for name, port in flat_ports(channels).items():
+        outside, inside = getattr(component, f"{prefix}_{name}"), getattr(master, name)
+        m.d.comb += outside.eq(inside) if port.flow is Out else inside.eq(outside)
 
 
 class Split(wiring.Component):
@@ -135,7 +127,7 @@ class _Master(wiring.Component):
     def __init__(self, channels: dict[str, dict[str, Any]], beats: Any) -> None:
         super().__init__(
             {
-                "bus": Out(channel_signature(channels)),
+                "bus": Out(wiring.Signature(flat_ports(channels))),
                 "request": In(stream.Signature(Burst)),
                 "beats": beats,
                 "stop": In(1),

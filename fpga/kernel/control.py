@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import channel_signature
+from .axi import flat_ports
 from .layout import (
     AP_CTRL,
     ARGUMENTS,
@@ -23,16 +23,13 @@ from .layout import (
     START,
 )
 
+_ADDRESS = {"valid": In(1), "ready": Out(1), "addr": In(CONTROL_ADDRESS_BITS), "prot": In(3)}
+
 CHANNELS: dict[str, dict[str, Any]] = {
-    "aw": {"valid": In(1), "ready": Out(1), "addr": In(CONTROL_ADDRESS_BITS), "prot": In(3)},
-    "w": {
-        "valid": In(1),
-        "ready": Out(1),
-        "data": In(CONTROL_DATA_BITS),
-        "strb": In(CONTROL_DATA_BITS // 8),
-    },
+    "aw": _ADDRESS,
+    "w": {"valid": In(1), "ready": Out(1), "data": In(CONTROL_DATA_BITS), "strb": In(CONTROL_DATA_BITS // 8)},
     "b": {"valid": Out(1), "ready": In(1), "resp": Out(2)},
-    "ar": {"valid": In(1), "ready": Out(1), "addr": In(CONTROL_ADDRESS_BITS), "prot": In(3)},
+    "ar": _ADDRESS,
     "r": {"valid": Out(1), "ready": In(1), "data": Out(CONTROL_DATA_BITS), "resp": Out(2)},
 }
 
@@ -58,7 +55,7 @@ class Control(wiring.Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "bus": Out(channel_signature(CHANNELS)),
+                "bus": Out(wiring.Signature(flat_ports(CHANNELS))),
                 "start": Out(1),
                 "finished": In(1),
                 "resting": In(1),

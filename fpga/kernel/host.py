@@ -15,6 +15,7 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.hdl.specs import MacSpec, Tiling
+from halfulp.tools import commands
 from halfulp.tools.errors import ToolError
 
 from .layout import ARGUMENTS, CONTINUE, DATA_BITS, element_bytes
@@ -173,8 +174,8 @@ class Card:
         return from_memory(bytes(buffer.read(size, 0)), width, shape)
 
 
-def program(tile: Tile) -> click.Command:
-    """A command that runs matrix products on a card and compares each element with the golden model."""
+def run(tile: Tile) -> None:
+    """Run the program of a card's host; exit code 1 for a wrong element, 2 for a wrong request, 3 if the card fails."""
 
     @click.command(context_settings={"help_option_names": ["-h", "--help"]})
     @click.argument("xclbin", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -202,16 +203,4 @@ def program(tile: Tile) -> click.Command:
                 sys.exit(1)
             click.echo(f"{shape}: all {want.numel():,} elements are as the golden model has them")
 
-    return main
-
-
-def run(tile: Tile) -> None:
-    """Run the program of a card's host; exit code 1 for a wrong element, 2 for a wrong request, 3 if the card fails."""
-    try:
-        program(tile)(standalone_mode=False)
-    except click.ClickException as error:
-        click.echo(f"halfulp: {error.format_message()}", err=True)
-        sys.exit(2)
-    except ToolError as error:
-        click.echo(f"halfulp: {error}", err=True)
-        sys.exit(3)
+    commands.run(main)

@@ -88,16 +88,15 @@ class Kernel(wiring.Component):
         self.chunk = chunk
         self.name = f"kernel_{array.name}" if name is None else name
         check_name(self.name)
-        channels = {MASTERS[0]: READ_CHANNELS, MASTERS[1]: READ_CHANNELS, MASTERS[2]: WRITE_CHANNELS}
         super().__init__(
             {
                 kernelmap.CLOCK: In(1),
                 kernelmap.RESET: In(1),
                 kernelmap.INTERRUPT: Out(1),
-                **flat_ports(kernelmap.CONTROL, CHANNELS),
-                **{
-                    name: port for prefix, ports in channels.items() for name, port in flat_ports(prefix, ports).items()
-                },
+                **flat_ports(CHANNELS, f"{kernelmap.CONTROL}_"),
+                **flat_ports(READ_CHANNELS, f"{MASTERS[0]}_"),
+                **flat_ports(READ_CHANNELS, f"{MASTERS[1]}_"),
+                **flat_ports(WRITE_CHANNELS, f"{MASTERS[2]}_"),
             }
         )
 

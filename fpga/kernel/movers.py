@@ -138,7 +138,6 @@ class Chunks(wiring.Component):
     k : In(32)
     i : In(stream of tiles)
     o : Out(stream of blocks)
-    idle : Out(1)
     """
 
     def __init__(self, *, tiling: Tiling, size: int, chunk: int) -> None:
@@ -148,7 +147,6 @@ class Chunks(wiring.Component):
                 "k": In(SIZE_BITS),
                 "i": In(stream.Signature(tile_layout(tiling))),
                 "o": Out(stream.Signature(block_layout(chunk))),
-                "idle": Out(1),
             }
         )
 
@@ -167,7 +165,6 @@ class Chunks(wiring.Component):
             block.total.eq(block.count),
             self.o.valid.eq(self.i.valid),
             self.i.ready.eq(self.o.ready & last),
-            self.idle.eq(1),
         ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [

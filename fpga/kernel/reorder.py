@@ -74,10 +74,8 @@ class _Place:
     """A place that goes through the chunks of tiles, by rows or by columns."""
 
     def __init__(self, m: Module, chunks: Transpose, name: str, *, rows_first: bool) -> None:
-        self.buffer, self.row = (
-            Signal(range(BUFFERS), name=f"{name}_buffer"),
-            Signal(range(max(chunks.rows, 2)), name=f"{name}_row"),
-        )
+        self.buffer = Signal(range(BUFFERS), name=f"{name}_buffer")
+        self.row = Signal(range(max(chunks.rows, 2)), name=f"{name}_row")
         self.column = Signal(range(max(chunks.chunk, 2)), name=f"{name}_column")
         self.done = Signal(SIZE_BITS, name=f"{name}_done")
         self.last = Signal(name=f"{name}_last")
@@ -123,23 +121,15 @@ class Regroup(wiring.Component):
 
     def __init__(self, *, bits: int, ratio: int, joins: bool) -> None:
         self.bits, self.ratio, self.joins = bits, ratio, joins
-        wide = bits * ratio
-        super().__init__(
-            {
-                "i": In(stream.Signature(bits if joins else wide)),
-                "o": Out(stream.Signature(wide if joins else bits)),
-                "idle": Out(1),
-            }
-        )
+        small, large = stream.Signature(bits), stream.Signature(bits * ratio)
+        super().__init__({"i": In(small if joins else large), "o": Out(large if joins else small)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         if self.ratio == 1:
             connect(m, self.i, self.o)
-            m.d.comb += self.idle.eq(1)
             return m
         parts, count = Signal(self.bits * self.ratio), Signal(range(self.ratio + 1))
-        m.d.comb += self.idle.eq(count == 0)
         if self.joins:
             m.d.comb += [
                 self.o.payload.eq(parts),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halfulp.boards.targets import Target, target_of
+from halfulp.boards.targets import Target
+from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs import MacSpec
 from halfulp.tools.commands import (
     Parsed,
@@ -107,13 +108,7 @@ def match(
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile that an element computes; default: 1")
 @click.option("--pipeline", default=0, metavar="N", type=int, help="register stages; default: 0")
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: the board's")
-@click.option(
-    "--target",
-    default="vu9p",
-    metavar="DEVICE",
-    type=Parsed(target_of),
-    help="device for the flow of the bare array; default: vu9p",
-)
+@target_option(help="device for the flow of the bare array; default: vu9p")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
     mac: MacSpec,

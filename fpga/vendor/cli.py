@@ -1,17 +1,21 @@
 """The command `halfulp emit`: a unit as plain Verilog, or with scripts for a vendor's tool."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from halfulp.boards.targets import TARGETS
+from halfulp.boards.targets import TARGETS, target_of
 from halfulp.sim.implementation import implementation
 from halfulp.sim.options import unit_options
-from halfulp.tools.commands import Refused, new_folder, requests, write_folder
+from halfulp.tools.commands import Parsed, Refused, new_folder, requests, write_folder
 
 DEFAULT_CLOCK = 500
 """Default clock in MHz, up to which the tools optimise."""
+
+target_option = partial(click.option, "--target", default="vu9p", metavar="NAME", type=Parsed(target_of))
+"""Option of a device."""
 
 
 @click.command()

@@ -1,19 +1,21 @@
 """Parts that the commands of all rooms share."""
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from .errors import CheckError, ToolError
 from .jobs import JobPool
 from .paths import build_root, machine_errors, replacing_folder
 
 if TYPE_CHECKING:
     from .report import Report
-
-Function = Callable[..., Any]
 
 
 class Refused(click.ClickException):
@@ -24,6 +26,36 @@ class Refused(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Print the sentence."""
         click.echo(f"halfulp: {self.message}", err=True)
+
+
+def run(command: click.Command) -> NoReturn:
+    """Run a command with the arguments of the program, and end with its exit code."""
+    try:
+        # Not command(): it would print an empty line of its own on Ctrl-C.
+        with command.make_context("halfulp", sys.argv[1:]) as context:
+            command.invoke(context)
+        code = 0
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        code = 2
+    except click.ClickException as error:
+        click.echo(f"halfulp: {error.format_message()}", err=True)
+        code = error.exit_code
+    except (CheckError, ToolError) as error:
+        click.echo(f"halfulp: {error}", err=True)
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        # Amaranth would warn of an unfinished unit.
+        warnings.simplefilter("ignore")
+        click.echo("halfulp: stopped", err=True)
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output, such as head, has closed the pipe.
+        sys.stderr.close()
+        code = 0
+    sys.exit(code)
 
 
 @contextmanager
@@ -52,34 +84,27 @@ class Parsed(click.ParamType):
             return self.read(value)
 
 
-def scheduled(function: Function) -> Function:
-    """Add ``--scheduler`` to a command, which takes the parameter ``pool``."""
-    return click.option(
-        "--scheduler",
-        "pool",
-        metavar="tls://HOST:PORT",
-        callback=_pool,
-        help="Dask scheduler whose workers do the work; default: this machine",
-    )(function)
-
-
 def _pool(ctx: click.Context, parameter: click.Parameter, address: str | None) -> JobPool:
     with requests():
         return JobPool(address)
 
 
-def written(function: Function) -> Function:
-    """Add ``-o`` to a command that always writes a report."""
-    return _output("where the files go; default: reports/ of the build folder")(function)
+scheduled = click.option(
+    "--scheduler",
+    "pool",
+    metavar="tls://HOST:PORT",
+    callback=_pool,
+    help="Dask scheduler whose workers do the work; default: this machine",
+)
+"""Adds ``--scheduler`` to a command, which takes the parameter ``pool``."""
 
+_output = partial(click.option, "-o", "--output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
 
-def also_written(function: Function) -> Function:
-    """Add ``-o`` to a command that prints a report and optionally writes it."""
-    return _output("write the tables there too, as Markdown, CSV and LaTeX")(function)
+written = _output(help="where the files go; default: reports/ of the build folder")
+"""Adds ``-o`` to a command that always writes a report."""
 
-
-def _output(text: str) -> Function:
-    return click.option("-o", "--output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path), help=text)
+also_written = _output(help="write the tables there too, as Markdown, CSV and LaTeX")
+"""Adds ``-o`` to a command that prints a report and optionally writes it."""
 
 
 def new_folder(output: str) -> Path:

@@ -163,7 +163,7 @@ class JobPool:
         if self._client is not None:
             return self._client
         from distributed import Client, Security
-        from distributed.comm import connect
+        from distributed.comm.core import connect
         from distributed.utils import LoopRunner
 
         if self.scheduler.startswith("tcp:"):
