@@ -38,13 +38,7 @@ class Resources:
 
 
 def alike(target: Target, count: int) -> tuple[Resources, ...]:
-    """The dies of a device that is made of ``count`` equal ones.
-
-    Raises
-    ------
-    ValueError
-        If ``count`` does not divide its resources.
-    """
+    """The dies of a device of ``count`` equal ones; ValueError if ``count`` does not divide its resources."""
     totals = {kind: getattr(target, kind) for kind in KINDS}
     for kind, total in totals.items():
         if total % count:
@@ -166,26 +160,14 @@ class Board:
         return min(self.memory.ports // ports, COMPUTE_UNITS)
 
     def build_platform(self) -> Any:
-        """The board's platform for Amaranth.
-
-        Raises
-        ------
-        ValueError
-            If Amaranth has none for it.
-        """
+        """The board's platform for Amaranth; ValueError if there is none."""
         if self.amaranth is None:
             raise ValueError(f"{self.name} has no platform for Amaranth: its pins belong to the shell on the card")
         return pkgutil.resolve_name(self.amaranth)()
 
 
 def fields_of(part: str) -> tuple[str, str, str]:
-    """Device, package and speed grade of an UltraScale+ part, as Amaranth writes them.
-
-    Raises
-    ------
-    ValueError
-        If the part is of another family.
-    """
+    """Device, package and speed grade of an UltraScale+ part, as Amaranth writes them; ValueError for other parts."""
     found = re.fullmatch(r"(xc[a-z]*\d+[a-z]?)-([a-z]+\d+)-(\d[A-Z]?-[a-z])", part)
     if found is None:
         raise ValueError(f"invalid UltraScale+ part {part}: expected a name such as xcvu9p-flga2104-2L-e")

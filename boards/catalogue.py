@@ -13,13 +13,7 @@ BOARDS: dict[str, Board] = {board.name: board for board in (U55C, U250, U280, U2
 
 
 def board_of(name: str) -> Board:
-    """The board of a name.
-
-    Raises
-    ------
-    ValueError
-        If no board has it.
-    """
+    """The board of a name; ValueError if there is none."""
     if name not in BOARDS:
         raise ValueError(f"unknown board {name!r}; the boards are {', '.join(BOARDS)}")
     return BOARDS[name]

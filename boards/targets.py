@@ -47,13 +47,14 @@ class Family:
     uram: str = NONE
     carry_takes: int = 0
 
-    def recipe(self, dsp: bool = False) -> str:
-        """Yosys' command, with or without DSP blocks."""
-        return self.command if dsp else f"{self.command} -nodsp"
+    @property
+    def recipe(self) -> str:
+        """Yosys' command without DSP blocks."""
+        return f"{self.command} -nodsp"
 
     def job(self, dsp: bool = False) -> dict[str, Any]:
         """The family as `halfulp.fpga.synth.yosys` takes it."""
-        return {"command": self.recipe(dsp), "memories": self.memories, "ff": self.ff}
+        return {"command": self.command if dsp else self.recipe, "memories": self.memories, "ff": self.ff}
 
 
 # One carry chain of a slice beside its eight tables (UG574).
@@ -141,11 +142,6 @@ class Target:
         """Carry chain cells: one in every slice."""
         return self.lut // self.family.luts_per_carry
 
-    @property
-    def recipe(self) -> str:
-        """Yosys' command without DSP blocks."""
-        return self.family.recipe()
-
 
 _VU9P = 1_182_240, 2_364_480, 6_840, 2_160, 960
 _HBM_CARD = 1_303_680, 2_607_360, 9_024, 2_016, 960
@@ -193,13 +189,7 @@ def target_of(name: str | Target) -> Target:
 
 
 def check_route(target: Target) -> Target:
-    """The device, which nextpnr can place and route for.
-
-    Raises
-    ------
-    ValueError
-        If only the vendor's tools can.
-    """
+    """The device, which nextpnr can place and route for; ValueError if only the vendor's tools can."""
     if not target.nextpnr:
         able = ", ".join(name for name, other in TARGETS.items() if other.nextpnr)
         raise ValueError(f"{target.name} cannot be placed and routed for without its vendor's tools; {able} can")

@@ -12,6 +12,7 @@ import click
 
 from halfulp import __version__
 from halfulp.tools.commands import run
+from halfulp.tools.errors import ToolError
 
 COMMANDS = {
     "bench": "halfulp.sim.cli",

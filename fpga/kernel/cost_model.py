@@ -84,11 +84,6 @@ def cost_model(
         Advances with each array.
     pool : JobPool
         Runs the synthesis.
-
-    Raises
-    ------
-    ToolError
-        If Yosys or the machine fails.
     """
     components = [build(*size) for size in SMALL]
     if (known := recorded([component.name for component in components], target)) is not None:

@@ -121,11 +121,6 @@ class Card:
         a, b : Tensor
         go_on : bool
             Continue the random words of the product before, instead of a start from the seeds.
-
-        Raises
-        ------
-        ToolError
-            If a core does not finish.
         """
         shares = self.tile.shares(a.shape[0])
         runs = [self._start(core, a[rows], b, go_on) for core, rows in enumerate(shares)]

@@ -4,6 +4,7 @@ The model uses the constants of the kernel and of its chain. The tests compare i
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -60,27 +61,6 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Columns of ``a`` on chip.
-
-    Attributes
-    ----------
-    columns : int
-    last : bool
-        These are the last columns of a tile.
-    vectors : int
-        Vectors of the tile.
-    rows : int
-        Rows of the tile inside the result.
-    """
-
-    columns: int
-    last: bool
-    vectors: int
-    rows: int
-
-
-@dataclass(frozen=True)
 class Timing:
     """Timing of a kernel around a chain, from start to done.
 
@@ -109,13 +89,7 @@ class Timing:
 
     @classmethod
     def of(cls, kernel: Kernel, memory: Memory) -> "Timing":
-        """The timing of a kernel.
-
-        Raises
-        ------
-        TypeError
-            If its array is not a chain.
-        """
+        """The timing of a kernel; TypeError if its array is not a chain."""
         array = kernel.array
         if not isinstance(array, Chain):
             raise TypeError(f"the timing is of a kernel around a Chain, not around a {type(array).__name__}")
@@ -151,13 +125,7 @@ class Timing:
         return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
 
     def cycles(self, n: int, k: int, m: int) -> int:
-        """Clock cycles of a product of (n, k) and (k, m), as the kernel's register counts them.
-
-        Raises
-        ------
-        ValueError
-            If a size is not positive.
-        """
+        """Clock cycles of a product of (n, k) and (k, m), as the kernel counts them; ValueError for a size of 0."""
         if min(n, k, m) < 1:
             raise ValueError(f"a product of {n} x {k} x {m} has an empty matrix; sizes are 1 or more")
         rows = self.tiling.height
@@ -171,54 +139,45 @@ class Timing:
         began: Time = 0
         apart: Time = 0
         free = packed = written = 0
-        for chunk in self._chunks(n, k, m):
-            step = self.step(chunk.vectors)
-            put = max(put, taken[-BUFFERS]) + rows * chunk.columns
+        for columns, last, vectors, height in self._chunks(n, k, m):
+            step = self.step(vectors)
+            put = max(put, taken[-BUFFERS]) + rows * columns
             # A row's burst is asked for every other cycle, as long as not too many are under way; what pads the tile
             # comes behind the rows that are wanted.
-            asked += chunk.rows
+            asked += height
             windows, place = divmod(asked - 1, OUTSTANDING)
-            window = max(self.memory.read + self._beats_a(chunk.columns) + REOPENED, 2 * OUTSTANDING)
-            put = max(put, begin + windows * window + 2 * place + chunk.columns * (1 + rows - chunk.rows))
+            beats = math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
+            window = max(self.memory.read + beats + REOPENED, 2 * OUTSTANDING)
+            put = max(put, begin + windows * window + 2 * place + columns * (1 + rows - height))
             # Two cycles later the first number is there, and rows of them are taken for each step, one step ahead.
             first = max(began + apart, max(put + 2, began) + rows)
-            steps = [
-                before,
-                began,
-                *(first + step * column for column in range(max(chunk.columns - 2, 0), chunk.columns)),
-            ]
-            if chunk.columns > 2:
+            steps = [before, began, *(first + step * column for column in range(max(columns - 2, 0), columns))]
+            if columns > 2:
                 steps[1] = steps[2] - step
-            if chunk.last:
+            if last:
                 steps[-1] = max(steps[-1], free)
             # A number is taken out when the one before it goes to the array, which is in the step before its own.
             taken.append(steps[-2] + rows - 2 if rows > 1 else steps[-3])
             before, began, apart = steps[-2], steps[-1], step
-            if chunk.last:
-                free, packed, written = self._drain(chunk, math.ceil(began), packed, m)
+            if last:
+                free, packed, written = self._drain(vectors, height, math.ceil(began), packed)
         answered = written + WRITTEN + self.memory.write + 1
         return max(answered, packed + self.parts) + ENDED - 1
 
-    def _beats_a(self, columns: int) -> int:
-        """Beats of a row of a chunk."""
-        return math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
-
-    def _chunks(self, n: int, k: int, m: int) -> list[Chunk]:
-        found = []
+    def _chunks(self, n: int, k: int, m: int) -> Iterator[tuple[int, bool, int, int]]:
+        """Chunks of ``a``: columns, if these are the last of a tile, its vectors, and its rows inside the result."""
         for tile in self.tiling.tiles(n, m):
             for first in range(0, k, self.chunk):
                 columns = min(self.chunk, k - first)
-                rows = min(self.tiling.height, n - tile.row)
-                found.append(Chunk(columns, first + columns == k, tile.vectors, rows))
-        return found
+                yield columns, first + columns == k, tile.vectors, min(self.tiling.height, n - tile.row)
 
-    def _drain(self, chunk: Chunk, last: int, packed: int, m: int) -> tuple[int, int, int]:
+    def _drain(self, vectors: int, rows: int, last: int, packed: int) -> tuple[int, int, int]:
         """Cycles in which a tile's results have been requested, the last one is packed, and the last inside the result.
 
         Results are requested one a cycle while there is room for them, and packed one after the other, with a cycle
         between rows.
         """
-        vectors, parts = chunk.vectors, self.parts
+        parts = self.parts
         count, room = self.tiling.height * vectors, self.distance + 2
         asked = last + vectors * self.tiling.rows + self.pipeline + 1
         first = max(asked + self.distance + 1, packed + parts + 1 if packed else 0)
@@ -229,7 +188,7 @@ class Timing:
         last_asked = asked + count - 1
         if count > room:
             last_asked = max(last_asked, taken(count - 1 - room) + 1)
-        return last_asked + 1, taken(count - 1), taken(chunk.rows * vectors - 1) + parts - 1
+        return last_asked + 1, taken(count - 1), taken(rows * vectors - 1) + parts - 1
 
 
 def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:

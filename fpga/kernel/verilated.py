@@ -40,11 +40,6 @@ class Verilated:
     ----------
     cycles : int
         Clock cycles of the last run, by the count of the kernel.
-
-    Raises
-    ------
-    ToolError
-        If the model cannot be built.
     """
 
     def __init__(self, kernel: Kernel) -> None:

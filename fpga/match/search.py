@@ -57,13 +57,7 @@ def storage(fmt: Format) -> int:
 
 
 def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option], list[str]]:
-    """Published arrays for which the board has room and ports, with their clocks; and notes.
-
-    Raises
-    ------
-    ValueError
-        If there is room for none.
-    """
+    """Published arrays that fit the board, with their clocks; and notes. ValueError if there is none."""
     bits = max(storage(mac.a), storage(mac.b))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [

@@ -10,7 +10,6 @@ from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import RN
 from halfulp.hdl.formats.source import parse_source
 from halfulp.sim.implementation import Implementation, short
-from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -80,9 +79,7 @@ def table(found: dict[Implementation, Measured], target: Target = TARGETS["vu9p"
         pd.DataFrame(rows),
         {"default / rn": ".3f"},
         [
-            f"Yosys {version('pyosys')}, {target.recipe}, each "
-            "unit by itself, before place and route. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
-            "path.",
+            f"{Cost.origin(target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest path.",
             "rn: the same unit with rounding to nearest. Lazy: the random word is added to the normalised sum. Eager: "
             "it is added before, at both possible alignments. Both give the same bits.",
             "The random word comes from a port, without its source; in the last column the unit has its own "

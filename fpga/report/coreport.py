@@ -10,6 +10,7 @@ from typing import Self
 from msgspec import convert
 
 from halfulp.boards.targets import TARGETS, Target
+from halfulp.fpga.synth.measure import Cost
 from halfulp.hdl.specs import Build
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.digests import code, digest, version
@@ -155,13 +156,7 @@ class Record:
 
 
 def load(path: Path) -> Record:
-    """The record in a file.
-
-    Raises
-    ------
-    ValueError
-        If the file holds none, or was changed.
-    """
+    """The record in a file; ValueError if it holds none, or was changed."""
     try:
         whole = json.loads(text_of(path))
     except json.JSONDecodeError as error:
@@ -289,8 +284,8 @@ def _notes(target: Target, study: Study) -> list[str]:
     """Notes on the figures of a device."""
     taken = target.family.carry_takes
     notes = [
-        f"{target.name} ({target.part}): Yosys {version('pyosys')}, {target.recipe}, each unit by itself with its "
-        "random source if it has one, before place and route. "
+        f"{target.name} ({target.part}): "
+        f"{Cost.origin(target, 'each unit by itself with its random source if it has one')}. "
         + (f"LUT: with the {taken} that each {target.family.carry} is made of. " if taken else "")
         + f"Carry: {target.family.carry}. Depth: cells between ports and flip-flops."
     ]

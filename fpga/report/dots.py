@@ -104,13 +104,9 @@ def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
     return Entry.of("dots", parts)
 
 
+@one_thread()
 def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> Error:
     """Error of dot products of one distribution and length."""
-    with one_thread():
-        return _measured(mac, dots, distribution, length)
-
-
-def _measured(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Error:
     from halfulp import golden
 
     drawn = [_drawn(dots, distribution, length, side) for side in (0, 1)]
@@ -172,13 +168,7 @@ _UNREADABLE = (
 
 
 def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
-    """Activations and weights in a file of a trained layer.
-
-    Raises
-    ------
-    ValueError
-        If the file has no such tensors.
-    """
+    """Activations and weights in a file of a trained layer; ValueError if it has no such tensors."""
     import torch
 
     try:

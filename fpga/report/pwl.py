@@ -19,7 +19,6 @@ from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs.segments import Segments
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.cache import Entry
-from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.plots import Approximation, plot_approximations
 from halfulp.tools.progress import Progress, silent
@@ -131,13 +130,7 @@ def study(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> Study:
-    """Fit, measure the errors, and synthesise.
-
-    Raises
-    ------
-    ValueError
-        If a fit is impossible.
-    """
+    """Fit, measure the errors, and synthesise; ValueError if a fit is impossible."""
     progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
     fitted: dict[Case, tuple[Segments, Errors]] = {}
 
@@ -198,8 +191,8 @@ def table(found: Study) -> Table:
             "distances, with the best coefficients for these.",
             "Lean: at most as many pieces with an error halfway between these two or less, with the breakpoints and "
             "coefficients that are expected to make the smallest unit.",
-            f"Cost: Yosys {version('pyosys')}, {found.target.recipe}, each unit by itself, before place and route. LUT "
-            "is the sum of LUT1 to LUT6; path counts cells on the longest path. The product is made of lookup tables.",
+            f"Cost: {Cost.origin(found.target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
+            "path. The product is made of lookup tables.",
         ],
         only_csv=(
             *("slope", "intercept"),

@@ -54,13 +54,7 @@ def implement_units(
     clock_mhz: float,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Costs of units by their texts, with their clocks, by Vivado after place and route.
-
-    Raises
-    ------
-    ValueError, ToolError
-        As `implement` does.
-    """
+    """Costs of units by their texts, with their clocks, by Vivado after place and route; errors as of `implement`."""
     progress.total("Vivado", len(units))
     found = implement((module_of(unit) for unit in units), target, progress, clock_mhz=clock_mhz, pool=pool)
     return {str(unit): routed.cost for unit, routed in zip(units, found, strict=True)}
@@ -79,8 +73,8 @@ def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = N
 
 def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
     notes = [
-        f"Yosys {version('pyosys')}, {target.recipe}, each unit by itself, before place and route; those with DSP "
-        "blocks (_dsp) without -nodsp. Path counts cells between ports and flip-flops.",
+        f"{Cost.origin(target)}; those with DSP blocks (_dsp) without -nodsp. Path counts cells between ports and "
+        "flip-flops.",
     ]
     if any(cost.fmax is not None for cost in costs.values()):
         notes.append(

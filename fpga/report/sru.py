@@ -11,7 +11,6 @@ from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, parse_source
 from halfulp.sim.implementation import short
-from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -196,8 +195,7 @@ def _counted(found: Study) -> list[str]:
     return [
         "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
         "place and route by Vitis 2020.1.",
-        f"Own: Yosys {version('pyosys')}, {found.target.recipe}, "
-        "each unit by itself, before place and route. This Yosys maps with ABC9, with and without -abc9.",
+        f"Own: {Cost.origin(found.target)}. This Yosys maps with ABC9, with and without -abc9.",
         "LUT is the sum of LUT1 to LUT6; none share a table by its two outputs. A carry chain is counted as CARRY8, of "
         "two CARRY4 each; tables that only pass a bit into it are not counted, of which an increment has up to 8 in "
         "each unit.",

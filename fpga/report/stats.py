@@ -215,21 +215,11 @@ class Measurement:
     bias_error: float
 
 
+@one_thread()
 def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = silent) -> Measurement:
-    """Round with the golden model and count.
-
-    Parameters
-    ----------
-    rounder : Rounder
-    rounds : int, optional
-        Rounds of each fraction; default: a period of the source, up to `LONGEST`.
-    progress : Progress
-    """
-    if rounds is None:
-        period = rounder.stream.source.period
-        rounds = period if period <= LONGEST else LONGEST
-    with one_thread():
-        return Measurement(count_ups(rounder, rounds, progress=progress), *mean_bias(rounder))
+    """Round each fraction ``rounds`` times with the golden model; default: a period of the source, up to `LONGEST`."""
+    rounds = min(rounder.stream.source.period, LONGEST) if rounds is None else rounds
+    return Measurement(count_ups(rounder, rounds, progress=progress), *mean_bias(rounder))
 
 
 def count_ups(

@@ -50,13 +50,7 @@ class Layer:
 
     @classmethod
     def of(cls, path: Path) -> "Layer":
-        """The layer in a file.
-
-        Raises
-        ------
-        ValueError
-            If the file cannot be read.
-        """
+        """The layer in a file; ValueError if it cannot be read."""
         try:
             return cls(path, hashlib.sha256(path.read_bytes()).hexdigest()[:20])
         except OSError as error:
@@ -158,13 +152,7 @@ def read(path: Path) -> Study:
 
 
 def text_of(path: Path) -> str:
-    """Text of a file in UTF-8.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read.
-    """
+    """Text of a file in UTF-8; ValueError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

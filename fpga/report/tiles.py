@@ -12,7 +12,6 @@ from halfulp.fpga.kernel.cost_model import MEMORY_LUTS, CostModel
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, Built
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules
 from halfulp.hdl.specs import MacSpec
-from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -27,13 +26,7 @@ def study(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> dict[Built, Cost]:
-    """Measure arrays of the published sizes, up to ``largest`` elements; 8 x 8 takes minutes.
-
-    Raises
-    ------
-    ValueError
-        If all published arrays are larger.
-    """
+    """Measure arrays of the published sizes, up to ``largest`` elements; ValueError if there is none."""
     sizes = [row for row in TABLE_III if row.n <= largest]
     if not sizes:
         raise ValueError(f"the smallest published array has 1 element, not {largest}")
@@ -49,8 +42,8 @@ def table(found: dict[Built, Cost], kernels: CostModel, target: Target = TARGETS
         pd.DataFrame([_row(row, cost, kernels) for row, cost in found.items()]),
         {"LUT/MAC": ".1f", "kernel LUT/MAC": ",.1f", "published LUT/MAC": ",.1f", "ratio": ".3f"},
         [
-            f"Yosys {version('pyosys')}, {target.recipe}, each array by itself, before place and route. LUT: LUT1 to "
-            f"LUT6, and of memories made of tables (memory) at most {MEMORY_LUTS} each.",
+            f"{Cost.origin(target, 'each array by itself')}. LUT: LUT1 to LUT6, and of memories made of tables "
+            f"(memory) at most {MEMORY_LUTS} each.",
             "Kernel: the array with ports to memory of 512 bits and registers, extrapolated from small ones "
             f"({kernels.source}). Ratio: of that to the published figure.",
             f"Published: Ben Ali et al., DATE 2025, Table III: the share of {PUBLISHED_LUT:,} tables of the whole "

@@ -14,7 +14,7 @@ from halfulp.boards.targets import FAMILIES, Family, Target, target_of
 from halfulp.sim.build import generated, verilog
 from halfulp.sim.implementation import Implementation
 from halfulp.tools.cache import Entry
-from halfulp.tools.digests import code, digest
+from halfulp.tools.digests import code, digest, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.paths import machine_errors, scratch, work_root, write_whole
@@ -95,6 +95,11 @@ class Cost:
         """Counts of cells as columns of a table."""
         kinds = {"LUT": "lut", "FF": "ff", "carry": "carry", "mux": "mux", "DSP": "dsp", "BRAM": "bram", "URAM": "uram"}
         return {column: getattr(self, kind) for column, kind in kinds.items()}
+
+    @staticmethod
+    def origin(target: Target, of: str = "each unit by itself") -> str:
+        """Note on the synthesis of costs, without the full stop."""
+        return f"Yosys {version('pyosys')}, {target.family.recipe}, {of}, before place and route"
 
     def shares(self, target: Target) -> dict[str, float]:
         """Share of each resource of a device; 1 is all of it.
@@ -277,13 +282,7 @@ def measure_modules(
 def results(
     modules: Iterable[Module], program: Program, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Any]:
-    """Results of a program for modules, as `measure_modules` has those of Yosys.
-
-    Raises
-    ------
-    ToolError
-        If the program or the machine fails. Results until then are cached.
-    """
+    """Results of a program for modules, as `measure_modules` has those of Yosys."""
     entries: list[Entry] = []
     found: dict[Entry, Any] = {}
     missing: dict[Job, Entry] = {}

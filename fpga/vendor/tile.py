@@ -90,13 +90,7 @@ class Design:
         return costs.cells(self.n, self.m)
 
     def check(self, cells: Resources) -> None:
-        """Refuse cores that need more resources than there are; ``cells`` are those of one core.
-
-        Raises
-        ------
-        ValueError
-            If a core does not fit a die, or all cores do not fit the device.
-        """
+        """Refuse cores that do not fit their die or the device; ``cells`` are the resources of one core."""
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
         size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"

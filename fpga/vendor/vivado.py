@@ -132,13 +132,7 @@ def scripts(
 
 
 def check(target: Target, clock_mhz: float) -> None:
-    """Refuse a device of another vendor, and a clock that is out of range.
-
-    Raises
-    ------
-    ValueError
-        If the device or the clock is refused.
-    """
+    """Refuse, with ValueError, a device of another vendor, and a clock that is out of range."""
     if not knows(target):
         raise ValueError(f"Vivado does not support {target.name}, a device of another vendor")
     if not 1 <= clock_mhz <= FASTEST:
@@ -239,13 +233,7 @@ def _constraints(text: str, top: str, period: str) -> str:
 
 
 def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
-    """Fields of `Cost` but ``path`` and ``fmax``, from the text of ``report_utilization``.
-
-    Raises
-    ------
-    ToolError
-        If a line is missing.
-    """
+    """Fields of `Cost` but ``path`` and ``fmax``, from ``report_utilization``; ToolError if a line is missing."""
     sites, cells = _tables(text)
 
     def used(site: str) -> float:
@@ -278,13 +266,7 @@ def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
 
 
 def timing(text: str, file: str = TIMING) -> Timing:
-    """Clock, worst slack and longest path from the text of ``report_timing_summary``.
-
-    Raises
-    ------
-    ToolError
-        If a line is missing, or no path is timed.
-    """
+    """Clock, worst slack and longest path from ``report_timing_summary``; ToolError if a line is missing."""
     lines = text.splitlines()
     slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)", file)[0].split()[0], "WNS(ns)", file)
     clocks = [
@@ -310,13 +292,7 @@ def timing(text: str, file: str = TIMING) -> Timing:
 
 
 def power(text: str, file: str = POWER) -> Power:
-    """Total, dynamic and static power from the text of ``report_power``.
-
-    Raises
-    ------
-    ToolError
-        If a line is missing.
-    """
+    """Total, dynamic and static power from ``report_power``; ToolError if a line is missing."""
 
     def watts(line: str) -> float:
         found = re.search(rf"^\|\s*{re.escape(line)}\s*\|\s*([^|]*?)\s*\|", text, re.M)
@@ -420,13 +396,7 @@ def _result(folder: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Version of Vivado, as it prints it.
-
-    Raises
-    ------
-    ToolError
-        If there is no Vivado, or it prints none.
-    """
+    """Version of Vivado, as it prints it; ToolError if there is none."""
     program = _argv()[0]
     return {"Vivado": _version(program, Path(program).stat().st_mtime_ns)}
 
@@ -452,13 +422,7 @@ def _argv() -> list[str]:
 
 
 def read(folder: Path) -> Routed:
-    """Figures of the reports in a folder.
-
-    Raises
-    ------
-    ToolError
-        If a report is missing, or lacks a line.
-    """
+    """Figures of the reports in a folder; ToolError if a report is missing, or lacks a line."""
     texts = {}
     for file in REPORTS:
         path = folder / file

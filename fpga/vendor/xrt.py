@@ -116,11 +116,6 @@ def places(name: str, board: Board, cores: int) -> list[Place]:
 
     Each port has an HBM bank of its own. Ports share DDR banks: those beside the die of the core in turn, or those with
     the fewest ports.
-
-    Raises
-    ------
-    ValueError
-        As `check_ports` does.
     """
     memory = board.memory
     check_ports(board, cores)
@@ -142,13 +137,7 @@ def places(name: str, board: Board, cores: int) -> list[Place]:
 
 
 def check_ports(board: Board, cores: int) -> None:
-    """Refuse a number of cores whose ports the memory cannot serve.
-
-    Raises
-    ------
-    ValueError
-        If there are too many cores, or none.
-    """
+    """Refuse, with ValueError, a number of cores whose ports the memory cannot serve."""
     ports, memory = len(MASTERS), board.memory
     if cores < 1:
         raise ValueError(f"{cores} cores cannot be linked; it takes 1 or more")
@@ -160,13 +149,7 @@ def check_ports(board: Board, cores: int) -> None:
 
 
 def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
-    """Configuration for ``v++ --link --config``: instances, the bank of each port, the die of each core, the clock.
-
-    Raises
-    ------
-    ValueError
-        As `check_ports` does.
-    """
+    """Configuration for ``v++ --link --config``: instances, the bank of each port, the die of each core, the clock."""
     found = places(name, board, cores)
     tag = board.memory.tag
     lines = ["[connectivity]", f"nk={name}:{cores}:{'.'.join(place.name for place in found)}"]

@@ -187,7 +187,8 @@ class JobPool:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="distributed")
             try:
-                # A client of Dask would wait without end for a program that says nothing.
+                # A client of Dask waits without end for a program that says nothing, and one that could not connect
+                # may deadlock when it is collected as garbage.
                 LoopRunner().run_sync(greet, callback_timeout=PATIENCE)
                 client = Client(self.scheduler, timeout=PATIENCE, set_as_default=False, security=security)
             except (TypeError, FileNotFoundError, ssl.SSLError) as error:

@@ -42,13 +42,7 @@ def work_root() -> Path:
 
 @functools.cache
 def writable(root: Path) -> Path:
-    """A folder, made if it is not there, or a temporary folder of this process if it cannot be written.
-
-    Raises
-    ------
-    ToolError
-        If other users can write it.
-    """
+    """A folder, made if it is not there, or a temporary folder of this process if that cannot be written."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         check_private(root)

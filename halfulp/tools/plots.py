@@ -422,11 +422,6 @@ def write(
     """Write a figure to a folder as ``stem.png``, ``stem.svg`` or ``stem.pdf``; returns the paths.
 
     ``about`` has a ``title`` and a ``description`` for the metadata of the files.
-
-    Raises
-    ------
-    ToolError
-        If a file cannot be written.
     """
     paths = []
     for ending in endings:

@@ -46,13 +46,7 @@ class Report:
         return "\n".join(table.markdown() for name, table in self.tables.items() if name not in self.hidden)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files to a folder; returns their paths.
-
-        Raises
-        ------
-        ToolError
-            If a file cannot be written.
-        """
+        """Write all files to a folder; returns their paths."""
         paths = []
         for name, text in self.records.items():
             paths.append(folder / name)
