@@ -18,7 +18,7 @@ from .compare import compare, spelled
 from .corner_segments import corner_cases
 from .implementation import Implementation
 from .model import CompiledModel
-from .ports import Codes, Ports
+from .ports import Codes, Columns, Ports
 from .reference import CHUNK, reference
 from .report import Check, Failure, Result, describe, write_junit
 from .rules import SHOWN
@@ -48,7 +48,7 @@ WIDE = 1 << 9
 class Watch(Protocol):
     """Observer of the vectors, results and clock cycles of a run."""
 
-    def sample(self, inputs: Mapping[str, Codes], outputs: Mapping[str, Codes], *, chained: bool = False) -> None:
+    def sample(self, inputs: Columns, outputs: Columns, *, chained: bool = False) -> None:
         """Take a batch of vectors; ``chained`` ones are steps from reset."""
 
     def stalls(self, side: str, cycles: Mapping[str, Any]) -> None:
@@ -226,28 +226,20 @@ def _bulk(unit: Any, loop: CompiledModel, vectors: Vectors, progress: Progress, 
     loop.reset()
     for start in range(0, vectors.count, CHUNK):
         codes = {name: column[start : start + CHUNK] for name, column in vectors.codes.items()}
-        count = min(CHUNK, vectors.count - start)
-        more, found = run_and_compare(unit, loop, codes, count, SHOWN - len(failures), watch=watch)
+        more, found = run_and_compare(unit, loop, codes, SHOWN - len(failures), watch)
         failed += more
         failures += found
-        progress.advance(count)
+        progress.advance(min(CHUNK, vectors.count - start))
     return Check("compiled loop", "plain", vectors.count, failed, failures)
 
 
 def run_and_compare(
-    unit: Any,
-    loop: CompiledModel,
-    codes: dict[str, Codes],
-    count: int,
-    most: int,
-    *,
-    watch: Watch | None = None,
-    chained: bool = False,
+    unit: Any, loop: CompiledModel, codes: Columns, most: int, watch: Watch | None = None, chained: bool = False
 ) -> tuple[int, list[Failure]]:
     """Run vectors through loop and golden model; return the number of mismatches and the first of them in full."""
     if unit.sources or chained:
         loop.reset()
-    want, got = reference(unit, codes, chained=chained), loop.run(codes, count)
+    want, got = reference(unit, codes, chained=chained), loop.run(codes, max(map(len, codes.values())))
     if watch is not None:
         watch.sample(codes, got, chained=chained)
     return compare(unit, codes, want, got, most, chained=chained)
@@ -255,12 +247,11 @@ def run_and_compare(
 
 def _loop_chain(unit: Any, loop: CompiledModel, steps: dict[str, Codes], watch: Watch | None) -> Check:
     """Chained steps, from reset, through the compiled loop; the first failure may cause the others."""
-    count = len(steps["a"])
-    failed, failures = run_and_compare(unit, loop, steps, count, SHOWN, watch=watch, chained=True)
-    return Check("compiled loop", "chain", count, failed, failures)
+    failed, failures = run_and_compare(unit, loop, steps, SHOWN, watch, chained=True)
+    return Check("compiled loop", "chain", len(steps["a"]), failed, failures)
 
 
-def _check(unit: Any, outcome: Outcome, codes: Mapping[str, Codes], want: Mapping[str, Codes]) -> Check:
+def _check(unit: Any, outcome: Outcome, codes: Columns, want: Columns) -> Check:
     """A cocotb outcome with its failures spelled out."""
     outputs = Ports.of(unit.outputs)
     chained = unit.stateful and outcome.test != "plain"

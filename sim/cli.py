@@ -32,13 +32,12 @@ def sim(
     from .bench import run
     from .ports import Ports
     from .report import expected_lines, summary
-    from .vector_text import read_vector
 
     with requests():
         if unit == "all" and vector is not None:
             raise ValueError("--vector goes with one unit, not with all of them")
         units = [asked.component() for asked in implementations(unit, fmt, **options)]
-        chosen = None if vector is None else read_vector(vector, Ports.of(units[0].inputs))
+        chosen = None if vector is None else Ports.of(units[0].inputs).read_vector(vector)
     passed = True
     for built in units:
         with Bar(built.name) as bar:

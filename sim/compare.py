@@ -6,19 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .ports import Codes
+from .ports import Columns
 from .reference import own_words
 from .report import Failure, mismatch, unexplained
 
 
 def compare(
-    unit: Any,
-    codes: Mapping[str, Codes],
-    want: Mapping[str, Codes],
-    got: Mapping[str, Codes],
-    most: int,
-    *,
-    chained: bool = False,
+    unit: Any, codes: Columns, want: Columns, got: Columns, most: int, *, chained: bool = False
 ) -> tuple[int, list[Failure]]:
     """Number of wrong results, and the first of them in full.
 
@@ -43,13 +37,7 @@ def compare(
 
 
 def spelled(
-    unit: Any,
-    at: Sequence[int],
-    codes: Mapping[str, Codes],
-    want: Mapping[str, Codes],
-    got: Sequence[Mapping[str, int]],
-    *,
-    chained: bool = False,
+    unit: Any, at: Sequence[int], codes: Columns, want: Columns, got: Sequence[Mapping[str, int]], *, chained: bool
 ) -> list[Failure]:
     """Full report of the mismatches ``got`` at vector indices ``at``."""
     if not at:
@@ -61,7 +49,7 @@ def spelled(
     return [mismatch(unit, _row(index, shown), _row(index, want), result) for index, result in rows]
 
 
-def _step(unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, Codes], got: dict[str, int]) -> Failure:
+def _step(unit: Any, index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:
     """A chained step as the independent vector that it amounts to: its start value is the state before it."""
     row, result = _row(index, codes), got["o"]
     if unit.spec.quire is not None and not row["load"]:
@@ -75,5 +63,5 @@ def _step(unit: Any, index: int, codes: Mapping[str, Codes], want: Mapping[str, 
     return replace(found, text=f"step {index} of the chain; its start value is written as c\n{found.text}")
 
 
-def _row(index: int, table: Mapping[str, Codes]) -> dict[str, int]:
+def _row(index: int, table: Columns) -> dict[str, int]:
     return {name: int(column[index if len(column) > 1 else 0]) for name, column in table.items()}

@@ -1,7 +1,7 @@
 """Vectors in which operands interact: aligned, cancelling, halfway between two results, or a sticky bit beside it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -11,12 +11,13 @@ from halfulp.hdl.formats import Format
 from . import corner_operands
 from .classes import Classes
 from .fields import Codes, Grid, Ints, words
+from .ports import Columns
 
 Rows = dict[str, Codes]
 Term = tuple[str, ...]
 """Names of one operand, or of two that are multiplied."""
 
-NO_CORNERS: Mapping[str, Codes] = MappingProxyType({})
+NO_CORNERS: Columns = MappingProxyType({})
 
 CROSSED = 3
 """Operands whose classes are all crossed."""
@@ -59,7 +60,7 @@ class Directed:
         results: list[Format],
         rng: np.random.Generator,
         exact_rows: int,
-        corners: Mapping[str, Codes] = NO_CORNERS,
+        corners: Columns = NO_CORNERS,
     ) -> None:
         self.grids = {name: Grid.of(fmt) for name, fmt in operands.items()}
         self.results = [Grid.of(fmt) for fmt in results]

@@ -1,6 +1,7 @@
 """One vector as text: codes, bits, numbers, and the exact result before rounding."""
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable
 from fractions import Fraction
@@ -20,12 +21,8 @@ def bits(port: Port, code: int) -> str:
     text = f"{code:0{port.width}b}"
     if port.fmt is None:
         return text
-    parts = []
-    for width in reversed(port.fmt.fields().values()):
-        if width:
-            parts.append(text[:width])
-            text = text[width:]
-    return "_".join(parts)
+    ends = itertools.accumulate(reversed(port.fmt.fields().values()), initial=0)
+    return "_".join(text[start:end] for start, end in itertools.pairwise(ends) if start < end)
 
 
 def line(port: Port, code: int, what: str = "") -> str:

@@ -27,8 +27,8 @@ def units() -> list[str]:
     """The catalogue of units."""
     from halfulp.units.catalogue import CATALOGUE
 
-    lines = [f"{'unit':12}{'computes':38}text"]
-    return lines + [f"{row.name:12}{row.summary:38}{row.spec.form.text}" for row in CATALOGUE.values()]
+    rows = (f"{row.name:12}{row.summary:38}{row.spec.form.text}" for row in CATALOGUE.values())
+    return [f"{'unit':12}{'computes':38}text", *rows]
 
 
 def grammar() -> list[str]:

@@ -13,7 +13,7 @@ from halfulp.tools.errors import ToolError
 
 from .build import Design, component_design, design, models
 from .driver import CONSTANTS, DriverPorts
-from .ports import Codes
+from .ports import Codes, Columns
 
 Words = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
@@ -164,19 +164,14 @@ class CompiledModel:
 
     # Vectors of codes ------------------------------------------------------------------------------------------------
 
-    def run(self, vectors: Mapping[str, Codes], count: int) -> dict[str, Codes]:
-        """Feed vectors, one a cycle, and return the results.
+    def run(self, vectors: Columns, count: int) -> dict[str, Codes]:
+        """Feed vectors, one a cycle, and return the results: for each output an array of ``count`` codes.
 
         Parameters
         ----------
         vectors : mapping
             For each input an array of ``count`` codes, or of one that every vector shares.
         count : int
-
-        Returns
-        -------
-        dict
-            For each output an array of ``count`` codes.
         """
         results = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
         feeds, places = self._feeds(vectors, count), _pointers(results.values())
@@ -184,13 +179,7 @@ class CompiledModel:
         return results
 
     def first_difference(
-        self,
-        inputs: Mapping[str, Codes],
-        expected: Mapping[str, Codes],
-        look: npt.NDArray[np.bool_],
-        *,
-        count: int,
-        before: bool,
+        self, inputs: Columns, expected: Columns, look: npt.NDArray[np.bool_], *, count: int, before: bool
     ) -> int | None:
         """Feed cycles until outputs are not as expected; returns the number of that cycle, or None.
 
@@ -211,7 +200,7 @@ class CompiledModel:
         found: int = self._library.halfulp_compare(self._model, count, feeds.lanes, wanted, seen.ctypes.data, before)
         return None if found == count else found
 
-    def record(self, inputs: Mapping[str, Codes], mutants: Codes, *, before: bool = False) -> dict[str, Codes]:
+    def record(self, inputs: Columns, mutants: Codes, *, before: bool = False) -> dict[str, Codes]:
         """Feed cycles with a mutant for each, and return the outputs of each, before or after its clock edge."""
         count = len(mutants)
         found = {name: np.empty(count, dtype=np.uint64) for name in self.ports.outputs}
@@ -219,7 +208,7 @@ class CompiledModel:
         self._library.halfulp_record(self._model, count, feeds.lanes, _pointers(found.values()), chosen.lanes, before)
         return found
 
-    def _feeds(self, vectors: Mapping[str, Codes], count: int) -> "_Feeds":
+    def _feeds(self, vectors: Columns, count: int) -> "_Feeds":
         for name in self.ports.inputs:
             if np.size(vectors[name]) not in (1, count):
                 raise ValueError(f"input {name} has {np.size(vectors[name])} codes for {count} vectors")

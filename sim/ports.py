@@ -1,5 +1,6 @@
-"""A unit's inputs and outputs as one packed word each, the form in which the bench moves them."""
+"""A unit's inputs and outputs: as one packed word each, the form in which the bench moves them, and as text."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ import numpy.typing as npt
 from halfulp.hdl.formats import Format
 
 Codes = npt.NDArray[np.uint64]
+Columns = Mapping[str, Codes]
+"""For each port its codes, one for each vector or one for all."""
 
 STATE = ("load", "clear")
 """Ports that control a unit's state."""
@@ -71,11 +74,8 @@ class Ports:
 
     def slices(self) -> list[tuple[Port, int]]:
         """Each port with the position of its lowest bit."""
-        rows, low = [], 0
-        for port in self.ports:
-            rows.append((port, low))
-            low += port.width
-        return rows
+        lows = itertools.accumulate((port.width for port in self.ports), initial=0)
+        return list(zip(self.ports, lows, strict=False))
 
     def pack(self, codes: Sequence[int]) -> int:
         """Packed word of one code for each port."""
@@ -86,3 +86,34 @@ class Ports:
     def unpack(self, word: int) -> list[int]:
         """One code for each port."""
         return [(word >> low) & ((1 << port.width) - 1) for port, low in self.slices()]
+
+    @property
+    def stateless(self) -> "Ports":
+        """All ports but the controls of the state: those of a vector by itself."""
+        return Ports(tuple(port for port in self.ports if port.name not in STATE))
+
+    def read_vector(self, text: str) -> dict[str, int]:
+        """Codes of one vector, which loads its start value, written as those of the `stateless` ports."""
+        return {name: int(name == "load") for name in self.names} | self.stateless.read(text)
+
+    def read(self, text: str) -> dict[str, int]:
+        """Codes of all ports, written as ``0x3c,0x40,0x001`` in their order; raises ValueError if one is invalid."""
+        words = text.split(",")
+        numbers = [_number(word) for word in words]
+        if len(words) != len(self):
+            raise ValueError(f"a vector of this unit has {len(self)} codes ({', '.join(self.names)}), not {len(words)}")
+        for port, word, number in zip(self, words, numbers, strict=True):
+            if not 0 <= number < 1 << port.width:
+                raise ValueError(f"code {word} does not fit the {port.width} bits of {port.name}")
+        return dict(zip(self.names, numbers, strict=True))
+
+    def write(self, codes: Mapping[str, int]) -> str:
+        """Text that `read` reads."""
+        return ",".join(f"0x{codes[port.name]:0{-(-port.width // 4)}x}" for port in self)
+
+
+def _number(word: str) -> int:
+    try:
+        return int(word, 0)
+    except ValueError:
+        raise ValueError(f"{word!r} is not a number; codes are written like 0x3c") from None

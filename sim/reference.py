@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .ports import STATE, Codes, is_random
+from .ports import STATE, Codes, Columns, is_random
 
 CHUNK = 1 << 17
 """Vectors of one call of the golden model; more exceed the processor's caches."""
@@ -20,22 +20,17 @@ def row_of(unit: Any) -> Any:
     raise ValueError(f"{type(unit).__name__} is not in the catalogue of units, so it has no golden model")
 
 
-def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> dict[str, Codes]:
-    """Results of a unit on vectors.
+def reference(unit: Any, codes: Columns, *, chained: bool = False) -> dict[str, Codes]:
+    """Results of a unit on vectors: for each output an array of codes.
 
     Parameters
     ----------
     unit : Unit
-    codes : dict
+    codes : mapping
         For each input an array of codes, all of one length or of length 1.
     chained : bool
         The vectors are steps in time of a unit with state, from reset. Otherwise each has a state of its own, and only
         a source of random words of the unit runs from reset.
-
-    Returns
-    -------
-    dict
-        For each output an array of codes.
     """
     import torch
 
@@ -43,7 +38,8 @@ def reference(unit: Any, codes: dict[str, Codes], *, chained: bool = False) -> d
 
     name = row_of(unit).name + ("_sequence" if chained else "")
     length = max(len(column) for column in codes.values())
-    tensors = {port: torch.tensor(column.view(np.int64)) for port, column in (codes | own_words(unit, length)).items()}
+    given = {**codes, **own_words(unit, length)}
+    tensors = {port: torch.tensor(column.view(np.int64)) for port, column in given.items()}
     state = [port for port in unit.inputs if port in STATE] if chained else []
     operands = [_stacked(tensors, names) for names in operands_of(unit)] + [tensors[port] for port in state]
     words = {name: _stacked(tensors, names) for name, names in words_of(unit).items()}

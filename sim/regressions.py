@@ -11,7 +11,6 @@ sequence of steps from reset, separated by semicolons.
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,9 @@ from halfulp.tools.paths import write_whole
 
 from .implementation import Implementation
 from .model import CompiledModel
-from .ports import STATE, Codes, Ports
+from .ports import STATE, Codes, Columns, Ports
 from .reference import reference
 from .report import Check, Failure, exact_codes, mismatch
-from .vector_text import read_codes, read_vector, write_codes, write_vector
 
 Step = dict[str, int]
 
@@ -59,9 +57,8 @@ class Regression:
     def text(self, unit: Any) -> str:
         """The line of a file that `read` reads."""
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
-        write = write_codes if self.chained else write_vector
-        steps = "; ".join(write(step, inputs) for step in self.steps)
-        return f"{steps} -> {'; '.join(write_codes(result, outputs) for result in self.results)}  # {self.why}"
+        steps = "; ".join(map((inputs if self.chained else inputs.stateless).write, self.steps))
+        return f"{steps} -> {'; '.join(map(outputs.write, self.results))}  # {self.why}"
 
 
 def folder() -> Path:
@@ -82,10 +79,10 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
     parts = text.split(";")
     stateful = any(port.name in STATE for port in inputs)
     if stateful and (len(parts) > 1 or parts[0].count(",") + 1 == len(inputs)):
-        return tuple(read_codes(part.strip(), inputs) for part in parts)
+        return tuple(inputs.read(part.strip()) for part in parts)
     if len(parts) > 1:
         raise ValueError("expected one vector, because the unit has no state")
-    return (read_vector(parts[0].strip(), inputs),)
+    return (inputs.read_vector(parts[0].strip()),)
 
 
 def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
@@ -150,7 +147,7 @@ def _row(line: str, unit: Any) -> Regression:
     if not (arrow and hash_ and why.strip()):
         raise ValueError("a vector is written as CODES -> CODES  # why")
     steps = parse_steps(before, Ports.of(unit.inputs))
-    results = tuple(read_codes(part.strip(), Ports.of(unit.outputs)) for part in after.split(";"))
+    results = tuple(Ports.of(unit.outputs).read(part.strip()) for part in after.split(";"))
     if len(results) != len(steps):
         raise ValueError(f"{len(steps)} steps have {len(results)} results")
     return Regression(steps, results, why.strip())
@@ -158,10 +155,8 @@ def _row(line: str, unit: Any) -> Regression:
 
 def of(unit: Any) -> list[Regression]:
     """Regressions of a unit; none of one with a source of its own, whose words no vector has."""
-    if unit.sources or not folder().is_dir():
-        return []
     path = place(unit)
-    return read(path)[1] if path.is_file() else []
+    return read(path)[1] if not unit.sources and path.is_file() else []
 
 
 def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
@@ -179,7 +174,7 @@ def replay(unit: Any, loop: CompiledModel, rows: list[Regression]) -> Check:
     return Check("compiled loop", "regressions", len(rows), len(failures), failures)
 
 
-def _results(columns: Mapping[str, Codes], count: int) -> tuple[Step, ...]:
+def _results(columns: Columns, count: int) -> tuple[Step, ...]:
     return tuple({name: int(codes[n]) for name, codes in columns.items()} for n in range(count))
 
 

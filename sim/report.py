@@ -1,5 +1,6 @@
 """Results of a run, as text and as JUnit XML."""
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from halfulp.tools.paths import write_whole
 from .exact_text import line, shown
 from .implementation import Implementation
 from .ports import Ports
-from .vector_text import write_vector
 
 
 @dataclass(frozen=True)
@@ -163,16 +163,9 @@ def describe(unit: Any) -> str:
 
 def _format_ports(shapes: Any) -> str:
     """Names and formats of ports; those of a numbered row in one."""
-    rows: list[tuple[str, list[str], Any]] = []
-    for port in Ports.of(shapes):
-        stem = port.name.rstrip("0123456789")
-        if port.fmt is None:
-            continue
-        if rows and stem != port.name and rows[-1][0] == stem:
-            rows[-1][1].append(port.name)
-        else:
-            rows.append((stem, [port.name], port.fmt))
-    return ", ".join(f"{names[0]}{'' if len(names) == 1 else f' to {names[-1]}'} {fmt}" for _, names, fmt in rows)
+    formats = Ports.of(shapes).formats
+    rows = [list(row) for _, row in itertools.groupby(formats, lambda name: name.rstrip("0123456789"))]
+    return ", ".join(f"{row[0]}{f' to {row[-1]}' * (len(row) > 1)} {formats[row[0]]}" for row in rows)
 
 
 def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: dict[str, int]) -> Failure:
@@ -191,7 +184,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
     if (exact := exact_codes(unit, codes)) != expected:
         codes_of_exact = ", ".join(map(hex, exact.values()))
         lines.append(f"the golden model is wrong here: exact arithmetic gives {codes_of_exact}")
-    asked, vector = Implementation.of(unit), ("--vector", write_vector(codes, inputs))
+    asked, vector = Implementation.of(unit), ("--vector", inputs.stateless.write(codes))
     lines += [f"again: {asked.command('sim', *vector)}", f"save:  {asked.command('save', *vector)}"]
     return Failure("mismatch", "\n".join(lines), codes, expected, got)
 

@@ -19,12 +19,12 @@ from halfulp.tools.paths import machine_errors
 from halfulp.tools.processes import Command, failure, start, stop, uninterrupted
 
 from .harness import TOP
-from .ports import Codes, Ports
+from .ports import Columns, Ports
 
 LOG = "simulator.log"
 """Output of the simulator and of the tests in it, in the folder of their files."""
 
-Tests = Mapping[str, tuple[Mapping[str, Codes], Mapping[str, Codes]]]
+Tests = Mapping[str, tuple[Columns, Columns]]
 """For each test its vectors and the expected results, by port."""
 
 

@@ -217,7 +217,7 @@ def run_chunks(unit: Any, seed: int, limit: int | None, chunks: list[int]) -> li
     with one_thread(), CompiledModel.of_unit(unit) as loop:
         for chunk in chunks:
             check_halt()
-            failed, found = run_and_compare(unit, loop, work.codes(chunk), work.size(chunk), SHOWN)
+            failed, found = run_and_compare(unit, loop, work.codes(chunk), SHOWN)
             rows.append((chunk, failed, [failure.text for failure in found]))
     return rows
 

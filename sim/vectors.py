@@ -1,6 +1,5 @@
 """The vectors of a run: all there are if they are few, else directed and random ones."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ from halfulp.hdl.formats import Format
 
 from .directed import NO_CORNERS, Directed, sums_of
 from .fields import Grid
-from .ports import STATE, Codes, Ports, is_random
+from .ports import STATE, Codes, Columns, Ports, is_random
 from .reference import reference
 from .space import Space
 
@@ -58,12 +57,7 @@ class Vectors:
 
 
 def make(
-    inputs: Ports,
-    results: list[Format],
-    *,
-    seed: int,
-    limit: int | None = None,
-    corners: Mapping[str, Codes] = NO_CORNERS,
+    inputs: Ports, results: list[Format], *, seed: int, limit: int | None = None, corners: Columns = NO_CORNERS
 ) -> Vectors:
     """Vectors for a unit.
 
@@ -104,7 +98,7 @@ def sampled(
     count: int,
     rng: np.random.Generator,
     exact_rows: int = FEW_EXACT_ROWS,
-    corners: Mapping[str, Codes] = NO_CORNERS,
+    corners: Columns = NO_CORNERS,
 ) -> dict[str, Codes]:
     """Directed and random vectors in random order."""
     columns = Directed(inputs.formats, results, rng, exact_rows, corners).rows(count)

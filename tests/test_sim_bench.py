@@ -22,7 +22,6 @@ from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.report import Check, Failure, Result, mismatch, summary, write_junit
 from halfulp.sim.simulate import UnitSimulation
-from halfulp.sim.vector_text import read_vector, write_vector
 from halfulp.tools.errors import ToolError
 from halfulp.tools.paths import build_root
 from halfulp.units.catalogue import CATALOGUE
@@ -163,15 +162,15 @@ def test_exact_result_prints_for_every_unit() -> None:
 
 def test_vector_text_round_trips() -> None:
     inputs = Ports.of(build("mac", "e5m2").inputs)
-    codes = read_vector("0x3c,64,0b1", inputs)
+    codes = inputs.read_vector("0x3c,64,0b1")
     assert codes == {"a": 0x3C, "b": 64, "c": 1, "load": 1, "clear": 0}
-    assert write_vector(codes, inputs) == "0x3c,0x40,0x001"
+    assert inputs.stateless.write(codes) == "0x3c,0x40,0x001"
     with pytest.raises(ValueError, match=r"has 3 codes \(a, b, c\), not 2"):
-        read_vector("1,2", inputs)
+        inputs.read_vector("1,2")
     with pytest.raises(ValueError, match="'x' is not a number"):
-        read_vector("1,x,3", inputs)
+        inputs.read_vector("1,x,3")
     with pytest.raises(ValueError, match="code 256 does not fit the 8 bits of a"):
-        read_vector("256,0,0", inputs)
+        inputs.read_vector("256,0,0")
 
 
 def test_plan_has_fewer_vectors_for_a_wide_quire() -> None:

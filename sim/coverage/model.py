@@ -18,13 +18,12 @@ from halfulp.hdl.formats import RN, Format
 from halfulp.hdl.specs import ValueRange
 from halfulp.sim.classes import NONE, Classes, Places, Regimes
 from halfulp.sim.fields import Codes, Grid
-from halfulp.sim.ports import STATE, Ports
+from halfulp.sim.ports import STATE, Columns, Ports
 from halfulp.sim.reference import row_of
 
 from .bins import Axis, Group
 from .stages import Stage, Term
 
-Columns = Mapping[str, Codes]
 Tensors = Mapping[str, Tensor]
 Event = tuple[Stage, list[Raw], Tensor | None, Codes]
 """Terms that a stage added up, the random word of its rounding, and the result."""
@@ -134,9 +133,8 @@ class Model:
         start = np.where(load, inputs["c"], before)
         known = begins if self.unit.spec.quire is not None else np.ones_like(begins)
         given = {**inputs, "c": start}
-        return {name: column[known] for name, column in given.items()}, {
-            name: column[known] for name, column in outputs.items()
-        }
+        vectors, results = ({name: column[known] for name, column in side.items()} for side in (given, outputs))
+        return vectors, results
 
     # Groups of ports -------------------------------------------------------------------------------------------
 
@@ -177,14 +175,10 @@ class Model:
         return (("a", "b"),) if self.kind in ("mul", "fma", "mac", "quire") else ()
 
     def _products(self) -> Iterator[Joint]:
-        factors = self._factors
-        if not factors:
-            return
-        formats = [self.formats[port] for port in factors[0]]
-        if any(fmt.spacing == "uniform" for fmt in formats):
-            return
-        axis = Axis("product of significands", ("below two", "two or more"))
-        yield Joint(Group("carry of a * b", (axis,)), factors, partial(_carry, formats))
+        formats = [self.formats[port] for factors in self._factors[:1] for port in factors]
+        if formats and all(fmt.spacing != "uniform" for fmt in formats):
+            axis = Axis("product of significands", ("below two", "two or more"))
+            yield Joint(Group("carry of a * b", (axis,)), self._factors, partial(_carry, formats))
 
     def _controls(self) -> Iterator[Alone]:
         if "subtract" in self.widths:

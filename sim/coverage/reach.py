@@ -239,11 +239,7 @@ def _taken(raw: Raw, index: Tensor) -> Raw:
 
 
 def _pairs(
-    stage: Stage,
-    terms: Sequence[Raw | None],
-    waiting: dict[str, Flags],
-    known: dict[str, Flags],
-    progress: Progress,
+    stage: Stage, terms: Sequence[Raw | None], waiting: dict[str, Flags], known: dict[str, Flags], progress: Progress
 ) -> str:
     """Enumerate all pairs of different terms, or all numbers of a single one, until nothing waits any more."""
     if any(values is None for values in terms) or len(terms) > 2:

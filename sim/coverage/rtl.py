@@ -78,13 +78,9 @@ def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Tabl
     counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)
     rows = [(kind, counts[kind], reached[kind], 100 * reached[kind] / counts[kind]) for kind in counts]
     frame = pd.DataFrame(rows, columns=["of the Verilog", "points", "reached", "%"])
-    notes = [_missing(kind, [point for point in found if point.kind == kind and not point.hits]) for kind in counts]
-    return Table(f"Code coverage of {unit.name}", frame, {"%": ".1f"}, [note for note in notes if note])
-
-
-def _missing(kind: str, missed: list[Point]) -> str:
-    if not missed:
-        return ""
-    named = ", ".join(f"{point.what} (line {point.line})" for point in missed[:SHOWN])
-    more = f", and {len(missed) - SHOWN:,} more" if len(missed) > SHOWN else ""
-    return f"{kind}, not reached: {named}{more}."
+    notes = []
+    for kind in counts:
+        missed = [f"{point.what} (line {point.line})" for point in found if point.kind == kind and not point.hits]
+        more = f", and {len(missed) - SHOWN:,} more" if len(missed) > SHOWN else ""
+        notes += [f"{kind}, not reached: {', '.join(missed[:SHOWN])}{more}."] if missed else []
+    return Table(f"Code coverage of {unit.name}", frame, {"%": ".1f"}, notes)

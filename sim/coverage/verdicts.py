@@ -101,7 +101,7 @@ class Verdicts:
                     "bins of": finding.group.name,
                     "bins": finding.group.size,
                     HIT: int((finding.counts > 0).sum()),
-                    "least": _least(finding.counts),
+                    "least": float(hit.min()) if (hit := finding.counts[finding.counts > 0]).size else float("nan"),
                     EXCLUDED: finding.verdicts().count(EXCLUDED),
                     OPEN: finding.verdicts().count(OPEN) + finding.verdicts().count(REFUTED),
                     "gone through": finding.proof if finding.excluded.any() else "",
@@ -157,7 +157,3 @@ class Verdicts:
             return Heat(finding.group.name, rows(finding.counts, 0), rows(excluded, True), rows(wrong, False))
 
         return plot_heats([panel(finding) for finding in self.findings])
-
-
-def _least(counts: Counts) -> float:
-    return float(counts[counts > 0].min()) if counts.any() else float("nan")

@@ -4,6 +4,7 @@ import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from halfulp.hdl.formats import parse
@@ -11,7 +12,6 @@ from halfulp.hdl.formats.rounding import MODES as ROUNDINGS
 from halfulp.sim.exact_text import line
 from halfulp.sim.implementation import Implementation, implementation, short
 from halfulp.sim.ports import Ports
-from halfulp.sim.vector_text import write_vector
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
@@ -48,8 +48,10 @@ KINDS = {
     "rz below rn": Kind("rounded toward zero it is no larger than to nearest", properties.toward_zero),
     "valid": Kind("results are valid codes", properties.valid),
     "symmetric": Kind("other signs give the other sign", properties.symmetric),
-    "lazy is eager": Kind("both structures of stochastic rounding", structures.lazy_is_eager),
-    "DSP is LUT": Kind("products for DSP blocks and for tables", structures.dsp_is_plain),
+    "lazy is eager": Kind(
+        "both structures of stochastic rounding", partial(structures.equal, stochastic=("lazy", "eager"))
+    ),
+    "DSP is LUT": Kind("products for DSP blocks and for tables", partial(structures.equal, dsp=(False, True))),
     "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("nothing moves while the clock enable is low", structures.held),
     "reset": Kind("results are +0 until the first are due", structures.after_reset),
@@ -172,7 +174,7 @@ def _is_granted(asked: Implementation) -> bool:
 def examine(
     wanted: Iterable[Claim], *, limit: float = LIMIT, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Iterator[Finding]:
-    """Verdicts on claims, several side by side; stored ones are not proved again.
+    """Verdicts on claims in their order, several side by side; stored ones are not proved again.
 
     Parameters
     ----------
@@ -183,11 +185,6 @@ def examine(
         Advances with each that is through.
     pool : JobPool
         Runs the proofs.
-
-    Yields
-    ------
-    Finding
-        Of each claim, in their order.
 
     Raises
     ------
@@ -236,7 +233,7 @@ def witness_lines(claim: Claim, verdict: Verdict) -> Iterator[str]:
         yield unit.name
         inputs, outputs = Ports.of(unit.inputs), Ports.of(unit.outputs)
         yield from (f"  {line(port, codes[port.name])}" for port in (*inputs, *outputs))
-        yield f"  save:  {Implementation.of(unit).command('save', '--vector', write_vector(codes, inputs))}"
+        yield f"  save:  {Implementation.of(unit).command('save', '--vector', inputs.stateless.write(codes))}"
 
 
 def table(findings: Sequence[Finding]) -> Table:

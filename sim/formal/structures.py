@@ -36,15 +36,15 @@ def _meaning(registers: Codes) -> Codes:
     return {name: Mux(effects[name], value, 0) if name in effects else value for name, value in registers.items()}
 
 
-def equal(asked: Implementation, **other: Any) -> Miter:
-    """Another structure of a unit has the same results; of a unit with a state, from the same state, and the same state
-    after it. States are the same if all registers that results depend on are."""
-    one, two = asked.component(), asked.with_build(**other).component()
+def equal(asked: Implementation, **structures: tuple[Any, Any]) -> Miter:
+    """Two structures of a unit, by a field of the build, have the same results; of a unit with a state, from the same
+    state, and the same state after it. States are the same if all registers that results depend on are."""
+    first, second = (asked.with_build(**{name: two[n] for name, two in structures.items()}) for n in (0, 1))
+    one, two = first.component(), second.component()
     if not one.clocked:
 
         def wrong(m: Module, i: Miter) -> Value:
-            results = [i.apply(m, built.component(), i.free) for built in (asked, asked.with_build(**other))]
-            return differ(*results)
+            return differ(*(i.apply(m, built.component(), i.free) for built in (first, second)))
 
         return Miter(widths(one.inputs), wrong)
     sides = clocked(one), clocked(two)
@@ -61,16 +61,6 @@ def equal(asked: Implementation, **other: Any) -> Miter:
     if "held" in sides[0].step.registers:
         free |= {f"other@{name}": width for name, width in sides[0].step.registers.items()}
     return Miter(free, wrong_step, (sides[0].step, sides[1].step))
-
-
-def lazy_is_eager(asked: Implementation) -> Miter:
-    """Both structures of stochastic rounding."""
-    return equal(asked.with_build(stochastic="lazy"), stochastic="eager")
-
-
-def dsp_is_plain(asked: Implementation) -> Miter:
-    """Products for DSP blocks, and those of lookup tables."""
-    return equal(asked.with_build(dsp=False), dsp=True)
 
 
 def held(asked: Implementation) -> Miter:

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import pandas as pd
 from halfulp.hdl.formats import Format
 from halfulp.sim.fields import Grid
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import Codes, Ports, is_random
+from halfulp.sim.ports import Codes, Columns, Ports, is_random
 from halfulp.tools.jobs import LOCAL, JobPool, shared
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.report import Report
@@ -207,7 +207,7 @@ def _moments(unit: Any, count: int, number: int, rng: np.random.Generator) -> Co
 
 
 def _worst(
-    unit: Any, right: Mapping[str, Codes], bad: Mapping[str, Codes], count: int, once: bool
+    unit: Any, right: Columns, bad: Columns, count: int, once: bool
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Lost results, and errors of the others: of each sequence once, or of each of its steps."""
     length, latency = _length(unit), int(unit.latency)

@@ -87,7 +87,7 @@ def make(component: Any, ports: DriverPorts, *, mutants: int | None, seed: int =
     ----------
     component : Unit or Streamed
     ports : DriverPorts
-        Ports that are driven, as `unit_ports` and `stream_ports` name them.
+        Ports that are driven, `SELECT` among them.
     mutants : int or None
         Number of mutants; None: faults.
     seed : int
@@ -159,8 +159,3 @@ def unit_ports(unit: Any) -> DriverPorts:
     """Ports of a unit with changes: its inputs, controls among them, and its outputs are driven in every cycle."""
     controls = ("rst", "en") * unit.clocked + ("valid",) * unit.has_valid
     return DriverPorts((*controls, *unit.inputs), tuple(unit.outputs), select=SELECT)
-
-
-def stream_ports(component: Any) -> DriverPorts:
-    """Ports of a stream wrapper with changes."""
-    return DriverPorts.of_streams(component.signature, SELECT)

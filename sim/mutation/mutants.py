@@ -1,7 +1,7 @@
 """Mutants of a unit's netlist, each run through the vectors of the bench."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,10 @@ import pandas as pd
 
 from halfulp.sim import regressions
 from halfulp.sim.bench import plan
+from halfulp.sim.driver import DriverPorts
 from halfulp.sim.formal.miters import ports_of, stream_ports_of
 from halfulp.sim.model import CompiledModel, pack
-from halfulp.sim.ports import Codes, Ports
+from halfulp.sim.ports import Columns, Ports
 from halfulp.sim.reference import reference
 from halfulp.sim.regressions import Regression
 from halfulp.tools.errors import ToolError
@@ -23,8 +24,9 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import one_thread
 
+from . import SELECT
 from .equivalence import CALM, EquivalenceChecker
-from .model import Change, Made, make, run_changes, stream_ports, unit_ports
+from .model import Change, Made, make, run_changes, unit_ports
 from .recording import Recording, record
 
 FIRST = 1 << 14
@@ -88,13 +90,7 @@ class Campaign:
 
 
 def mutate(
-    unit: Any,
-    *,
-    count: int,
-    seed: int = 0,
-    stream: bool = False,
-    progress: Progress = silent,
-    pool: JobPool = LOCAL,
+    unit: Any, *, count: int, seed: int = 0, stream: bool = False, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> Campaign:
     """Run mutants of a unit through its bench.
 
@@ -181,7 +177,8 @@ def _bench(unit: Any, count: int, seed: int, stream: bool) -> _Bench:
     from halfulp.units.stream import Streamed
 
     component = Streamed(unit) if stream else unit
-    made = make(component, stream_ports(component) if stream else unit_ports(unit), mutants=count, seed=seed)
+    driven = DriverPorts.of_streams(component.signature, SELECT) if stream else unit_ports(unit)
+    made = make(component, driven, mutants=count, seed=seed)
     checker = EquivalenceChecker(made.step, *(stream_ports_of if stream else ports_of)(unit), unit.latency)
     recording = None if stream else _record(unit, seed)
     traffic = tuple(_stream_traffic(unit, seed, size) for size in (FEW, STREAMED)) if stream else ()
@@ -208,7 +205,7 @@ def _fate(number: int, bench: _Bench, model: CompiledModel) -> Mutant:
 def _record(unit: Any, seed: int) -> Recording:
     """Cycles of the bench's vectors and of the regressions."""
     chosen = plan(unit, seed=seed)
-    sets: list[tuple[Mapping[str, Codes], bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
+    sets: list[tuple[Columns, bool]] = [(row.columns(), row.chained) for row in regressions.of(unit)]
     # In random order, so that the first vectors are of every kind.
     order = np.random.default_rng(seed).permutation(chosen.vectors.count)
     sets.append((chosen.vectors.take(order), False))

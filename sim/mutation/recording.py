@@ -1,6 +1,5 @@
 """Recordings of the bench cycle by cycle: inputs with stalls, gaps and resets, and expected outputs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfulp.sim.model import CompiledModel
-from halfulp.sim.ports import Codes, Ports
+from halfulp.sim.ports import Codes, Columns, Ports
 from halfulp.sim.reference import reference
 
 Bits = npt.NDArray[np.bool_]
@@ -42,7 +41,7 @@ class Recording:
         return model.first_difference(self.inputs, self.outputs, self.look, count=count, before=self.before)
 
 
-def record(unit: Any, sets: list[tuple[Mapping[str, Codes], bool]], seed: int) -> Recording:
+def record(unit: Any, sets: list[tuple[Columns, bool]], seed: int) -> Recording:
     """Recording of sets of vectors, one after another.
 
     As in cocotb, a quarter of each set runs without stalls; inputs carry noise while the unit is stalled or its
@@ -94,7 +93,7 @@ def _reset(unit: Any, rng: np.random.Generator) -> Recording:
     return Recording(inputs, outputs, np.zeros(count, dtype=bool), False)
 
 
-def _clocked(unit: Any, vectors: Mapping[str, Codes], want: Mapping[str, Codes], rng: np.random.Generator) -> Recording:
+def _clocked(unit: Any, vectors: Columns, want: Columns, rng: np.random.Generator) -> Recording:
     count = len(next(iter(want.values())))
     enabled, valid = _willing(unit, count, rng)
     fresh = enabled & valid

@@ -43,7 +43,6 @@ def uvm(
     """
     from halfulp.sim.ports import Ports
     from halfulp.sim.report import summary
-    from halfulp.sim.vector_text import read_vector
     from halfulp.tools.progress import Bar
 
     from .run import run
@@ -68,7 +67,7 @@ def uvm(
                 raise ValueError(f"--{next(iter(sizes))} goes with the unit tile, not with {unit}")
             asked = implementations(unit, fmt, **options)
             if vector is not None:
-                chosen = read_vector(vector, Ports.of(asked[0].component().inputs))
+                chosen = Ports.of(asked[0].component().inputs).read_vector(vector)
     passed = True
     for request in asked:
         with Bar(f"uvm {unit} {fmt}") as bar, requests():

@@ -105,9 +105,7 @@ class Grants(uvm_sequence_item):
         A level for each cycle.
     """
 
-    def __init__(self, name: str = "grants") -> None:
-        super().__init__(name)
-        self.pattern: tuple[bool, ...] = ()
+    pattern: tuple[bool, ...] = ()
 
     def __str__(self) -> str:
         return "".join("+" if granted else "." for granted in self.pattern)

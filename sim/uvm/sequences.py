@@ -1,7 +1,6 @@
 """Sequences: operations, their order and their pace, with vectors from the makers of the plain bench."""
 
 import random
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import cocotb
@@ -12,7 +11,7 @@ from pyuvm import uvm_sequence
 from halfulp.sim import regressions
 from halfulp.sim.bench import plan, result_formats
 from halfulp.sim.directed import Directed
-from halfulp.sim.ports import Codes, Ports
+from halfulp.sim.ports import Codes, Columns, Ports
 from halfulp.sim.rules import PACED, Pace
 from halfulp.sim.space import Space
 from halfulp.sim.vectors import EXHAUSTIVE_BITS, FEW_EXACT_ROWS, chains, make, sampled, with_corner_words
@@ -85,14 +84,14 @@ class VectorSequence(Sequence):
 
     storms: ClassVar[bool] = True
 
-    def vectors(self) -> Mapping[str, Codes]:
+    def vectors(self) -> Columns:
         """Codes of each input."""
         raise NotImplementedError
 
     async def body(self) -> None:
         await self.send(self.vectors())
 
-    async def send(self, columns: Mapping[str, Codes], *, reset: bool = False) -> None:
+    async def send(self, columns: Columns, *, reset: bool = False) -> None:
         """Send vectors, after a reset if there is to be one."""
         ports = self.inputs
         rows = list(zip(*(columns[port.name].tolist() for port in ports), strict=True))
@@ -132,9 +131,7 @@ def gap_of(pace: Pace) -> int:
 class PaceSequence(uvm_sequence):
     """Holds results up, at paces of the plain bench, until ``going`` is False."""
 
-    def __init__(self, name: str = "pace") -> None:
-        super().__init__(name)
-        self.going = True
+    going = True
 
     async def body(self) -> None:
         pace = Pace(random.Random(self.sequencer.cdb_get("seed") + 1))
@@ -164,7 +161,7 @@ class ExhaustiveSequence(VectorSequence):
         if limit is not None and limit < 1 << space.bits:
             raise ValueError(f"an exhaustive sequence of {unit.name} takes 2^{space.bits} vectors or more, not {limit}")
 
-    def vectors(self) -> Mapping[str, Codes]:
+    def vectors(self) -> Columns:
         self.check(self.unit, self.config("limit"))
         # Each has a random word, where there are too many of these for every one.
         limit = self.config("limit") or 1 << max(Space.of(self.inputs).bits, ITEMS.bit_length() - 1)
@@ -174,7 +171,7 @@ class ExhaustiveSequence(VectorSequence):
 class DirectedSequence(VectorSequence):
     """Operands that interact: aligned, cancelling, around ties and the ends of ranges, with words that decide."""
 
-    def vectors(self) -> Mapping[str, Codes]:
+    def vectors(self) -> Columns:
         rng = np.random.default_rng(self.seed)
         return with_corner_words(self.unit, sampled(self.inputs, self.results, self.count, rng))
 
@@ -190,11 +187,11 @@ class RandomSequence(VectorSequence):
 
     bias: ClassVar[float] = 0.5
 
-    def constraint(self, codes: Mapping[str, Codes]) -> npt.NDArray[np.bool_]:
+    def constraint(self, codes: Columns) -> npt.NDArray[np.bool_]:
         """Mask of the vectors that are taken; override it to take fewer than all."""
         return np.ones(len(next(iter(codes.values()))), dtype=bool)
 
-    def vectors(self) -> Mapping[str, Codes]:
+    def vectors(self) -> Columns:
         rng = np.random.default_rng(self.seed)
         taken: list[dict[str, Codes]] = []
         missing = self.count
@@ -226,7 +223,7 @@ class ChainSequence(VectorSequence):
         if not unit.stateful:
             raise ValueError(f"{unit.name} has no state; a chain needs a unit with one")
 
-    def vectors(self) -> Mapping[str, Codes]:
+    def vectors(self) -> Columns:
         self.check(self.unit, self.config("limit"))
         return chains(self.inputs, self.results, max(self.count, 256), self.seed + 1)
 
@@ -267,7 +264,7 @@ class RegressionSequence(VectorSequence):
 class PlannedSequence(VectorSequence):
     """The independent vectors of the plain bench: all there are if they are few, else directed and random ones."""
 
-    def vectors(self) -> Mapping[str, Codes]:
+    def vectors(self) -> Columns:
         return plan(self.unit, seed=self.seed, limit=self.count, vector=self.config("vector")).vectors.codes
 
 

@@ -22,7 +22,6 @@ from halfulp.sim.protocol import PERIOD
 from halfulp.sim.report import Failure
 from halfulp.sim.rules import Pace
 from halfulp.sim.systolic import Product
-from halfulp.sim.vector_text import write_codes
 
 from .agent import OperandAgent, ResultAgent
 from .dut import Dut
@@ -127,9 +126,7 @@ class TileSequence(uvm_sequence):
     calm: ClassVar[tuple[float, ...]] = (1.0, 0.98, 0.9)
     begins_calm: ClassVar[bool] = True
 
-    def __init__(self, name: str = "products") -> None:
-        super().__init__(name)
-        self.env: TileEnv
+    env: "TileEnv"
 
     async def body(self) -> None:
         count = self.env.cdb_get("limit") or PRODUCTS
@@ -199,10 +196,9 @@ class TileStormSequence(TileSequence):
 class StreamSequence(uvm_sequence):
     """Payloads of one stream, of which the first ``calm`` ones have no gaps."""
 
-    def __init__(self, name: str = "stream") -> None:
-        super().__init__(name)
-        self.words: list[int] = []
-        self.seed = self.calm = 0
+    words: list[int]
+    seed: int
+    calm: int
 
     async def body(self) -> None:
         ports, pace = self.sequencer.cdb_get("interface").inputs.ports, Pace(random.Random(self.seed))
@@ -316,7 +312,7 @@ class TileScoreboard(Scoreboard):
         unit = Mac.of(self.unit.mac)
         inputs = Ports.of(unit.inputs)
         steps = [
-            write_codes({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)}, inputs)
+            inputs.write({"a": x, "b": y, "c": 0, "load": 0, "clear": int(number == 0)})
             for number, (x, y) in enumerate(zip(a, b, strict=True))
         ]
         return [f"save:  {Implementation.of(unit).command('save', '--vector', ';'.join(steps))}"]
