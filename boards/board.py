@@ -14,6 +14,9 @@ KINDS = ("lut", "ff", "dsp", "bram", "uram")
 BUFG_MHZ = 775
 """Fastest clock of UltraScale+ at speed grade -2 and 0.85 V (AMD, DS923: global clock tree, and DSP48E2)."""
 
+PORT_BITS = 512
+"""Width of a kernel's port to memory."""
+
 COMPUTE_UNITS = 31
 """Most instances of a kernel that the linker takes (AMD, Data Center Acceleration Using Vitis, UG1700)."""
 
@@ -146,14 +149,14 @@ class Board:
         """The memory that kernels use."""
         return self.memories[0]
 
-    def beats(self, mhz: float, readers: int, bits: int = 512) -> tuple[int, float]:
+    def beats(self, mhz: float, readers: int) -> tuple[int, float]:
         """Latency in cycles from a request to its first beat, and beats a cycle, at each of ``readers`` ports.
 
         Each port has an equal share of the banks, of one bank at most.
         """
         memory = self.memory
         each = memory.bank_gbps * min(memory.banks / readers, 1)
-        return math.ceil(memory.latency_ns * mhz / 1000), min(each * 8e3 / (bits * mhz), 1.0)
+        return math.ceil(memory.latency_ns * mhz / 1000), min(each * 8e3 / (PORT_BITS * mhz), 1.0)
 
     def cores(self, ports: int) -> int:
         """Most kernels of ``ports`` ports each that the memory can serve."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.boards.targets import Target, check_route, target_of
+from halfulp.boards.targets import Target, check_route
 from halfulp.hdl.specs import MacSpec
 from halfulp.sim.implementation import implementations
 from halfulp.sim.options import unit_options
@@ -214,11 +214,11 @@ def pwl(
 def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
     """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
     from .kernel.arrays import cores_cost_model
-    from .report.tiles import MAC, study, table
+    from .report.tiles import MAC, TARGET, study, table
 
     with pool, Bar("report tiles") as bar, requests():
         found = study(largest, progress=bar, pool=pool)
-        kernels = cores_cost_model(MacSpec.parse(MAC), target_of("u55c"), bar, pool)
+        kernels = cores_cost_model(MacSpec.parse(MAC), TARGET, bar, pool)
     publish(Report({"tiles": table(found, kernels)}), report_folder(output))
 
 

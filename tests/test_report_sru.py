@@ -45,7 +45,7 @@ def found():
     """A study whose figures were chosen instead of measured."""
     units = {row: Measured(cost(10 + n, n, 2), cost(20 + n, n, 3)) for n, row in enumerate((*ROWS, *CROPPED))}
     banks = {row: cost(64 * n + 65, n + 1) for n, row in enumerate(ROWS)}
-    return Study(VU9P, units, banks, whole_bank=cost(192), saturating=cost(14, 4, 2))
+    return Study(units, banks, whole_bank=cost(192), saturating=cost(14, 4, 2))
 
 
 # What is claimed ---------------------------------------------------------------------------------------------------

@@ -292,8 +292,8 @@ def test_reports_reject_missing_line(read, file, line):
     lines = [text for text in report(file).splitlines() if not text.strip("| ").startswith(line)]
     assert len(lines) < len(report(file).splitlines())
     with pytest.raises(ToolError) as caught:
-        read("\n".join(lines), file)
-    assert str(caught.value).startswith(f"{file} has no line {line!r}")
+        read("\n".join(lines))
+    assert f" has no line {line!r}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -321,8 +321,8 @@ def test_reports_reject_missing_line(read, file, line):
 )
 def test_reports_reject_missing_number(read, file, right, wrong, sentence):
     assert right in report(file)
-    with pytest.raises(ToolError, match=re.escape(f"{file} {sentence}")):
-        read(report(file).replace(right, wrong), file)
+    with pytest.raises(ToolError, match=rf"\.rpt {re.escape(sentence)}"):
+        read(report(file).replace(right, wrong))
 
 
 @pytest.mark.parametrize("read", [utilization, timing, power])

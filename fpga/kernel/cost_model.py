@@ -75,15 +75,7 @@ def cost_model(
 ) -> CostModel:
     """Cost model from the records of small arrays, or from their synthesis, which is cached.
 
-    Parameters
-    ----------
-    build : callable
-        Function of a size that makes the component.
-    target : Target
-    progress : Progress
-        Advances with each array.
-    pool : JobPool
-        Runs the synthesis.
+    ``build`` makes the component of a size.
     """
     components = [build(*size) for size in SMALL]
     if (known := recorded([component.name for component in components], target)) is not None:

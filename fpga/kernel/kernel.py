@@ -199,15 +199,7 @@ class Kernel(wiring.Component):
 
 
 class Datapath(wiring.Component):
-    """The array, with the streams between it and the memory.
-
-    Parameters
-    ----------
-    array : Array
-    sizes : tuple of int
-        Bytes of an element of a, b and c.
-    chunk : int
-    """
+    """The array, with the streams between it and the memory; elements of a, b and c have ``sizes`` bytes."""
 
     def __init__(self, array: Array, sizes: tuple[int, int, int], chunk: int) -> None:
         self.array, self.sizes, self.chunk = array, sizes, chunk

@@ -32,12 +32,8 @@ def product(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) 
     """Matrix product of codes on a kernel, to the bits of `expected`.
 
     Products of a batch follow each other. For random words, a product of zeros first advances the sources to their
-    beginning.
-
-    Raises
-    ------
-    ValueError
-        If the product is too large, a start value is no product with 1, or stochastic rounding has no source.
+    beginning. ValueError if the product is too large, a start value is no product with 1, or stochastic rounding has no
+    source.
     """
     a, b, shape = _operands(a, b, mac, start)
     result = torch.zeros(shape, dtype=torch.int64)

@@ -71,7 +71,7 @@ class Transpose(wiring.Component):
 
 
 class _Place:
-    """A place that goes through the chunks of tiles, by rows or by columns."""
+    """Counters of buffer, row and column that go through the chunks of tiles, by rows or by columns."""
 
     def __init__(self, m: Module, chunks: Transpose, name: str, *, rows_first: bool) -> None:
         self.buffer = Signal(range(BUFFERS), name=f"{name}_buffer")

@@ -9,12 +9,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from halfulp.boards.board import PORT_BITS
 from halfulp.hdl.specs import Tiling
 
 from .products import Gemm
-
-BUS_BITS = 512
-"""Width of a kernel's port to memory."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class Published(Arrays):
     @property
     def pack(self) -> int:
         """Elements of a word of the memory port."""
-        return BUS_BITS // self.bits
+        return PORT_BITS // self.bits
 
     def counts(self, gemm: Gemm) -> Iterable[int]:
         """Every number of cores, as more cores need more padding."""

@@ -126,12 +126,7 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
     ----------
     path : Path, optional
         A file of two tensors, as `Layer` has them, or of a run of ``halfulp train lenet5``. By default a LeNet5 is
-        trained in torch's own arithmetic, once.
-
-    Raises
-    ------
-    ValueError
-        If the file is neither.
+        trained in torch's own arithmetic, once. ValueError if the file is neither.
     """
     import torch
 
@@ -196,22 +191,9 @@ def measure(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> Figures:
-    """Measure all figures.
+    """Errors of dot products of multiply-accumulates, and accuracy by the rows of a table of training runs.
 
-    Parameters
-    ----------
-    macs : sequence of MacSpec
-        Multiply-accumulates of the dot products.
-    runs : sequence of dict
-        Rows of a table of training runs.
-    dots : Dots
-    trained : str
-        Origin of the layer operands.
-    command : str
-        Command that the figures name as their origin.
-    progress : Progress
-    pool : JobPool
-        Computes the dot products.
+    ``trained`` is the origin of the layer operands, and ``command`` the origin of the figures.
     """
     ours, settings, others = trained_with(runs)
     found = errors(macs, dots, progress, pool)

@@ -1,18 +1,20 @@
 """Cost of stochastic rounding in floating-point adders: lazy and eager, beside rounding to nearest."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 
-from halfulp.boards.targets import TARGETS, Target
-from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
+from halfulp.boards.targets import TARGETS
+from halfulp.fpga.synth.measure import Cost, measure_modules, module_of
 from halfulp.hdl.formats import RN
 from halfulp.hdl.formats.source import parse_source
 from halfulp.sim.implementation import Implementation, short
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
+
+TARGET = TARGETS["vu9p"]
+"""Device of the figures."""
 
 SOURCE = "lfsr16"
 """Source of the units with their own source."""
@@ -51,27 +53,22 @@ class Measured:
 
 
 def study(
-    units: tuple[Implementation, ...] = CASES,
-    target: Target = TARGETS["vu9p"],
-    progress: Progress = silent,
-    pool: JobPool = LOCAL,
+    units: tuple[Implementation, ...] = CASES, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> dict[Implementation, Measured]:
     """Measure units with stochastic rounding of sums."""
     progress.total("synthesis", 4 * len(units))
-    costs = iter(measure_modules(_modules(units), target, progress, pool=pool))
+    modules = (module_of(variant) for unit in units for variant in _variants(unit))
+    costs = iter(measure_modules(modules, TARGET, progress, pool=pool))
     return {unit: Measured(next(costs), next(costs), next(costs), next(costs)) for unit in units}
 
 
-def _modules(units: tuple[Implementation, ...]) -> Iterator[Module]:
-    """Measured modules, in the order in which `study` reads the costs."""
-    for unit in units:
-        yield module_of(unit.with_spec(rounding=RN))
-        yield module_of(unit.with_build(stochastic="lazy"))
-        yield module_of(unit.with_build(stochastic="eager"))
-        yield module_of(unit.with_spec(random=parse_source(SOURCE)))
+def _variants(unit: Implementation) -> list[Implementation]:
+    """Variants of a unit, in the order of `Measured`."""
+    stochastic = [unit.with_build(stochastic=structure) for structure in ("lazy", "eager")]
+    return [unit.with_spec(rounding=RN), *stochastic, unit.with_spec(random=parse_source(SOURCE))]
 
 
-def table(found: dict[Implementation, Measured], target: Target = TARGETS["vu9p"]) -> Table:
+def table(found: dict[Implementation, Measured]) -> Table:
     """The units as rows."""
     rows = [_row(unit, cost) for unit, cost in found.items()]
     return Table(
@@ -79,7 +76,7 @@ def table(found: dict[Implementation, Measured], target: Target = TARGETS["vu9p"
         pd.DataFrame(rows),
         {"default / rn": ".3f"},
         [
-            f"{Cost.origin(target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest path.",
+            f"{Cost.origin(TARGET)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest path.",
             "rn: the same unit with rounding to nearest. Lazy: the random word is added to the normalised sum. Eager: "
             "it is added before, at both possible alignments. Both give the same bits.",
             "The random word comes from a port, without its source; in the last column the unit has its own "

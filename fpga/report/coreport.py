@@ -185,23 +185,9 @@ def _tools(study: Study) -> dict[str, str]:
 
 
 def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool = LOCAL) -> Record:
-    """Measure all figures of a study; earlier results are cached.
+    """Measure all figures of a study, whose record names ``command`` as its origin; earlier results are cached.
 
-    Parameters
-    ----------
-    study : Study
-    command : str
-        Command that the record names as its origin.
-    progress : Progress
-    pool : JobPool
-        Runs the synthesis.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a description has no unit or golden model.
-    ToolError
-        If a tool or the machine fails. Results until then are cached.
+    TypeError or ValueError if a description has no unit or golden model.
     """
     # A unit that cannot be built is refused before the work.
     for mac in study.macs:

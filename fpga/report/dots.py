@@ -68,14 +68,8 @@ def errors(
     All multiply-accumulates have the same operands of a distribution and a length, rounded to nearest to the operand
     formats, saturating. The exact sum is a fraction, of the products of the rounded operands, or of the drawn ones,
     which are fp32 numbers. Dot product i takes its random words from the i-th of ``source.seeds(count)``, or from
-    torch's generator if they come from ports.
-
-    Raises
-    ------
-    ValueError
-        If the golden model refuses a multiply-accumulate, or all exact sums are zero.
-    ToolError
-        If the machine fails. Results until then are cached.
+    torch's generator if they come from ports. ValueError if the golden model refuses a multiply-accumulate, or if all
+    exact sums are zero.
     """
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))

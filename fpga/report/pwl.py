@@ -31,18 +31,7 @@ KINDS = ("free", "uniform")
 
 @dataclass(frozen=True)
 class Case:
-    """A unit of the report.
-
-    Parameters
-    ----------
-    fn : str
-    fmt, out : Format
-    pieces : int
-    breakpoints : str
-    slopes : str
-    error : float, optional
-        Limit of the error, in addition to the pieces.
-    """
+    """A unit of the report: a function with a number of pieces, and optionally a limit of the error too."""
 
     fn: str
     fmt: Format
@@ -104,10 +93,7 @@ def cases(
 ) -> list[Case]:
     """Units for all functions and numbers of pieces, with free and with uniform breakpoints.
 
-    Raises
-    ------
-    ValueError
-        If a function or a format is unknown, or a format is too wide for a test of all its codes.
+    ValueError if a function or a format is unknown, or a format is too wide for a test of all its codes.
     """
     if not functions:
         raise ValueError("name a function, such as tanh")
@@ -230,7 +216,8 @@ def plot(found: Study) -> Any:
     """Each function, its approximations and their errors."""
     panels = {}
     for name in found.functions:
-        own = [(case, one) for case, one in found.found.items() if case.fn == name and _is_free(case)]
+        free = {case: one for case, one in found.found.items() if case.breakpoints == "free" and case.error is None}
+        own = [(case, one) for case, one in free.items() if case.fn == name]
         first = own[0][1].errors
         near = np.flatnonzero((np.abs(first.x) <= _NEAR_ZERO) & np.isfinite(first.value))
         bins = np.arange(0, len(near), max(len(near) // _DRAWN, 1))
@@ -245,10 +232,6 @@ def plot(found: Study) -> Any:
         ]
         panels[name] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
     return plot_approximations(panels, label="error in ulp")
-
-
-def _is_free(case: Case) -> bool:
-    return case.breakpoints == "free" and case.error is None
 
 
 _DRAWN = 512  # points of a curve, each with the largest error of its bin of arguments

@@ -84,29 +84,12 @@ FITS: tuple[Implementation, ...] = (
 
 
 def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> Iterator[Path]:
-    """Measure the recorded units, and write sorted CSV files to a folder.
+    """Measure the recorded units, and write sorted CSV files to a folder; gives each path once the file is written.
 
     ``small.csv`` has `SMALL` and `BLOCKS` on the first device; ``catalogue.csv`` every unit on a device of each family,
     with its clock between registers where nextpnr supports the device; ``tiles.csv`` has `TILES`; ``sru.csv`` and
     ``sru-cropped.csv`` the figures of `halfulp report sru`; ``pwl.csv`` those of `halfulp report pwl` for every
     function with 4, 8 and 16 pieces; ``structures.csv`` has `FITS` in every structure; ``tools.csv`` versions.
-
-    Parameters
-    ----------
-    folder : Path
-    progress : Progress
-    pool : JobPool
-        Runs the synthesis.
-
-    Yields
-    ------
-    Path
-        Each file, once it is written.
-
-    Raises
-    ------
-    ToolError
-        If a tool or the machine fails. Results until then are cached.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)

@@ -24,15 +24,7 @@ def measure_units(
     route: bool = False,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Costs of units by their texts, with their clocks between registers if ``route`` is true.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such target, or nextpnr does not support the device.
-    ToolError
-        If a tool or the machine fails.
-    """
+    """Costs of units by their texts, with their clocks between registers if ``route`` is true (see `check_route`)."""
     target = target_of(target)
     if route:
         check_route(target)

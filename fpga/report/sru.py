@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from halfulp.boards.targets import TARGETS, Target
+from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, parse_source
@@ -14,6 +14,9 @@ from halfulp.sim.implementation import short
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
+
+TARGET = TARGETS["vu9p"]
+"""Device of the published figures and ours."""
 
 UNITS, LANES = 4096, 64
 """Units of the published design; lanes of a bank that has one source."""
@@ -92,7 +95,6 @@ class Study:
 
     Attributes
     ----------
-    target : Target
     units : dict of Row to Measured
         Units of both tables.
     banks : dict of Row to Cost
@@ -101,20 +103,18 @@ class Study:
         Units of the 3-bit plateau: 64 lanes with increments, and one whose result saturates.
     """
 
-    target: Target
     units: dict[Row, Measured]
     banks: dict[Row, Cost]
     whole_bank: Cost
     saturating: Cost
 
 
-def study(target: Target = TARGETS["vu9p"], progress: Progress = silent, pool: JobPool = LOCAL) -> Study:
+def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Study:
     """Measure the units of the table."""
     rows = (*ROWS, *CROPPED)
     progress.total("synthesis", 2 * len(rows) + len(ROWS) + 2)
-    costs = iter(measure_modules(_modules(), target, progress, pool=pool))
+    costs = iter(measure_modules(_modules(), TARGET, progress, pool=pool))
     return Study(
-        target,
         units={row: Measured(next(costs), next(costs)) for row in rows},
         banks={row: next(costs) for row in ROWS},
         whole_bank=next(costs),
@@ -195,7 +195,7 @@ def _counted(found: Study) -> list[str]:
     return [
         "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
         "place and route by Vitis 2020.1.",
-        f"Own: {Cost.origin(found.target)}. This Yosys maps with ABC9, with and without -abc9.",
+        f"Own: {Cost.origin(TARGET)}. This Yosys maps with ABC9, with and without -abc9.",
         "LUT is the sum of LUT1 to LUT6; none share a table by its two outputs. A carry chain is counted as CARRY8, of "
         "two CARRY4 each; tables that only pass a bit into it are not counted, of which an increment has up to 8 in "
         "each unit.",
@@ -234,15 +234,15 @@ def _ratios(found: Study) -> list[str]:
 
 def _shares(found: Study) -> list[str]:
     """Notes on the figures for many units, and their share of the device."""
-    target, long, plateau = found.target, _row("lfsr24"), _row("plateau3")
+    long, plateau = _row("lfsr24"), _row("plateau3")
 
     def share(lut: int) -> str:
-        return f"{100 * lut / target.lut:.2g} %"
+        return f"{100 * lut / TARGET.lut:.2g} %"
 
     return [
         f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
         f"of {LANES}. The table for one unit says what is counted.",
-        f"Of the {target.lut:,} LUT of the {target.name.upper()} ({target.part}; {target.source}), 24-bit LFSR units "
+        f"Of the {TARGET.lut:,} LUT of the {TARGET.name.upper()} ({TARGET.part}; {TARGET.source}), 24-bit LFSR units "
         f"take {share(found.units[long].decision.lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
         f"units in banks {share(found.banks[plateau].lut * (UNITS // LANES))}, published "
         f"{share(plateau.published_lut)}.",

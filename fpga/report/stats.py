@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -168,13 +169,10 @@ class Count:
         return [self.rounder.probability(fraction) for fraction in self.fractions]
 
     def chi_square(self) -> tuple[float, int]:
-        """Distance of all counts from the law, and its degrees of freedom.
+        """Chi-square statistic of all counts against their exact probabilities P, and its degrees of freedom.
 
-        Returns
-        -------
-        float, int
-            Sum over fractions of (ups - rounds * P)^2 / (rounds * P * (1 - P)), P the chance by the law. A fraction
-            whose P is 0 or 1 has no freedom; a count that differs there makes the sum infinite.
+        The statistic is the sum over fractions of (ups - rounds * P)^2 / (rounds * P * (1 - P)). A fraction whose P is
+        0 or 1 has no freedom; a count that differs there makes the sum infinite.
         """
         total, freedom = 0.0, 0
         for up, chance in zip(self.ups, self.exact, strict=True):
@@ -269,10 +267,7 @@ def mean_bias(rounder: Rounder) -> tuple[float, float]:
 
 def report(measurements: Sequence[Measurement], command: str) -> Report:
     """Both tables and the plot."""
-
-    def plot() -> Any:
-        return plot_chances([measurement.count.plotted() for measurement in measurements])
-
+    plot = partial(plot_chances, [measurement.count.plotted() for measurement in measurements])
     tables = {"stats-sru-fractions": fractions_table(measurements), "stats-sru": sources_table(measurements)}
     title = "How often stochastic rounding goes up"
     return Report(tables, {"stats-sru": plot}, title=title, made_by=command, endings=("png", "svg"))
@@ -314,7 +309,7 @@ def fractions_table(measurements: Sequence[Measurement]) -> Table:
 
 
 def sources_table(measurements: Sequence[Measurement]) -> Table:
-    """Each rounder as a whole: its distance from the law, and its errors against the ideal."""
+    """A row for each rounder: chi-square against its exact probabilities, and errors against the ideal ones."""
     rows = []
     for measurement in measurements:
         count, rounder = measurement.count, measurement.count.rounder

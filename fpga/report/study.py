@@ -138,13 +138,7 @@ class Study:
 
 
 def read(path: Path) -> Study:
-    """The study that a TOML file describes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the file is invalid; the sentence names the wrong key.
-    """
+    """The study that a TOML file describes; TypeError or ValueError name its wrong key."""
     try:
         return _study(tomllib.loads(text_of(path)), path.parent)
     except (TypeError, ValueError) as error:

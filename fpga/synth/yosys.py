@@ -1,7 +1,7 @@
 """Synthesis by Yosys, for a process of its own: ``python -m halfulp.fpga.synth.yosys``.
 
-In the working folder it reads ``design.v`` and ``job.json``, the fields of a `Job`. It leaves ``cells.json``, the cells
-that there are, ``path.txt``, the longest path between ports and flip-flops, and, if asked, ``netlist.json``.
+In the working folder it reads ``design.v`` and ``job.json``, the fields of a `Job`. It writes ``cells.json``, the
+counts of cells, ``path.txt``, the longest path between ports and flip-flops, and, if requested, ``netlist.json``.
 """
 
 import json
@@ -28,7 +28,7 @@ class Job:
     ties : list of str
         Constant inputs, as ``PORT=VALUE``.
     netlist : bool
-        Whether the netlist is left, for place and route.
+        Write the netlist, for place and route.
     """
 
     top: str

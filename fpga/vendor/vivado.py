@@ -103,7 +103,7 @@ def scripts(
     name: str | None = None,
     reset: str = "sync",
 ) -> dict[str, str]:
-    """Input files of ``vivado -mode batch -source flow.tcl``, by name.
+    """Input files of ``vivado -mode batch -source flow.tcl``, by name; ValueError as of `check`.
 
     Parameters
     ----------
@@ -119,11 +119,6 @@ def scripts(
         Name of the top module; default: the component's ``name``.
     reset : str
         Style of the reset; see `halfulp.units.verilog.emit`.
-
-    Raises
-    ------
-    ValueError
-        As `check` does.
     """
     target = target_of(target)
     check(target, clock_mhz)
@@ -232,28 +227,30 @@ def _constraints(text: str, top: str, period: str) -> str:
 # Reports -----------------------------------------------------------------------------------------------------------
 
 
-def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
+def utilization(text: str) -> dict[str, Any]:
     """Fields of `Cost` but ``path`` and ``fmax``, from ``report_utilization``; ToolError if a line is missing."""
     sites, cells = _tables(text)
 
     def used(site: str) -> float:
         if site not in sites:
-            raise ToolError(f"{file} has no line {site!r}")
-        return _number(sites[site], site, file)
+            raise ToolError(f"{UTILIZATION} has no line {site!r}")
+        return _number(sites[site], site, UTILIZATION)
 
     if "Slice LUTs" in sites:
         # The 7 series has no line for its carry chains of four bits, but counts them as primitives.
         if "FDRE" not in cells and not any(cell.startswith("LUT") for cell in cells):
-            raise ToolError(f"{file} has no table of primitives, which 'CARRY4' would be in")
+            raise ToolError(f"{UTILIZATION} has no table of primitives, which 'CARRY4' would be in")
         fabric, muxes, large = "Slice", ["F7 Muxes", "F8 Muxes"], 0
-        carry = math.ceil(_number(cells.get("CARRY4", "0"), "CARRY4", file) / 2)
+        carry = math.ceil(_number(cells.get("CARRY4", "0"), "CARRY4", UTILIZATION) / 2)
     else:
         fabric, muxes, large = "CLB", ["F7 Muxes", "F8 Muxes", "F9 Muxes"], int(used("URAM"))
         used("CLB LUTs")
         carry = int(used("CARRY8"))
     return {
         "lut": int(used("LUT as Logic")),
-        "luts": tuple(int(_number(cells.get(f"LUT{inputs}", "0"), f"LUT{inputs}", file)) for inputs in range(1, 7)),
+        "luts": tuple(
+            int(_number(cells.get(f"LUT{inputs}", "0"), f"LUT{inputs}", UTILIZATION)) for inputs in range(1, 7)
+        ),
         "ff": int(used(f"{fabric} Registers")),
         "carry": carry,
         "mux": sum(int(used(mux)) for mux in muxes),
@@ -265,40 +262,40 @@ def utilization(text: str, file: str = UTILIZATION) -> dict[str, Any]:
     }
 
 
-def timing(text: str, file: str = TIMING) -> Timing:
+def timing(text: str) -> Timing:
     """Clock, worst slack and longest path from ``report_timing_summary``; ToolError if a line is missing."""
     lines = text.splitlines()
-    slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)", file)[0].split()[0], "WNS(ns)", file)
+    slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)")[0].split()[0], "WNS(ns)", TIMING)
     clocks = [
         float(found[1])
-        for line in _below(lines, r"Clock\s+Waveform\(ns\)", "Clock  Waveform(ns)", file)
+        for line in _below(lines, r"Clock\s+Waveform\(ns\)", "Clock  Waveform(ns)")
         if (found := re.match(r"\s*\S+\s+\{[^}]*\}\s+([\d.]+)\s", line))
     ]
     if len(clocks) != 1:
-        raise ToolError(f"{file} has {len(clocks)} lines of clocks below 'Clock  Waveform(ns)'; the flow makes one")
+        raise ToolError(f"{TIMING} has {len(clocks)} lines of clocks below 'Clock  Waveform(ns)'; the flow makes one")
     paths = [
         (float(path[1]), path[0])
         for path in re.finditer(r"^Slack \(\w+\) :\s+(-?[\d.]+)ns.*?(?=^Slack|\Z)", text, re.M | re.S)
         if re.search(r"Path Type:.*\bMax at\b", path[0])
     ]
     if not paths:
-        raise ToolError(f"{file} has no line 'Slack' of a longest path")
+        raise ToolError(f"{TIMING} has no line 'Slack' of a longest path")
     levels = re.search(r"Logic Levels:\s+(\d+)", min(paths)[1])
     if levels is None:
-        raise ToolError(f"{file} has no line 'Logic Levels' of the longest path")
+        raise ToolError(f"{TIMING} has no line 'Logic Levels' of the longest path")
     if slack >= clocks[0]:
-        raise ToolError(f"{file} has a slack of {slack} ns below 'WNS(ns)', and the clock's period is {clocks[0]} ns")
+        raise ToolError(f"{TIMING} has a slack of {slack} ns below 'WNS(ns)', and the clock's period is {clocks[0]} ns")
     return Timing(period=clocks[0], slack=slack, path=int(levels[1]))
 
 
-def power(text: str, file: str = POWER) -> Power:
+def power(text: str) -> Power:
     """Total, dynamic and static power from ``report_power``; ToolError if a line is missing."""
 
     def watts(line: str) -> float:
         found = re.search(rf"^\|\s*{re.escape(line)}\s*\|\s*([^|]*?)\s*\|", text, re.M)
         if found is None:
-            raise ToolError(f"{file} has no line {line!r}")
-        return _number(found[1].lstrip("<").split(" ")[0], line, file)
+            raise ToolError(f"{POWER} has no line {line!r}")
+        return _number(found[1].lstrip("<").split(" ")[0], line, POWER)
 
     return Power(
         total=watts("Total On-Chip Power (W)"), dynamic=watts("Dynamic (W)"), static=watts("Device Static (W)")
@@ -319,7 +316,7 @@ def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
     return found["Site Type"], found["Ref Name"]
 
 
-def _below(lines: list[str], head: str, name: str, file: str) -> list[str]:
+def _below(lines: list[str], head: str, name: str) -> list[str]:
     """Rows of a table without rules, below its head and a line of dashes."""
     for number, line in enumerate(lines):
         if re.match(head, line):
@@ -327,7 +324,7 @@ def _below(lines: list[str], head: str, name: str, file: str) -> list[str]:
             end = next((count for count, row in enumerate(rows) if not row.strip()), len(rows))
             if end:
                 return rows[:end]
-    raise ToolError(f"{file} has no line {name!r} with a row below it")
+    raise ToolError(f"{TIMING} has no line {name!r} with a row below it")
 
 
 def _number(text: str, line: str, file: str) -> float:

@@ -147,17 +147,13 @@ def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], objec
             for key in sorted(missing, key=lambda key: entries[key].name):
                 held.enter_context(entries[key].lock())
             # Another process may have made them meanwhile.
-            still = [key for key in missing if not _is_there(entries[key])]
+            still = [key for key in missing if _damage(entries[key].folder) is not None]
             with contextlib.ExitStack() as folders:
                 scratch = {key: folders.enter_context(entries[key].replacing()) for key in still}
                 if scratch:
                     make(scratch)
         found |= {key: entries[key].folder for key in missing}
     return {key: folder for key, folder in found.items() if folder is not None}
-
-
-def _is_there(entry: Entry) -> bool:
-    return entry.folder.is_dir() and _damage(entry.folder) is None
 
 
 def _damage(folder: Path) -> str | None:

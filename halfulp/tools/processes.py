@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,12 +70,7 @@ class Command:
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a tool in a session of its own, so that a Ctrl-C reaches only this program, which ends the tool. If this
-    program is killed, `bound` ends it.
-
-    Raises
-    ------
-    ToolError
-        If there is no such program.
+    program is killed, `bound` ends it. ToolError if there is no such program.
     """
     program = command.argv[0]
     if shutil.which(program, path=None if command.env is None else command.env.get("PATH")) is None:
@@ -129,7 +124,6 @@ def release(process: "subprocess.Popen[bytes]") -> None:
 def run_all(
     commands: Iterable[Command],
     jobs: int | None = None,
-    ended: Callable[[Command], None] | None = None,
     seconds: float | None = None,
 ) -> None:
     """Run tools side by side, as many at a time as there are processors.
@@ -140,8 +134,6 @@ def run_all(
         Asked for the next one when there is a processor for it.
     jobs : int, optional
         Tools at a time; default: one for each processor.
-    ended : callable, optional
-        Called with each that ended well, as soon as it did.
     seconds : float, optional
         Most that they take in all.
 
@@ -174,8 +166,6 @@ def run_all(
                     raise ToolError(failure(command, code))
                 else:
                     release(process)
-                    if ended is not None:
-                        ended(command)
             running = still
             check_halt()
             if running and time.monotonic() > deadline:
