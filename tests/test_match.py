@@ -173,6 +173,7 @@ def test_workload_imports_user_network(tmp_path, monkeypatch):
         "def nothing():\n    return None\n"
         "def wrong():\n    return Named(), {'middle': torch.zeros(7, 5)}\n"
         "number = 1\n"
+        "def fails():\n    raise RuntimeError('no weights here')\n"
     )
     load = workload("mine_for_match:model")
     assert [(gemm.n, gemm.k, gemm.m) for gemm in load.gemms] in ([(7, 5, 3), (5, 7, 3)], [(7, 5, 3), (3, 7, 5)])
@@ -188,6 +189,7 @@ def test_workload_imports_user_network(tmp_path, monkeypatch):
         ("number", "not a function"),
         ("other", "no attribute 'other'"),
         ("wrong", "cannot be traced"),
+        ("fails", "no weights here"),
     ):
         code, said = matched(f"mine_for_match:{function}")
         assert code == 2

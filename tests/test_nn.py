@@ -510,7 +510,8 @@ def test_convert_reports_swapped_layers():
     assert "policy='e5m2*e5m2+e6m5.rn'" in repr(found.model[0])
     assert nn.convert(own, E5M2, inplace=True).model is own
     # Again, to something else and back.
-    assert nn.convert(own, {"2": SR}, inplace=True).left[0].why == "no pattern names it"
+    again = nn.convert(own, {"2": SR}, inplace=True)
+    assert [str(swap.policy) for swap in again.swaps] == [E5M2, SR, E5M2]
     assert "rounding_state" in own[2].state_dict()
     plain = nn.convert(own, "fp32", inplace=True).model
     x = normal(2, 1, 4, 4)
@@ -549,6 +550,13 @@ def test_convert_leaves_other_classes():
         assert type(made) is type(found.model[1])
         assert (made.policy, made.weight.tolist()) == (found.model[1].policy, found.model[1].weight.tolist())
         assert torch.equal(made(torch.ones(1, 2)), found.model[1](torch.ones(1, 2)))
+
+
+def test_convert_reports_layers_that_it_does_not_know():
+    layers = (tnn.LSTM(2, 2), tnn.Conv1d(2, 2, 1), tnn.GRUCell(2, 2), tnn.Embedding(3, 2), tnn.Linear(2, 2))
+    found = nn.convert(tnn.ModuleList(layers), E5M2)
+    assert [(swap.name, swap.kind) for swap in found.left] == [("0", "LSTM"), ("1", "Conv1d"), ("2", "GRUCell")]
+    assert [swap.name for swap in found.swapped] == ["4"]
 
 
 def test_convert_swaps_layers_with_rounded_parameters():
@@ -702,8 +710,15 @@ def test_counts_name_layers_phases_and_losses():
     assert counts.rows["0", "forward", "x"]["numbers"] == 8
 
 
+def test_each_converted_model_warns_of_zeros():
+    for _ in range(2):
+        model = nn.convert(tnn.Linear(2, 2), "e4m3fn*e4m3fn+fp16.rn").model
+        with pytest.warns(RuntimeWarning, match="x became zero"):
+            model(torch.full((1, 2), 1e-9))
+
+
 def test_tensor_that_becomes_zero_warns_once(monkeypatch):
-    monkeypatch.setattr(nn.counts, "_warned", set())
+    monkeypatch.setattr(nn.counts, "warned", set())
     layer = nn.Linear(4, 4, policy="e4m3fn*e4m3fn+fp16.rn")
     loss = (layer(normal(3, 4)) * -1e-9).sum()
     with pytest.warns(RuntimeWarning, match="gradient became zero in e4m3fn"):
@@ -939,8 +954,9 @@ def test_ranks_of_two_processes_have_repeatable_random_words_of_their_own(tmp_pa
 def test_stochastic_state_loads_into_rn_model_with_warning():
     state = nn.convert(network(), SR).model.state_dict()
     rn = nn.convert(network(), E5M2).model
-    with pytest.warns(RuntimeWarning, match="stochastic"):
+    with pytest.warns(RuntimeWarning, match="stochastic") as warned:
         rn.load_state_dict(state)
+    assert len({str(one.message) for one in warned}) == 1
     assert torch.equal(rn[2].weight, state["2.weight"])
     with pytest.raises(RuntimeError, match="rounding_state"):
         network().load_state_dict(state)
@@ -1060,7 +1076,7 @@ def test_policy_files_read_rules(tmp_path):
             nn.rules(path)
         assert str(caught.value).startswith(sentence)
     with pytest.raises(ValueError, match="cannot be read: No such file"):
-        nn.rules(tmp_path / "other.toml")
+        nn.rules(str(tmp_path / "other.toml"))
 
 
 def differentiated_twice():
@@ -1094,6 +1110,7 @@ def differentiated_twice():
         ),
         (lambda: nn.Linear(2, 2, policy=3), TypeError, "policy"),
         (lambda: nn.Linear(2, 2, policy=E5M2)(3), TypeError, "numbers"),
+        (lambda: nn.Linear(2, 2, policy=SR)(torch.ones(1, 2).numpy()), TypeError, "ndarray"),
         (
             lambda: nn.Linear(2, 2, policy=E5M2)(torch.ones(1, 2, dtype=torch.int32)),
             TypeError,

@@ -96,11 +96,11 @@ def _made(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name} cannot be imported: {error}") from error
+        made = found() if callable(found) else None
+    except Exception as error:
+        raise ValueError(f"{name} cannot be imported or called: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(here)
-    made = found() if callable(found) else None
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         raise ValueError(f"{name} is not a function that returns a torch model and its input")
     model, inputs = made

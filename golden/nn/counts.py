@@ -20,7 +20,8 @@ KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost")
 NaN that became a number."""
 
 _active: list["Counts"] = []
-_warned: set[tuple[str, str, str]] = set()
+warned: set[tuple[str, str, str]] = set()
+"""Phases, tensors and formats of warnings since the last conversion of a model."""
 
 
 class Counts:
@@ -80,8 +81,8 @@ def note(where: tuple[str, str, str], codes: Tensor, fmt: Format, exact: Callabl
         found = _counted(exact().to(torch.float64), codes, fmt)
         for counts in _active:
             counts.add(where, found)
-    if _zero(codes, fmt) and (kind := (*where[1:], str(fmt))) not in _warned and bool(exact().any()):
-        _warned.add(kind)
+    if _zero(codes, fmt) and (kind := (*where[1:], str(fmt))) not in warned and bool(exact().any()):
+        warned.add(kind)
         layer, phase, tensor = where
         warnings.warn(
             f"halfulp: all numbers of {tensor} became zero in {fmt} (layer {layer or 'without a name'}, {phase}); a "

@@ -462,7 +462,6 @@ _QUANTIZE = differentiable(_quantize, lambda x, *_: x.new_empty(x.shape), _save_
 
 def quantize(x: Tensor, forward: str, backward: str, use: Use) -> Tensor:
     """Values rounded element by element, and their gradient on its way back; an empty text rounds nothing."""
-    check_real(x, "the input")
     rounded: Tensor = _QUANTIZE(x, use.key, forward, backward, use.layer)
     return rounded
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from halfulp.hdl.specs import MacSpec
 
-from .cast import Cast
+from .cast import Cast, check_real
 from .draw import CONTINUE, REPEAT, STATE, check_seed, fresh_state
 from .functional import Use, bmm, conv2d, linear, padded, quantize
 from .operator import random_key
@@ -34,6 +34,7 @@ class Stateful(nn.Module):
 
     def next_key(self, x: Tensor) -> Tensor | None:
         """Key of the random words of one use, on a tensor; None where nothing rounds at random."""
+        check_real(x, "the input")
         if STATE not in self._buffers:
             return None
         key: Tensor = random_key(self.rounding_state, x.detach(), CONTINUE if self.training else self.evaluation)
@@ -64,8 +65,8 @@ class Stateful(nn.Module):
         if prefix + STATE in unexpected_keys:
             unexpected_keys.remove(prefix + STATE)
             warnings.warn(
-                f"halfulp: a state dict of stochastic rounding was loaded into layers without it; {prefix + STATE} and "
-                "others are ignored",
+                f"halfulp: a state dict of stochastic rounding was loaded into layers without it; each {STATE} is "
+                "ignored",
                 RuntimeWarning,
                 stacklevel=2,
             )

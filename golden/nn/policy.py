@@ -158,7 +158,7 @@ class Policy:
         return any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in self.casts)
 
 
-def rules(path: Path) -> dict[str, Policy]:
+def rules(path: Path | str) -> dict[str, Policy]:
     """Policies by patterns of names, from a TOML file.
 
     Its keys are those of a policy for all layers; tables ``[layers."PATTERN"]`` change keys for the layers whose names
@@ -169,6 +169,7 @@ def rules(path: Path) -> dict[str, Policy]:
     TypeError, ValueError
         If the file cannot be read or describes no policy.
     """
+    path = Path(path)
     try:
         with _prefixed(path.name):
             table = tomllib.loads(path.read_text(encoding="utf-8"))

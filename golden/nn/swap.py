@@ -15,6 +15,7 @@ from halfulp.hdl.specs import MacSpec
 
 from .activation import PiecewiseLinear
 from .attention import MultiheadAttention
+from .counts import warned
 from .draw import EVALUATIONS, REPEAT, check_seed, seed_of
 from .layers import Computed, Conv2d, Linear, Stateful
 from .observe import Observation, observe, report_uncalled
@@ -27,13 +28,16 @@ TWINS: dict[type[nn.Module], type[Computed]] = {
 }
 """Layers of torch, and the layers of this package that replace them."""
 
+_UNKNOWN = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.Bilinear)
+"""Layers of torch with products that nothing replaces."""
+
 Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
 """One policy for all layers, or policies by patterns of names (``fnmatch``) and by types, of which the first counts."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """A layer that can be swapped.
+    """A layer with matrix products.
 
     Attributes
     ----------
@@ -127,6 +131,7 @@ def convert(
     off.
     """
     check_seed(seed)
+    warned.clear()
     if evaluation not in EVALUATIONS:
         raise ValueError(f"unknown evaluation {evaluation!r}; expected {', '.join(EVALUATIONS)}")
     if not isinstance(policy, Mapping):
@@ -151,7 +156,12 @@ def convert(
     if swapped and report_uncalled not in made._forward_hooks.values():
         made.register_forward_hook(report_uncalled)
     _turn_off_fast_paths(made, swapped)
-    return Conversion(made, tuple(swaps))
+    unknown = [
+        Swap(name, type(layer).__name__, None, "halfulp has no such layer")
+        for name, layer in made.named_modules()
+        if isinstance(layer, _UNKNOWN) and not isinstance(layer, tuple(TWINS))
+    ]
+    return Conversion(made, (*swaps, *unknown))
 
 
 def swap_activations(model: nn.Module, swaps: Mapping[Any, PiecewiseLinear], *, inplace: bool = False) -> nn.Module:
@@ -235,7 +245,7 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
     base = next(base for base in TWINS if isinstance(layer, base))
     twin, kind = TWINS[base], base.__name__
     if policy is None:
-        return Swap(name, kind, None, "no pattern names it")
+        return Swap(name, kind, getattr(layer, "policy", None), "no pattern names it")
     if isinstance(layer, LazyModuleMixin):
         return Swap(name, kind, None, "its sizes are not known before its first use")
     if not isinstance(layer, Computed):
