@@ -202,7 +202,7 @@ def pwl(
     words = [*dict.fromkeys(case.fn for case in wanted), "--fmt", fmt, "--pieces", ",".join(map(str, pieces))]
     words += ["--to", to] if to else []
     words += ["--slopes", slopes, "--target", target.name]
-    publish(report_of(found, shlex.join(["halfulp", "report", "pwl", *words])), folder)
+    publish(report_of(found, target, shlex.join(["halfulp", "report", "pwl", *words])), folder)
 
 
 @report.command()

@@ -40,7 +40,7 @@ def test_pwl_report_errors_match_unit(found):
     codes = unit.table.codes(unit.rounding, False)
     numbers = np.array([float(fmt.decode(code)) for code in range(1 << fmt.width)])
     off = np.abs(numbers[list(codes)] - np.tanh(numbers))
-    (row,) = (row for _, row in table(found).frame.iterrows() if (row["function"], row["pieces"]) == ("tanh", 5))
+    (row,) = (row for _, row in table(found, VU9P).frame.iterrows() if (row["function"], row["pieces"]) == ("tanh", 5))
     assert row["max"] == pytest.approx(off.max(), rel=1e-9)
     assert row["mean"] == pytest.approx(off.mean(), rel=1e-9)
     assert row["max ulp"] == pytest.approx(off.max() * 64, rel=1e-9)
@@ -51,7 +51,7 @@ def test_pwl_report_errors_match_unit(found):
 
 @pytest.mark.slow
 def test_pwl_report_costs_match_units(found):
-    frame = table(found).frame
+    frame = table(found, VU9P).frame
     requests = [short("pwl", "fxp3.6", fn="elu:0.5", pieces=2, breakpoints=kind) for kind in (None, "uniform")]
     free, even = measure_modules([module_of(request) for request in requests], VU9P)
     row = frame[(frame["function"] == "elu:0.5") & (frame["pieces"] == 2)].iloc[0]
@@ -61,7 +61,7 @@ def test_pwl_report_costs_match_units(found):
 
 @pytest.mark.slow
 def test_pwl_errors_fall_with_pieces(found):
-    frame = table(found).frame
+    frame = table(found, VU9P).frame
     for _, rows in frame.groupby("function"):
         assert rows["pieces"].is_monotonic_increasing
         assert rows["max ulp"].is_monotonic_decreasing
@@ -70,12 +70,12 @@ def test_pwl_errors_fall_with_pieces(found):
 
 @pytest.mark.slow
 def test_pwl_lean_units_lie_between_and_are_smaller(found):
-    frame = table(found).frame
+    frame = table(found, VU9P).frame
     assert len(frame) == 3
     assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2).all()
     assert (frame["lean LUT"] < frame[["LUT", "uniform LUT"]].min(axis=1)).all()
-    bounds = [case for case in found.found if case.error is not None]
-    assert [case.implementation().component().table for case in bounds] == [found.found[case].table for case in bounds]
+    bounds = [case for case in found if case.error is not None]
+    assert [case.implementation().component().table for case in bounds] == [found[case].table for case in bounds]
 
 
 def recorded():
@@ -141,12 +141,12 @@ def test_pwl_segments_file_is_keyed_by_content(tmp_path):
 
 @pytest.mark.slow
 def test_pwl_report_writes_files(found, tmp_path):
-    paths = report(found, "halfulp report pwl tanh").write(tmp_path)
+    paths = report(found, VU9P, "halfulp report pwl tanh").write(tmp_path)
     assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.png", "pwl.pdf"]
     kept = pd.read_csv(io.StringIO((tmp_path / "pwl.csv").read_text()))
-    assert kept["LUT"].tolist() == table(found).frame["LUT"].tolist()
+    assert kept["LUT"].tolist() == table(found, VU9P).frame["LUT"].tolist()
     assert {"slope", "intercept", "uniform max ulp", "uniform at"} <= set(kept)
-    again = report(found, "halfulp report pwl tanh").write(tmp_path / "again")
+    again = report(found, VU9P, "halfulp report pwl tanh").write(tmp_path / "again")
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
     assert b"halfulp report pwl tanh" in (tmp_path / "pwl.png").read_bytes()
 
@@ -155,7 +155,7 @@ def test_pwl_report_writes_files(found, tmp_path):
 def test_pwl_plot_has_function_fits_and_errors(found):
     figure = plot(found)
     above, below = figure.axes[0], figure.axes[2]
-    measured = next(one for case, one in found.found.items() if case.fn == "tanh")
+    measured = next(one for case, one in found.items() if case.fn == "tanh")
     assert [len(above.lines), len(below.lines)] == [3, 2]
     assert above.lines[0].get_ydata().tolist() == measured.errors.value.tolist()
     assert above.lines[1].get_ydata().tolist() == measured.errors.got.tolist()

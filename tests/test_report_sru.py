@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 from halfulp.boards.targets import TARGETS
 from halfulp.fpga import cli
 from halfulp.fpga.report import sru
-from halfulp.fpga.report.sru import CROPPED, LANES, ROWS, UNITS, Measured, Study, tables
+from halfulp.fpga.report.sru import CROPPED, LANES, ROWS, UNITS, tables
 from halfulp.fpga.synth.measure import Cost, measure_modules
 from halfulp.units.verilog import verilog_ports
 
@@ -43,9 +43,12 @@ def cost(lut, ff=0, carry=0):
 @pytest.fixture
 def found():
     """A study whose figures were chosen instead of measured."""
-    units = {row: Measured(cost(10 + n, n, 2), cost(20 + n, n, 3)) for n, row in enumerate((*ROWS, *CROPPED))}
-    banks = {row: cost(64 * n + 65, n + 1) for n, row in enumerate(ROWS)}
-    return Study(units, banks, whole_bank=cost(192), saturating=cost(14, 4, 2))
+    every = list(enumerate((*ROWS, *CROPPED)))
+    units = {(row, "decision"): cost(10 + n, n, 2) for n, row in every}
+    whole = {(row, "whole"): cost(20 + n, n, 3) for n, row in every}
+    banks = {(row, "bank"): cost(64 * n + 65, n + 1) for n, row in enumerate(ROWS)}
+    only = {"whole bank": cost(192), "saturating": cost(14, 4, 2)}
+    return units | whole | banks | {(row("plateau3"), kind): one for kind, one in only.items()}
 
 
 # What is claimed ---------------------------------------------------------------------------------------------------

@@ -75,19 +75,6 @@ class Measured:
     cost: Cost
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """Measured units of the report."""
-
-    target: Target
-    found: dict[Case, Measured]
-
-    @property
-    def functions(self) -> list[str]:
-        """Names of the functions, in order of first use."""
-        return list(dict.fromkeys(case.fn for case in self.found))
-
-
 def cases(
     functions: Sequence[str], fmt: str, pieces: Sequence[int], *, to: str | None = None, slopes: str = "any"
 ) -> list[Case]:
@@ -115,7 +102,7 @@ def study(
     target: Target = TARGETS["vu9p"],
     progress: Progress = silent,
     pool: JobPool = LOCAL,
-) -> Study:
+) -> dict[Case, Measured]:
     """Fit, measure the errors, and synthesise; ValueError if a fit is impossible."""
     progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
     fitted: dict[Case, tuple[Segments, Errors]] = {}
@@ -135,7 +122,7 @@ def study(
     progress.total("synthesis", len(fitted))
     costs = measure_modules((module_of(case.implementation()) for case in fitted), target, progress, pool=pool)
     measured = (Measured(*fit, cost) for fit, cost in zip(fitted.values(), costs, strict=True))
-    return Study(target, dict(zip(fitted, measured, strict=True)))
+    return dict(zip(fitted, measured, strict=True))
 
 
 def fit(case: Case) -> str:
@@ -150,13 +137,13 @@ def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
     return replace(case, error=max(sum(largest) / 2, largest[0]))
 
 
-def table(found: Study) -> Table:
+def table(found: dict[Case, Measured], target: Target) -> Table:
     """The units as rows: free breakpoints, uniform ones, and small units in between."""
-    first = next(iter(found.found))
+    first = next(iter(found))
     rows = []
-    for case, one in found.found.items():
+    for case, one in found.items():
         if case.error is not None:
-            free, even = found.found[replace(case, error=None)], found.found[case.even]
+            free, even = found[replace(case, error=None)], found[case.even]
             named = {"function": case.fn, "pieces": case.pieces}
             rows.append(named | _cells(free) | _cells(even, "uniform ") | _cells(one, "lean "))
     kinds = ("", "uniform ", "lean ")
@@ -177,7 +164,7 @@ def table(found: Study) -> Table:
             "distances, with the best coefficients for these.",
             "Lean: at most as many pieces with an error halfway between these two or less, with the breakpoints and "
             "coefficients that are expected to make the smallest unit.",
-            f"Cost: {Cost.origin(found.target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
+            f"Cost: {Cost.origin(target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
             "path. The product is made of lookup tables.",
         ],
         only_csv=(
@@ -205,18 +192,17 @@ def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
     return {f"{kind}{name}": cell for name, cell in cells.items()}
 
 
-def report(found: Study, command: str) -> Report:
+def report(found: dict[Case, Measured], target: Target, command: str) -> Report:
     """The table and the plot."""
-    return Report(
-        {"pwl": table(found)}, {"pwl": partial(plot, found)}, title="Functions as line segments", made_by=command
-    )
+    tables, plots = {"pwl": table(found, target)}, {"pwl": partial(plot, found)}
+    return Report(tables, plots, title="Functions as line segments", made_by=command)
 
 
-def plot(found: Study) -> Any:
+def plot(found: dict[Case, Measured]) -> Any:
     """Each function, its approximations and their errors."""
     panels = {}
-    for name in found.functions:
-        free = {case: one for case, one in found.found.items() if case.breakpoints == "free" and case.error is None}
+    free = {case: one for case, one in found.items() if case.breakpoints == "free" and case.error is None}
+    for name in dict.fromkeys(case.fn for case in free):
         own = [(case, one) for case, one in free.items() if case.fn == name]
         first = own[0][1].errors
         near = np.flatnonzero((np.abs(first.x) <= _NEAR_ZERO) & np.isfinite(first.value))

@@ -111,7 +111,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
                 stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]]
             )
     pieces = pwl.cases(list(FUNCTIONS), "fxp4.12", (4, 8, 16))
-    yield write_files("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, pool)).frame)
+    yield write_files("pwl", pwl.table(pwl.study(pieces, DEVICES[0], progress, pool), DEVICES[0]).frame)
     yield write_files("structures", _structures(progress, pool))
     yield write_files("tools", pd.DataFrame([{"tool": tool, "version": version(tool)} for tool in TOOLS]))
 

@@ -1,6 +1,6 @@
 """Stochastic rounding units beside the published ones (Chang et al., DATE 2023, Table IV)."""
 
-from collections.abc import Iterator
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,62 +81,32 @@ def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
     return next(row for row in rows if row.source == source)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Costs of a unit: of the source and the carry decision, and with the increment."""
+KINDS: dict[str, dict[str, Any]] = {
+    "decision": {"increment": False},
+    "whole": {"increment": True},
+    "bank": {"increment": False, "lanes": LANES},
+    "whole bank": {"increment": True, "lanes": LANES},
+    "saturating": {"increment": True, "saturate": True},
+}
+"""Measured units of a row: source and carry decision, the same with increment, 64 lanes of both, and saturation."""
 
-    decision: Cost
-    whole: Cost
-
-
-@dataclass(frozen=True)
-class Study:
-    """Measured costs.
-
-    Attributes
-    ----------
-    units : dict of Row to Measured
-        Units of both tables.
-    banks : dict of Row to Cost
-        Source and carry decisions of 64 lanes.
-    whole_bank, saturating : Cost
-        Units of the 3-bit plateau: 64 lanes with increments, and one whose result saturates.
-    """
-
-    units: dict[Row, Measured]
-    banks: dict[Row, Cost]
-    whole_bank: Cost
-    saturating: Cost
+Costs = dict[tuple[Row, str], Cost]
+"""Measured costs, by row and kind."""
 
 
-def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Study:
-    """Measure the units of the table."""
-    rows = (*ROWS, *CROPPED)
-    progress.total("synthesis", 2 * len(rows) + len(ROWS) + 2)
-    costs = iter(measure_modules(_modules(), TARGET, progress, pool=pool))
-    return Study(
-        units={row: Measured(next(costs), next(costs)) for row in rows},
-        banks={row: next(costs) for row in ROWS},
-        whole_bank=next(costs),
-        saturating=next(costs),
-    )
+def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
+    """Measure the units of the tables."""
+    keys = [*itertools.product((*ROWS, *CROPPED), ("decision", "whole")), *((row, "bank") for row in ROWS)]
+    keys += [(_row("plateau3"), kind) for kind in ("whole bank", "saturating")]
+    progress.total("synthesis", len(keys))
+    costs = measure_modules((row.unit(**KINDS[kind]) for row, kind in keys), TARGET, progress, pool=pool)
+    return dict(zip(keys, costs, strict=True))
 
 
-def _modules() -> Iterator[Module]:
-    """Measured modules, in the order in which `study` reads the costs."""
-    for row in (*ROWS, *CROPPED):
-        yield row.unit(increment=False)
-        yield row.unit(increment=True)
-    for row in ROWS:
-        yield row.unit(increment=False, lanes=LANES)
-    yield _row("plateau3").unit(increment=True, lanes=LANES)
-    yield _row("plateau3").unit(increment=True, saturate=True)
-
-
-def tables(found: Study) -> dict[str, Table]:
+def tables(found: Costs) -> dict[str, Table]:
     """Tables for one unit, for 4096 units and for long words on 16 bits; keys are file names."""
-    own = pd.DataFrame([_unit(row, cost) | _bank(found, row) for row, cost in found.units.items() if row in ROWS])
-    cropped = pd.DataFrame([_unit(row, cost) for row, cost in found.units.items() if row in CROPPED])
+    own = pd.DataFrame([_unit(found, row) | _bank(found, row) for row in ROWS])
+    cropped = pd.DataFrame([_unit(found, row) for row in CROPPED])
     many = [_array(found, row) for row in ROWS]
     return {
         "sru": Table(
@@ -164,34 +134,36 @@ def _head(row: Row, units: int) -> dict[str, Any]:
     }
 
 
-def _unit(row: Row, cost: Measured) -> dict[str, Any]:
+def _unit(found: Costs, row: Row) -> dict[str, Any]:
+    decision, whole = found[row, "decision"], found[row, "whole"]
     return _head(row, 1) | {
-        "LUT": cost.decision.lut,
-        "FF": cost.decision.ff,
-        "CARRY8": cost.decision.carry,
-        "LUT +1": cost.whole.lut,
-        "CARRY8 +1": cost.whole.carry,
+        "LUT": decision.lut,
+        "FF": decision.ff,
+        "CARRY8": decision.carry,
+        "LUT +1": whole.lut,
+        "CARRY8 +1": whole.carry,
     }
 
 
-def _bank(found: Study, row: Row) -> dict[str, float]:
-    return {"bank LUT": found.banks[row].lut / LANES, "bank FF": found.banks[row].ff / LANES}
+def _bank(found: Costs, row: Row) -> dict[str, float]:
+    bank = found[row, "bank"]
+    return {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES}
 
 
-def _array(found: Study, row: Row) -> dict[str, Any]:
-    cost, bank = found.units[row], found.banks[row]
+def _array(found: Costs, row: Row) -> dict[str, Any]:
+    decision, bank = found[row, "decision"], found[row, "bank"]
     return _head(row, UNITS) | {
-        "LUT": cost.decision.lut * UNITS,
-        "FF": cost.decision.ff * UNITS,
-        "LUT +1": cost.whole.lut * UNITS,
+        "LUT": decision.lut * UNITS,
+        "FF": decision.ff * UNITS,
+        "LUT +1": found[row, "whole"].lut * UNITS,
         "bank LUT": bank.lut * (UNITS // LANES),
         "bank FF": bank.ff * (UNITS // LANES),
     }
 
 
-def _counted(found: Study) -> list[str]:
+def _counted(found: Costs) -> list[str]:
     """Notes on the figures."""
-    plateau = Plateau(3)
+    plateau, saturating = Plateau(3), found[_row("plateau3"), "saturating"]
     return [
         "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
         "place and route by Vitis 2020.1.",
@@ -209,30 +181,33 @@ def _counted(found: Study) -> list[str]:
         "Discarded: 8 of 16 bits, as published, of which 8 bits of a longer word decide. Here a longer word has as "
         "many discarded bits as its own, all of which decide: the published LUT grow with the word. The other reading "
         "has its own table.",
-        f"With a result that saturates, a unit of a 3-bit plateau with +1 has {found.saturating.lut} LUT and "
-        f"{found.saturating.carry} CARRY8.",
+        f"With a result that saturates, a unit of a 3-bit plateau with +1 has {saturating.lut} LUT and "
+        f"{saturating.carry} CARRY8.",
     ]
 
 
-def _ratios(found: Study) -> list[str]:
+def _ratios(found: Costs) -> list[str]:
     """Ratios of the LUT of a 24-bit unit to those of a 3-bit plateau unit, by each way of counting."""
     row, plateau = _row("lfsr24"), _row("plateau3")
-    long, short, unit = found.units[row], found.units[_row("lfsr24", CROPPED)], found.units[plateau]
-    bank, whole_bank = found.banks[plateau].lut / LANES, found.whole_bank.lut / LANES
+    long, short, unit = (
+        {kind: found[one, kind].lut for kind in ("decision", "whole")}
+        for one in (row, _row("lfsr24", CROPPED), plateau)
+    )
+    bank, whole_bank = found[plateau, "bank"].lut / LANES, found[plateau, "whole bank"].lut / LANES
     return [
         "LUT of a 24-bit LFSR unit over those of a 3-bit plateau unit: published "
         f"{_over(row.published_lut // UNITS, plateau.published_lut // UNITS)}; own, over a unit of the bank "
-        f"{_over(long.decision.lut, bank)}, over a unit with a source of its own "
-        f"{_over(long.decision.lut, unit.decision.lut)}.",
-        f"With +1: over a unit of the bank {_over(long.whole.lut, whole_bank)}, over one with a source of its own "
-        f"{_over(long.whole.lut, unit.whole.lut)}.",
-        f"With 8 discarded bits for the 24-bit word: over a unit of the bank {_over(short.decision.lut, bank)}, over "
-        f"one with a source of its own {_over(short.decision.lut, unit.decision.lut)}; with +1 "
-        f"{_over(short.whole.lut, whole_bank)} and {_over(short.whole.lut, unit.whole.lut)}.",
+        f"{_over(long['decision'], bank)}, over a unit with a source of its own "
+        f"{_over(long['decision'], unit['decision'])}.",
+        f"With +1: over a unit of the bank {_over(long['whole'], whole_bank)}, over one with a source of its own "
+        f"{_over(long['whole'], unit['whole'])}.",
+        f"With 8 discarded bits for the 24-bit word: over a unit of the bank {_over(short['decision'], bank)}, over "
+        f"one with a source of its own {_over(short['decision'], unit['decision'])}; with +1 "
+        f"{_over(short['whole'], whole_bank)} and {_over(short['whole'], unit['whole'])}.",
     ]
 
 
-def _shares(found: Study) -> list[str]:
+def _shares(found: Costs) -> list[str]:
     """Notes on the figures for many units, and their share of the device."""
     long, plateau = _row("lfsr24"), _row("plateau3")
 
@@ -243,8 +218,8 @@ def _shares(found: Study) -> list[str]:
         f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
         f"of {LANES}. The table for one unit says what is counted.",
         f"Of the {TARGET.lut:,} LUT of the {TARGET.name.upper()} ({TARGET.part}; {TARGET.source}), 24-bit LFSR units "
-        f"take {share(found.units[long].decision.lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
-        f"units in banks {share(found.banks[plateau].lut * (UNITS // LANES))}, published "
+        f"take {share(found[long, 'decision'].lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
+        f"units in banks {share(found[plateau, 'bank'].lut * (UNITS // LANES))}, published "
         f"{share(plateau.published_lut)}.",
     ]
 
