@@ -126,11 +126,15 @@ class Count:
         Number of times that each fraction was rounded.
     ups : sequence of int
         Number of times that each of the n fractions 0, 1/n, 2/n ... was rounded up.
+    bias, bias_error : float
+        Mean rounding error of fractions of many bits, in units of the last place, and its standard error.
     """
 
     rounder: Rounder
     rounds: int
     ups: Sequence[int]
+    bias: float = math.nan
+    bias_error: float = math.nan
 
     @property
     def whole(self) -> bool:
@@ -195,29 +199,12 @@ class Count:
         return float(torch.special.gammaincc(*halves))
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """Counts of a rounder, and its mean bias over fractions of many bits.
-
-    Parameters
-    ----------
-    count : Count
-    bias : float
-        Mean of the rounding error, in units of the last place.
-    bias_error : float
-        Standard error of that mean.
-    """
-
-    count: Count
-    bias: float
-    bias_error: float
-
-
 @one_thread()
-def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = silent) -> Measurement:
+def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = silent) -> Count:
     """Round each fraction ``rounds`` times with the golden model; default: a period of the source, up to `LONGEST`."""
     rounds = min(rounder.stream.source.period, LONGEST) if rounds is None else rounds
-    return Measurement(count_ups(rounder, rounds, progress=progress), *mean_bias(rounder))
+    bias, error = mean_bias(rounder)
+    return replace(count_ups(rounder, rounds, progress=progress), bias=bias, bias_error=error)
 
 
 def count_ups(
@@ -265,18 +252,18 @@ def mean_bias(rounder: Rounder) -> tuple[float, float]:
     return batches.mean().item(), batches.std().item() / math.sqrt(len(batches))
 
 
-def report(measurements: Sequence[Measurement], command: str) -> Report:
+def report(counts: Sequence[Count], command: str) -> Report:
     """Both tables and the plot."""
-    plot = partial(plot_chances, [measurement.count.plotted() for measurement in measurements])
-    tables = {"stats-sru-fractions": fractions_table(measurements), "stats-sru": sources_table(measurements)}
+    plot = partial(plot_chances, [count.plotted() for count in counts])
+    tables = {"stats-sru-fractions": fractions_table(counts), "stats-sru": sources_table(counts)}
     title = "How often stochastic rounding goes up"
     return Report(tables, {"stats-sru": plot}, title=title, made_by=command, endings=("png", "svg"))
 
 
-def fractions_table(measurements: Sequence[Measurement]) -> Table:
+def fractions_table(counts: Sequence[Count]) -> Table:
     """Measured and exact share of the eighths that each rounder took up."""
     rows = []
-    for count in (measurement.count for measurement in measurements):
+    for count in counts:
         columns = zip(count.fractions, count.ups, count.measured, count.exact, count.errors, strict=True)
         for fraction, up, measured, exact, error in itertools.islice(columns, 0, None, len(count.ups) // SHOWN):
             rows.append(
@@ -303,16 +290,16 @@ def fractions_table(measurements: Sequence[Measurement]) -> Table:
             "law: P(up) over a whole period of the source; with N random bits, bits of the fraction below its first N "
             "are dropped.",
             "bias: P(up) - law; error: P(up) - fraction.",
-            _words(measurements),
+            _words(counts),
         ],
     )
 
 
-def sources_table(measurements: Sequence[Measurement]) -> Table:
+def sources_table(counts: Sequence[Count]) -> Table:
     """A row for each rounder: chi-square against its exact probabilities, and errors against the ideal ones."""
     rows = []
-    for measurement in measurements:
-        count, rounder = measurement.count, measurement.count.rounder
+    for count in counts:
+        rounder = count.rounder
         statistic, freedom = count.chi_square()
         error, fraction = max(zip(count.errors, count.fractions, strict=True), key=lambda pair: abs(pair[0]))
         rows.append(
@@ -325,20 +312,20 @@ def sources_table(measurements: Sequence[Measurement]) -> Table:
                 "p": count.p_value(),
                 "law, no drop": float(rounder.mean_probability - Fraction(rounder.steps - 1, 2 * rounder.steps)),
                 "law": float(rounder.mean_probability - Fraction(1, 2)),
-                "mean bias": measurement.bias,
-                "std error": measurement.bias_error,
+                "mean bias": count.bias,
+                "std error": count.bias_error,
                 "largest error": float(error),
                 "at": float(fraction),
             }
         )
-    size = len(measurements[0].count.ups)
+    size = len(counts[0].ups)
     notes = [
         f"chi-square: of ups and downs at all {size} multiples of 1/{size} against the law, with its degrees of "
         "freedom; p: chance of a distance from the law as large as this, or larger."
     ]
-    if any(measurement.count.whole for measurement in measurements):
+    if any(count.whole for count in counts):
         notes += ["Over whole periods the counts are exactly those of the law: chi-square is 0 and p is 1."]
-    if not all(measurement.count.whole for measurement in measurements):
+    if not all(count.whole for count in counts):
         notes += [
             "Over a part of a period consecutive words of one LFSR are correlated, so chi-square follows its "
             "distribution only approximately, although the fractions come in random order."
@@ -348,7 +335,7 @@ def sources_table(measurements: Sequence[Measurement]) -> Table:
         "standard error; law: the same by the law, over all fractions; law, no drop: over fractions without dropped "
         "bits.",
         f"largest error: of P(up) against the fraction, among the multiples of 1/{size}.",
-        _words(measurements),
+        _words(counts),
     ]
     return Table(
         title="Sources of stochastic rounding",
@@ -360,9 +347,8 @@ def sources_table(measurements: Sequence[Measurement]) -> Table:
     )
 
 
-def _words(measurements: Sequence[Measurement]) -> str:
+def _words(counts: Sequence[Count]) -> str:
     """Note on the sources measured over whole periods, and over parts of one."""
-    counts = [measurement.count for measurement in measurements]
     whole = ", ".join(count.rounder.name for count in counts if count.whole)
     parts = [
         f"{count.rounds:,} of {count.rounder.name}, whose period has {count.rounder.stream.source.period:,}"
