@@ -70,7 +70,7 @@ class _Number(click.FloatRange):
 @click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
 @click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; default: 256")
 @click.option("--static", is_flag=True, help="use a constant loss scale")
-@click.option("--counts", is_flag=True, help="count numbers lost in training, by layer and phase; takes twice as long")
+@click.option("--counts", is_flag=True, help="count numbers lost in training, by layer and phase; several times slower")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
 @click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
 @click.option("--restart", is_flag=True, help="start over, even after an earlier run")

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn as tnn
 from torch._subclasses import FakeTensorMode
 from torch.nn.utils import parametrizations, prune
+from torch.utils.checkpoint import checkpoint_sequential
 
 from halfulp import golden
 from halfulp.golden import nn
@@ -881,6 +882,22 @@ def test_checkpointing_repeats_random_words(reentrant, options):
         assert torch.equal(one, wanted)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_sequential_repeats_random_words(reentrant):
+    found = []
+    for run in (
+        lambda model, x: model(x),
+        lambda model, x: checkpoint_sequential(model, 2, x, use_reentrant=reentrant),
+    ):
+        torch.manual_seed(0)
+        model = nn.convert(tnn.Sequential(*(tnn.Linear(8, 8) for _ in range(4))), RANDOM, inplace=True).model
+        x = normal(4, 8).requires_grad_()
+        run(model, x).square().sum().backward()
+        found.append([x.grad, *(one.grad for one in model.parameters()), *model.buffers()])
+    for one, wanted in zip(*found, strict=True):
+        assert torch.equal(one, wanted)
+
+
 def test_unknown_recomputation_is_refused():
     layer = nn.Linear(4, 4, policy=SR)
     x = normal(3, 4).requires_grad_()
@@ -1145,6 +1162,18 @@ def differentiated_twice():
             lambda: nn.Bmm(policy=E5M2)(torch.ones(3, 4), torch.ones(4, 4).double()),
             TypeError,
             "torch.float32",
+        ),
+        (
+            lambda: nn.MultiheadAttention(4, 2, policy=E5M2)(
+                *[torch.ones(3, 1, 4)] * 3, key_padding_mask=torch.ones(3, 1, dtype=torch.bool)
+            ),
+            ValueError,
+            "key_padding_mask",
+        ),
+        (
+            lambda: nn.MultiheadAttention(4, 2, policy=E5M2)(*[torch.ones(3, 1, 4)] * 3, attn_mask=torch.ones(1, 3, 3)),
+            ValueError,
+            "attn_mask",
         ),
         (
             lambda: nn.MultiheadAttention(4, 2, policy=E5M2)(*[torch.ones(3, 1, 4)] * 3, is_causal=True),

@@ -83,14 +83,19 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         if attn_mask is not None:
             added = _additive(attn_mask, q.dtype)
             shape = (q.shape[1], k.shape[1])
+            _check_mask("attn_mask", added, shape, (len(q) * self.num_heads, *shape))
             if added.dim() == 3:
                 added = added.reshape(len(q), self.num_heads, *shape)
-            elif added.shape != shape:
-                raise ValueError(f"attn_mask is of shape {tuple(added.shape)}, and queries by keys are {shape}")
         if key_padding_mask is not None:
+            _check_mask("key_padding_mask", key_padding_mask, (len(k), k.shape[1]) if batched else (k.shape[1],))
             ignored = _additive(key_padding_mask, q.dtype).reshape(len(k), 1, 1, k.shape[1])
             added = ignored if added is None else added + ignored
         return added
+
+
+def _check_mask(name: str, mask: Tensor, *shapes: tuple[int, ...]) -> None:
+    if mask.shape not in shapes:
+        raise ValueError(f"{name} is of shape {tuple(mask.shape)}, and not of {' or '.join(map(str, shapes))}")
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -40,8 +40,8 @@ class Counts:
 
     Notes
     -----
-    Results of matrix products are compared with the product of their operands in float64. Counting takes about as long
-    as the products.
+    Results of matrix products are compared with the product of their operands in float64. Counted steps
+    take up to ten times as long.
     """
 
     def __init__(self, record: str = "[]") -> None:

@@ -76,7 +76,8 @@ def _regions() -> tuple[list[Any], Any]:
                 return inner, held.get("frame")
             if name == "backward":
                 return inner, held.get("ctx")
-            if name == "forward":
+            # checkpoint_sequential has functions of this name too.
+            if name == "forward" and "ctx" in held:
                 inner.append(held["ctx"])
             elif name == "checkpoint" and getattr(held.get("gen"), "gi_frame", None):
                 inner.append(held["gen"].gi_frame.f_locals["new_frame"])
