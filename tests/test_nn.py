@@ -709,6 +709,9 @@ def test_counts_name_layers_phases_and_losses():
     assert results.rows["", "forward", "result"]["overflow"] == 1
     first(x)
     assert counts.rows["0", "forward", "x"]["numbers"] == 8
+    with nn.Counts() as cast:
+        nn.Linear(4, 1, policy=f"{E5M2}, activations=e2m1fn.rn.sat")(torch.tensor([[7.0, 1.0, 0.1, 1e9]]))
+    assert cast.rows["", "forward", "x"] == dict(zip(kinds, (4, 1, 0, 2, 0), strict=True))
 
 
 def test_each_converted_model_warns_of_zeros():

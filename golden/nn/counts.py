@@ -3,7 +3,7 @@
 import functools
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self
@@ -75,17 +75,21 @@ class Counts:
             row[kind] += count
 
 
-def note(where: tuple[str, str, str], codes: Tensor, fmt: Format, exact: Callable[[], Tensor]) -> None:
-    """Count codes of a layer, phase and tensor against their values before rounding, and warn if all became zero."""
+def note(where: tuple[str, str, str], codes: Tensor, exact: Callable[[], Tensor], *formats: Format) -> None:
+    """Count codes of a layer, phase and tensor against their values before rounding, and warn if all became zero.
+
+    ``formats`` are those that the values were rounded to, one after the other; the last is that of the codes.
+    """
+    name = ", then ".join(map(str, formats))
     if _active:
-        found = _counted(exact().to(torch.float64), codes, fmt)
+        found = _counted(exact().to(torch.float64), codes, formats)
         for counts in _active:
             counts.add(where, found)
-    if _zero(codes, fmt) and (kind := (*where[1:], str(fmt))) not in warned and bool(exact().any()):
+    if _zero(codes, formats[-1]) and (kind := (*where[1:], name)) not in warned and bool(exact().any()):
         warned.add(kind)
         layer, phase, tensor = where
         warnings.warn(
-            f"halfulp: all numbers of {tensor} became zero in {fmt} (layer {layer or 'without a name'}, {phase}); a "
+            f"halfulp: all numbers of {tensor} became zero in {name} (layer {layer or 'without a name'}, {phase}); a "
             "LossScaler or another format may help, and nn.Counts counts such losses in all layers",
             RuntimeWarning,
             stacklevel=2,
@@ -119,15 +123,20 @@ def _ends(fmt: Format) -> tuple[float, float]:
     return low, high
 
 
-def _counted(exact: Tensor, codes: Tensor, fmt: Format) -> dict[str, int]:
-    found, (low, high) = decode(codes, fmt), _ends(fmt)
-    beyond = (exact < low) | (exact > high)
-    wraps = isinstance(fmt, Fixed) and fmt.overflow == "wrap"
+def _counted(exact: Tensor, codes: Tensor, formats: Sequence[Format]) -> dict[str, int]:
+    found = decode(codes, formats[-1])
+    beyond = wrapped = torch.zeros_like(exact, dtype=torch.bool)
+    for fmt in formats:
+        low, high = _ends(fmt)
+        outside = (exact < low) | (exact > high)
+        beyond = beyond | outside
+        if isinstance(fmt, Fixed) and fmt.overflow == "wrap":
+            wrapped = wrapped | outside
     kinds = (
         torch.ones_like(exact, dtype=torch.bool),
         ~exact.isnan() & (exact != 0) & (found == 0),
-        beyond & wraps | exact.isfinite() & ~found.isfinite(),
-        beyond & found.isfinite() & (not wraps),
+        wrapped | exact.isfinite() & ~found.isfinite(),
+        beyond & found.isfinite() & ~wrapped,
         exact.isnan() & ~found.isnan(),
     )
     return {kind: int(one.sum()) for kind, one in zip(KINDS, kinds, strict=True)}

@@ -77,7 +77,7 @@ class Call:
             found = decode(a, mac.a) @ decode(b, mac.b)
             return found if start is None else found + decode(start, mac.o)
 
-        note((self.layer, role, "result"), made, mac.o, exact)
+        note((self.layer, role, "result"), made, exact, mac.o)
         return real(made, mac.o, dtype)
 
     def mac(self, phase: str) -> MacSpec | None:
@@ -122,7 +122,8 @@ class Operand:
             found = self._cast.codes(self._values, fmt, self._key)
         else:
             found = encode(self._values, fmt, saturate=self._cast.saturate)
-        note((self._call.layer, phase, self._role), found, fmt, lambda: self._given)
+        formats = dict.fromkeys(one for one in (self._cast.fmt, fmt) if one is not None)
+        note((self._call.layer, phase, self._role), found, lambda: self._given, *formats)
         return found
 
 
@@ -440,7 +441,7 @@ def _rounded(x: Tensor, key: Tensor | None, text: str, role: int, layer: str) ->
         return x.clone()
     codes = cast.codes(x, cast.fmt, mix(0 if key is None else int(key), role))
     where = (layer, "backward", "gradient") if role else (layer, "forward", "x")
-    note(where, codes, cast.fmt, lambda: x)
+    note(where, codes, lambda: x, cast.fmt)
     return real(codes, cast.fmt, x.dtype).contiguous()
 
 
