@@ -25,7 +25,8 @@ def listing() -> list[str]:
     shown = [head]
     for board in BOARDS.values():
         for place, memory in enumerate(board.memories):
-            size = f"{memory.banks} x {_size(memory.bank_mib)} {memory.kind}"
+            bank = f"{memory.bank_mib} MiB" if memory.bank_mib % 1024 else f"{memory.bank_mib // 1024} GiB"
+            size = f"{memory.banks} x {bank} {memory.kind}"
             own = (board.name, board.target.part, str(len(board.slrs)), f"{board.target.lut:,}")
             first = own if place == 0 else ("",) * 4
             clock, platform = (str(board.kernel_mhz or ""), board.platform or "") if place == 0 else ("", "")
@@ -42,7 +43,3 @@ def listing() -> list[str]:
         "Sources:",
         *sources,
     ]
-
-
-def _size(mib: int) -> str:
-    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"

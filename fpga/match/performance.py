@@ -37,17 +37,7 @@ class Run:
     transfer: float
 
 
-class Model(Protocol):
-    """A model of the time of a product."""
-
-    def counts(self, gemm: Gemm) -> Iterable[int]:
-        """Numbers of cores for a product, the best one included."""
-
-    def run(self, gemm: Gemm, cores: int) -> Run:
-        """A product on ``cores`` cores, not transposed."""
-
-
-def best(model: Model, gemm: Gemm) -> Run:
+def best(model: "Published | Exact", gemm: Gemm) -> Run:
     """The fastest run of a product; of equal ones that with the fewest cores, not transposed."""
     ways = dict.fromkeys((gemm, Gemm(gemm.m, gemm.k, gemm.n, gemm.phase)))
     runs = [model.run(way, cores) for way in ways for cores in model.counts(way)]
@@ -76,7 +66,7 @@ class Total:
         return self.macs / self.seconds / 1e9
 
 
-def total(model: Model, gemms: Sequence[Gemm]) -> Total:
+def total(model: "Published | Exact", gemms: Sequence[Gemm]) -> Total:
     """Time of products, each by its fastest run."""
     counts = Counter(gemms)
     runs = {gemm: best(model, gemm) for gemm in counts}
@@ -143,7 +133,7 @@ class Published(Arrays):
         return PORT_BITS // self.bits
 
     def counts(self, gemm: Gemm) -> Iterable[int]:
-        """Every number of cores, as more cores need more padding."""
+        """Numbers of cores to try for a product: all, as more cores need more padding."""
         return range(1, self.cores + 1)
 
     def padded(self, gemm: Gemm, cores: int) -> Gemm:
@@ -206,7 +196,10 @@ class Exact:
         return min(up(rows, tile * cores) // cores, rows)
 
     def counts(self, gemm: Gemm) -> Iterable[int]:
-        """The fewest cores with as few rows each as on all cores; fewer rows never take longer."""
+        """Number of cores to try for a product: the fewest with as few rows each as on all cores.
+
+        Fewer rows never take longer.
+        """
         tiles = -(-gemm.n // self.core.tiling.height)
         most = -(-tiles // min(self.cores, tiles))
         return (-(-tiles // most),)

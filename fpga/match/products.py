@@ -132,7 +132,10 @@ def _recorded(run: Callable[[], Any], training: bool) -> list[Gemm]:
         out = run()
         if training:
             recorder.phase = "backward"
-            _backward(out)
+            sums = [x.sum() for x in tree_leaves(out) if isinstance(x, Tensor) and x.requires_grad]
+            if not sums:
+                raise ValueError("the model has no parameter with a gradient, so there is no backward pass to trace")
+            torch.autograd.backward(sums)
     return recorder.gemms
 
 
@@ -144,7 +147,7 @@ def _in_torch(model: nn.Module) -> Iterator[None]:
     for layer in layers:
         layer._plain = True
     for module in elements:
-        vars(module)["forward"] = _same
+        vars(module)["forward"] = lambda x: x
     try:
         yield
     finally:
@@ -152,17 +155,6 @@ def _in_torch(model: nn.Module) -> Iterator[None]:
             layer._plain = plain
         for module in elements:
             del vars(module)["forward"]
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
-
-
-def _backward(out: Any) -> None:
-    sums = [x.sum() for x in tree_leaves(out) if isinstance(x, Tensor) and x.requires_grad]
-    if not sums:
-        raise ValueError("the model has no parameter with a gradient, so there is no backward pass to trace")
-    torch.autograd.backward(sums)
 
 
 class _Recorder(TorchDispatchMode):

@@ -105,7 +105,10 @@ def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
 
 def tables(found: Costs) -> dict[str, Table]:
     """Tables for one unit, for 4096 units and for long words on 16 bits; keys are file names."""
-    own = pd.DataFrame([_unit(found, row) | _bank(found, row) for row in ROWS])
+    banks = {row: found[row, "bank"] for row in ROWS}
+    own = pd.DataFrame(
+        [_unit(found, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
+    )
     cropped = pd.DataFrame([_unit(found, row) for row in CROPPED])
     many = [_array(found, row) for row in ROWS]
     return {
@@ -143,11 +146,6 @@ def _unit(found: Costs, row: Row) -> dict[str, Any]:
         "LUT +1": whole.lut,
         "CARRY8 +1": whole.carry,
     }
-
-
-def _bank(found: Costs, row: Row) -> dict[str, float]:
-    bank = found[row, "bank"]
-    return {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES}
 
 
 def _array(found: Costs, row: Row) -> dict[str, Any]:
