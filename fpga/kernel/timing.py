@@ -19,7 +19,7 @@ from .reorder import BUFFERS
 Time = int | Fraction
 """A number of clock cycles; an average of two steps if it is not an integer."""
 
-ASKED = 5
+REQUESTED = 5
 """Cycles from the start to the first request: three to begin the run, one to split off the burst, one to offer it."""
 
 UNPACKED = 2
@@ -130,10 +130,10 @@ class Timing:
             raise ValueError(f"a product of {n} x {k} x {m} has an empty matrix; sizes are 1 or more")
         rows = self.tiling.height
         # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
-        begin = ASKED + self.memory.read + UNPACKED - 1
+        begin = REQUESTED + self.memory.read + UNPACKED - 1
         put: Time = begin
         taken: list[Time] = [begin] * BUFFERS
-        asked = 0
+        requested = 0
         # The last two steps, and how far apart they have to be.
         before: Time = 0
         began: Time = 0
@@ -142,10 +142,10 @@ class Timing:
         for columns, last, vectors, height in self._chunks(n, k, m):
             step = self.step(vectors)
             put = max(put, taken[-BUFFERS]) + rows * columns
-            # A row's burst is asked for every other cycle, as long as not too many are under way; what pads the tile
-            # comes behind the rows that are wanted.
-            asked += height
-            windows, place = divmod(asked - 1, OUTSTANDING)
+            # The burst of a row is requested every second cycle while fewer than `OUTSTANDING` are under way; padding
+            # comes after the rows of the tile.
+            requested += height
+            windows, place = divmod(requested - 1, OUTSTANDING)
             beats = math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
             window = max(self.memory.read + beats + REOPENED, 2 * OUTSTANDING)
             put = max(put, begin + windows * window + 2 * place + columns * (1 + rows - height))
@@ -179,16 +179,16 @@ class Timing:
         """
         parts = self.parts
         count, room = self.tiling.height * vectors, self.distance + 2
-        asked = last + vectors * self.tiling.rows + self.pipeline + 1
-        first = max(asked + self.distance + 1, packed + parts + 1 if packed else 0)
+        requested = last + vectors * self.tiling.rows + self.pipeline + 1
+        first = max(requested + self.distance + 1, packed + parts + 1 if packed else 0)
 
         def taken(index: int) -> int:
             return first + parts * index + index // vectors
 
-        last_asked = asked + count - 1
+        last_requested = requested + count - 1
         if count > room:
-            last_asked = max(last_asked, taken(count - 1 - room) + 1)
-        return last_asked + 1, taken(count - 1), taken(rows * vectors - 1) + parts - 1
+            last_requested = max(last_requested, taken(count - 1 - room) + 1)
+        return last_requested + 1, taken(count - 1), taken(rows * vectors - 1) + parts - 1
 
 
 def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:

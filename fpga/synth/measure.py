@@ -49,7 +49,7 @@ class Cost:
         Large memories, which UltraScale+ has.
     memory : int
         Cells of tables used as memories or shift registers: SRL and distributed RAM, of one to eight tables each;
-        TRELLIS_DPR16X4 on ECP5, of two and those that write.
+        TRELLIS_DPR16X4 on ECP5, of two tables for data and those of the write port.
     path : int
         Cells on the longest path between ports and flip-flops.
     fmax : float, optional

@@ -117,7 +117,7 @@ def cached(kind: str, parts: Iterable[object], make: Callable[[Path], object], *
     kind, parts, name
         As `Entry.of` takes them.
     make : callable
-        Writes the files to the folder that it is given.
+        Writes the files to the given folder.
     """
     return cached_all({None: Entry.of(kind, parts, name)}, lambda folders: make(folders[None]))[None]
 
@@ -132,13 +132,13 @@ def cached_value(kind: str, parts: Iterable[object], make: Callable[[], Any], *,
 
 
 def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], object]) -> dict[K, Path]:
-    """Folders of several entries; those that are not there are made together.
+    """Folders of several entries; missing ones are made together.
 
     Parameters
     ----------
     entries : mapping of Entry
     make : callable
-        Writes the files of the entries that are missing to the folders that it is given.
+        Writes the files of the missing entries to the given folders.
     """
     found = {key: entry.find() for key, entry in entries.items()}
     if missing := [key for key, folder in found.items() if folder is None]:

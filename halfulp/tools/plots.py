@@ -83,7 +83,7 @@ def _legend(figure: Figure, lines: Mapping[str, dict[str, Any]], columns: int, *
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
-    """Values on a logarithmic scale: NaN for those that are not there, zero or infinite."""
+    """Values on a logarithmic scale: NaN for missing, zero and infinite ones."""
     return [math.nan if value is None or not 0 < value < math.inf else value for value in values]
 
 
