@@ -36,4 +36,4 @@ def grammar() -> list[str]:
     from halfulp.hdl.specs import UNITS
     from halfulp.hdl.specs.grammar import page
 
-    return page(UNITS)
+    return list(page(UNITS))

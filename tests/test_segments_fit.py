@@ -115,7 +115,7 @@ def test_correctly_rounded_values_near_limit(name):
 
 def test_fit_of_one_bit_format_is_exact():
     found = fit("relu", "int1", pieces=1)
-    assert (found.error, found.errors.max_ulp) == (0, 0)
+    assert (found.error, found.errors.ulp.max()) == (0, 0)
 
 
 # Before anything is rounded -----------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_fit_is_locally_optimal(name, fmt, pieces):
     codes = np.arange((1 << (parse(fmt).width - 1)) + 1) / float(1 / parse(fmt).smallest)
     value = np.tanh(codes) if name == "tanh" else 1 / (1 + np.exp(-codes))
     assert found.pieces == pieces
-    assert found.errors.max_ulp == found.error
+    assert found.errors.ulp.max() == found.error
     assert best_of_neighbours(found, value) == pytest.approx(found.error, rel=1e-9)
     # What this test looks at is not always the same: with another line the error is another.
     wrong = found.segments.pieces[1]
@@ -244,7 +244,7 @@ def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
     found = fit("tanh", "fxp4.12", error=1, against=against)
     errors = found.errors
     assert found.pieces == {"real": 36, "rounded": 26}[against]
-    assert errors.max_off == 1
+    assert errors.off.max() == 1
     assert len(errors.x) == 1 << 16
     if against == "real":
         # Faithful: each result is one of the two numbers around the value.
@@ -262,7 +262,7 @@ def test_free_breakpoints_beat_uniform(name):
     for pieces in (4, 8, 16) if EXHAUSTIVE else (8,):
         free, even = (fit(name, fmt, pieces=pieces, breakpoints=kind) for kind in ("free", "uniform"))
         assert free.error < even.error or free.error <= 0.5 * (1 + SHARE)
-        assert free.errors.max_ulp == free.error
+        assert free.errors.ulp.max() == free.error
 
 
 # Errors are exact ---------------------------------------------------------------------------------------------------
@@ -292,10 +292,10 @@ def test_fit_errors_match_exact_table(name, fmt, options):
     for x, got, rounded in zip(errors.x, errors.got, errors.rounded, strict=True):
         exact = segments.out.decode(segments.out.encode(segments.value(Fraction(x)), rounding))
         assert got == (float(exact) if isinstance(exact, Fraction) else math.copysign(math.inf, rounded))
-    assert (errors.max_off == 0) == bool(np.array_equal(errors.got, errors.rounded))
-    assert errors.mean_ulp <= errors.max_ulp
-    assert errors.ulp[errors.x == errors.at] == errors.max_ulp
-    measured = {"ulp": errors.max_ulp, "absolute": errors.max_absolute}[found.measure]
+    assert (errors.off.max() == 0) == bool(np.array_equal(errors.got, errors.rounded))
+    assert errors.ulp.mean() <= errors.ulp.max()
+    assert errors.ulp[errors.x == errors.at] == errors.ulp.max()
+    measured = {"ulp": errors.ulp.max(), "absolute": errors.absolute.max()}[found.measure]
     if "against" not in options:
         assert measured == found.error
 
@@ -308,7 +308,7 @@ def test_lean_fit_meets_its_error_bound(name):
     lean = fit(name, "fxp4.8", pieces=8, error=bound)
     assert lean.pieces <= 8
     assert free.error < lean.error <= bound < even.error
-    assert lean.errors.max_ulp == lean.error
+    assert lean.errors.ulp.max() == lean.error
     bits = [one.segments.slope.width + one.segments.intercept.width for one in (lean, free, even)]
     assert bits[0] < min(bits[1:])
     # Seven leading bits of twelve tell its pieces apart, and not those of the others.

@@ -133,7 +133,7 @@ def fit(case: Case) -> str:
 def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
     """Case whose error is halfway between the errors of two other cases."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
-    largest = [one.max_ulp if measure == "ulp" else one.max_absolute for _, one in sides]
+    largest = [float((one.ulp if measure == "ulp" else one.absolute).max()) for _, one in sides]
     return replace(case, error=max(sum(largest) / 2, largest[0]))
 
 
@@ -178,11 +178,11 @@ def table(found: dict[Case, Measured], target: Target) -> Table:
 def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
     """A unit's figures."""
     cells = {
-        "max ulp": one.errors.max_ulp,
-        "mean ulp": one.errors.mean_ulp,
-        "off": one.errors.max_off,
-        "max": one.errors.max_absolute,
-        "mean": one.errors.mean_absolute,
+        "max ulp": one.errors.ulp.max(),
+        "mean ulp": one.errors.ulp.mean(),
+        "off": one.errors.off.max(),
+        "max": one.errors.absolute.max(),
+        "mean": one.errors.absolute.mean(),
         "at": one.errors.at,
         "slope": str(one.table.slope),
         "intercept": str(one.table.intercept),

@@ -44,27 +44,6 @@ class Errors:
     off: Numbers
 
     @property
-    def max_ulp(self) -> float:
-        return float(self.ulp.max())
-
-    @property
-    def mean_ulp(self) -> float:
-        return float(self.ulp.mean())
-
-    @property
-    def max_absolute(self) -> float:
-        return float(self.absolute.max())
-
-    @property
-    def mean_absolute(self) -> float:
-        return float(self.absolute.mean())
-
-    @property
-    def max_off(self) -> int:
-        """Most numbers of the output between a result and the correctly rounded one."""
-        return int(self.off.max())
-
-    @property
     def at(self) -> float:
         """Place of the largest error in units of the last place; of several, the nearest to zero."""
         worst = self.x[self.ulp == self.ulp.max()]

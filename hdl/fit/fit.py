@@ -1,7 +1,7 @@
 """Functions to line segments: the smallest largest error over all codes, after coefficients and results are rounded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -43,7 +43,7 @@ class Fit:
     error : float
         The largest, as it was measured for the fit. Where this was to be as small as can be, no other breakpoints and
         coefficients of these formats leave less.
-    measure, against : str
+    measure : str
     rounding : Rounding
     folding : Folding
     """
@@ -53,7 +53,6 @@ class Fit:
     pieces: int
     error: float
     measure: str
-    against: str
     rounding: Rounding
     folding: Folding
 
@@ -128,23 +127,27 @@ def fit(
         raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
     check_budget(pieces=pieces, error=error, breakpoints=breakpoints, slopes=slopes, terms=terms)
     check_one_of("against", against, REFERENCES)
-    asked = _Asked(
-        function=function_of(function),
-        fmt=parse(fmt),
-        out=parse(fmt if out is None else out),
+    if slopes == "pow2" and slope is not None:
+        raise ValueError("slopes that are sums of powers of two have no format; leave slope out")
+    row, fmt, out = function_of(function), parse(fmt), parse(fmt if out is None else out)
+    folding = folding_of(row, fmt, out, interval, symmetry, reduction, measure)
+    measure = measure or measure_of(row, out, folding.reduction)
+    check_one_of("measure", measure, MEASURES)
+    return _Asked(
+        function=row,
+        fmt=fmt,
+        out=out,
+        folding=folding,
         pieces=pieces,
         error=None if error is None else float(error),
         breakpoints=breakpoints,
-        power=_power_sum(slopes, terms, slope),
+        power=PowerSum(terms) if slopes == "pow2" else None,
         slope=None if slope is None else parse(slope),
         intercept=None if intercept is None else parse(intercept),
+        measure=measure,
         against=against,
         rounding=Rounding.parse(rounding),
-    )
-    folding = folding_of(asked.function, asked.fmt, asked.out, interval, symmetry, reduction, measure)
-    chosen = measure or measure_of(asked.function, asked.out, folding.reduction)
-    check_one_of("measure", chosen, MEASURES)
-    return asked.fit(folding, chosen)
+    ).fit()
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
@@ -159,29 +162,30 @@ class _Asked:
     function: Function
     fmt: Format
     out: Format
+    folding: Folding
     pieces: int | None
     error: float | None
     breakpoints: str
     power: PowerSum | None
     slope: Format | None
     intercept: Format | None
+    measure: str
     against: str
     rounding: Rounding
 
-    def _check_widths(self, folding: Folding) -> None:
+    def _check_widths(self) -> None:
         """Raise ValueError if lines of named coefficients have more bits than double precision is exact in."""
-        argument = max(self.fmt.precision, folding.fraction)
+        argument = max(self.fmt.precision, self.folding.fraction)
         for held, what, most in ((self.slope, "slopes", _EXACT - argument), (self.intercept, "intercepts", _EXACT)):
             if held is not None and held.precision > most:
                 raise ValueError(
                     f"{held} has {held.precision} significant bits; {what} of a fit have up to {most} here"
                 )
 
-    def fit(self, folding: Folding, measure: str) -> Fit:
-        self._check_widths(folding)
-        points = points_of(
-            self.function, self.fmt, self.out, folding, rounding=self.rounding, measure=measure, against=self.against
-        )
+    def fit(self) -> Fit:
+        self._check_widths()
+        given = {name: getattr(self, name) for name in ("rounding", "measure", "against")}
+        points = points_of(self.function, self.fmt, self.out, self.folding, **given)
         if self.out.wraps and np.isinf(points.rounding_table.values[points.nearest]).any():
             raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
         if self.error is not None and self.error < points.least():
@@ -189,19 +193,20 @@ class _Asked:
                 f"{self.function.name} in {self.out} is never nearer than {points.least():.6g} everywhere, "
                 f"and {self.error:g} was asked for"
             )
-        tails = self._tails(points, folding)
-        points, found, slope, intercept = self._best(points, folding, measure, tails)
+        tails = self._tails(points)
+        points, found, slope, intercept = self._best(points, tails)
         try:
-            segments = self._segments(points, folding, found.parts, slope, intercept)
+            segments = self._segments(points, found.parts, slope, intercept)
         except ValueError as error:
             raise ValueError(
                 f"{self.function.name} cannot be fitted in {self.out} with {found.inner} pieces and rounding "
                 f"{self.rounding}: {error}; take fewer pieces, another rounding or a more precise output format"
             ) from None
-        return Fit(segments, self.function, found.inner, found.error, measure, self.against, self.rounding, folding)
+        return Fit(segments, self.function, found.inner, found.error, self.measure, self.rounding, self.folding)
 
-    def _tails(self, points: Points, folding: Folding) -> Tails:
+    def _tails(self, points: Points) -> Tails:
         """Slopes of the lines that the function goes along at the ends."""
+        folding = self.folding
         if folding.reduction is not None:
             return Tails()
         left, right = self.function.left, self.function.right
@@ -226,17 +231,15 @@ class _Asked:
 
     # Formats ---------------------------------------------------------------------------------------------------
 
-    def _best(
-        self, points: Points, folding: Folding, measure: str, tails: Tails
-    ) -> tuple[Points, Found, Format | PowerSum, Format]:
+    def _best(self, points: Points, tails: Tails) -> tuple[Points, Found, Format | PowerSum, Format]:
         """The best pieces, the points at which these may begin, and formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
-        finest = _finest(points, folding, self.fmt, self.out, measure)
+        finest = _finest(points, self.folding, self.fmt, self.out, self.measure)
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
         task = Task(points, grids["slopes"], grids["intercepts"], tails, self.breakpoints, self.pieces)
         try:
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
-            task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key(folding))
+            task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key())
             found = task.best() if self.error is None else task.reached(self.error)
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
@@ -248,8 +251,9 @@ class _Asked:
         intercept = self.intercept or _narrowest([line[1] for _, line in found.parts], task.intercepts.step)
         return task.points, found, slope, intercept
 
-    def _key(self, folding: Folding) -> Key | None:
+    def _key(self) -> Key | None:
         """Integers whose leading bits a unit takes to find the piece of an argument."""
+        folding = self.folding
         if folding.reduction == "exp2":
             return Key(folding.fraction, folding.fraction)
         if folding.reduction is not None:
@@ -291,15 +295,15 @@ class _Asked:
 
     # The table -------------------------------------------------------------------------------------------------
 
-    def _segments(
-        self, points: Points, folding: Folding, parts: Parts, slope: Format | PowerSum, intercept: Format
-    ) -> Segments:
+    def _segments(self, points: Points, parts: Parts, slope: Format | PowerSum, intercept: Format) -> Segments:
         pieces: list[Piece] = []
         for place, line in parts:
             start = Fraction(float(points.t[points.breakpoints[place]]))
             piece = Piece(start, Fraction(line[0]), Fraction(line[1]))
             if not pieces or (pieces[-1].slope, pieces[-1].intercept) != (piece.slope, piece.intercept):
                 pieces.append(piece)
+        folding = self.folding
+        folded = {item.name: getattr(folding, item.name) for item in fields(folding) if item.name != "interval"}
         segments = Segments(
             self.function.name,
             self.fmt,
@@ -307,22 +311,18 @@ class _Asked:
             slope,
             intercept,
             tuple(pieces),
-            symmetry=folding.symmetry,
-            centre=folding.centre,
-            reduction=folding.reduction,
-            factor=folding.factor,
-            fraction=folding.fraction,
-            **(self._specials(folding) if folding.interval is None else {}),
+            **folded,
+            **(self._specials() if folding.interval is None else {}),
         )
         return self._with_zero(segments) if folding.interval is None else segments
 
-    def _specials(self, folding: Folding) -> dict[str, Any]:
+    def _specials(self) -> dict[str, Any]:
         """Values of the function at NaN, infinities and zeros, as far as there are any."""
         function = self.function
         found: dict[str, Any] = {"nan": function.nan, "zero": function.zero, "minus_zero": function.minus_zero}
         if self.fmt.has_inf:
             found |= {"inf": function.inf, "minus_inf": function.minus_inf}
-        if folding.symmetry is None:
+        if self.folding.symmetry is None:
             found["negative"] = function.negative
         return found
 
@@ -375,14 +375,3 @@ def _narrowest(numbers: list[float], step: float) -> Fixed:
     while places > 0 and all((number * 2.0 ** (places - 1)).is_integer() for number in map(float, numbers)):
         places -= 1
     return fixed_for(min(numbers), max(numbers), places)
-
-
-# Parameters --------------------------------------------------------------------------------------------------------
-
-
-def _power_sum(slopes: str, terms: int, slope: Any) -> PowerSum | None:
-    if slopes == "any":
-        return None
-    if slope is not None:
-        raise ValueError("slopes that are sums of powers of two have no format; leave slope out")
-    return PowerSum(terms)

@@ -27,10 +27,6 @@ GUARD = 16
 """Bits of a value at a working precision that are not relied on."""
 
 
-def _never(x: Fraction) -> Fraction | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Function:
     """A real function of one number.
@@ -51,9 +47,9 @@ class Function:
     left, right : Fraction, optional
         Slope of the line that it approaches at -inf, and at inf.
     scales : bool
-        Whether f(c x) = c f(x) for c above zero.
+        True if f(c x) = c f(x) for c above zero.
     beyond : bool
-        Whether it is farther from zero than the lines it approaches; others are nearer, wherever they have no value of
+        True if it is farther from zero than the lines it approaches; others are nearer, wherever they have no value of
         `exact`.
     nan, inf, minus_inf, zero, minus_zero, negative : Fraction or str, optional
         Specials, as `Segments` has them.
@@ -61,7 +57,7 @@ class Function:
 
     name: str
     value: Callable[[Any], Any]
-    exact: Callable[[Fraction], Fraction | None] = _never
+    exact: Callable[[Fraction], Fraction | None] = lambda x: None
     symmetry: str | None = None
     domain: str = ALL
     reduction: str | None = None
@@ -116,10 +112,6 @@ class Function:
 
 def _sigmoid(x: Any) -> Any:
     return 1 / (1 + mp.exp(-x))
-
-
-def _silu(x: Any) -> Any:
-    return x * _sigmoid(x)
 
 
 def _softplus(x: Any) -> Any:
@@ -192,6 +184,9 @@ def leaky_relu(slope: Fraction) -> Function:
 ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 _LINEAR: dict[str, Any] = {"symmetry": "linear", "left": ZERO, "right": ONE, "minus_inf": ZERO, "inf": "inf"}
 _SIGMOIDAL: dict[str, Any] = {"left": ZERO, "right": ZERO, "inf": ONE}
+_POSITIVE: dict[str, Any] = {"domain": POSITIVE, "minus_inf": "nan", "minus_zero": "-inf", "negative": "nan"}
+_RECIPROCAL: dict[str, Any] = {"right": ZERO, "inf": ZERO, "zero": "inf"}
+_ODD_POLE: dict[str, Any] = {"symmetry": "odd", "left": ZERO, "minus_inf": "-0", "minus_zero": "-inf", **_RECIPROCAL}
 
 ROWS = (
     Function("tanh", mp.tanh, _at_zero(0), **_SIGMOIDAL, symmetry="odd", minus_inf=-ONE),
@@ -199,51 +194,16 @@ ROWS = (
     Function("erf", mp.erf, _at_zero(0), **_SIGMOIDAL, symmetry="odd", minus_inf=-ONE),
     Function("exp", mp.exp, _at_zero(1), reduction="exp2", left=ZERO, inf="inf", minus_inf=ZERO),
     Function("gelu", _gelu, _at_zero(0), **_LINEAR),
-    Function("silu", _silu, _at_zero(0), **_LINEAR),
+    Function("silu", lambda x: x * _sigmoid(x), _at_zero(0), **_LINEAR),
     Function("softplus", _softplus, **_LINEAR, beyond=True),
     elu(ONE),
     Function("relu", **_rational(lambda x: max(x, ZERO)), **_LINEAR, scales=True),
     leaky_relu(Fraction(1, 100)),
     Function("hard_sigmoid", **_rational(_hard_sigmoid), **_SIGMOIDAL, symmetry="point", minus_inf=ZERO),
     Function("hard_swish", **_rational(lambda x: x * _hard_sigmoid(x)), **_LINEAR),
-    Function(
-        "reciprocal",
-        **_rational(lambda x: 1 / x),
-        symmetry="odd",
-        domain=NONZERO,
-        reduction="reciprocal",
-        left=ZERO,
-        right=ZERO,
-        inf=ZERO,
-        minus_inf="-0",
-        zero="inf",
-        minus_zero="-inf",
-    ),
-    Function(
-        "rsqrt",
-        lambda x: 1 / mp.sqrt(x),
-        _exact_rsqrt,
-        domain=POSITIVE,
-        reduction="rsqrt",
-        right=ZERO,
-        inf=ZERO,
-        minus_inf="nan",
-        zero="inf",
-        minus_zero="-inf",
-        negative="nan",
-    ),
-    Function(
-        "log2",
-        lambda x: mp.log(x, 2),
-        _exact_log2,
-        domain=POSITIVE,
-        reduction="log2",
-        inf="inf",
-        minus_inf="nan",
-        zero="-inf",
-        minus_zero="-inf",
-        negative="nan",
-    ),
+    Function("reciprocal", **_rational(lambda x: 1 / x), **_ODD_POLE, domain=NONZERO, reduction="reciprocal"),
+    Function("rsqrt", lambda x: 1 / mp.sqrt(x), _exact_rsqrt, **_POSITIVE, reduction="rsqrt", **_RECIPROCAL),
+    Function("log2", lambda x: mp.log(x, 2), _exact_log2, **_POSITIVE, reduction="log2", inf="inf", zero="-inf"),
 )
 """Values at zeros and infinities are those of IEEE 754-2019, 9.2, where it has the function."""
 

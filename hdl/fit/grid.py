@@ -1,4 +1,4 @@
-"""The numbers that a coefficient may be, in any order in which they are tried."""
+"""Values that a coefficient may have, in the order in which they are tried."""
 
 import math
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Grid:
     listed: Numbers | None = None
 
     def between(self, low: float, high: float) -> Numbers:
-        """Those from one number to another, both included, the middle ones first."""
+        """Values from ``low`` to ``high``, both included, the middle ones first."""
         low, high = max(low, self.low), min(high, self.high)
         if not low <= high:
             return np.empty(0)
@@ -54,14 +54,14 @@ class Grid:
         return _middle_first(np.arange(first, last + 1, dtype=np.float64) * self.step)
 
     def any_between(self, low: Numbers, high: Numbers) -> Any:
-        """True where there is one from one number to another, for many of these."""
+        """True where there is a value from ``low`` to ``high``, for arrays of bounds."""
         low, high = np.maximum(low, self.low), np.minimum(high, self.high)
         if self.listed is not None:
             return np.searchsorted(self.listed, low, "left") < np.searchsorted(self.listed, high, "right")
         return np.ceil(low / self.step) <= np.floor(high / self.step)
 
     def near(self, value: float) -> Numbers:
-        """The two around a number, or the one that it is."""
+        """Both neighbours of a number, or the number itself where it is one of the values."""
         if self.listed is not None:
             at = int(np.searchsorted(self.listed, value))
             return self.listed[max(at - 1, 0) : at + 1]
@@ -72,7 +72,7 @@ class Grid:
         return np.array([place * self.step for place in sorted(places) if self.low <= place * self.step <= self.high])
 
     def beside(self, value: float) -> list[float]:
-        """The ones next to one of them."""
+        """Neighbours of one of the values."""
         if self.listed is not None:
             at = int(np.searchsorted(self.listed, value))
             return [float(self.listed[place]) for place in (at - 1, at + 1) if 0 <= place < len(self.listed)]

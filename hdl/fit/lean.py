@@ -4,6 +4,7 @@ What a unit takes is estimated, in lookup tables of six inputs: the product in r
 the coefficients, and what finds them. Among tables of one error that is good enough to tell a small one from a large.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -69,14 +70,13 @@ def _fewest(task: Task, error: float, names: Sequence[str], *, coarsen: bool) ->
 def fewest_places(task: Task, name: str, bound: float) -> Task:
     """With the fewest fraction bits of one coefficient for which the error is within a bound."""
     grid = getattr(task, name)
-    low, high = -1, round(-np.log2(grid.step))
-    while high - low > 1:
-        places = (low + high) // 2
-        if replace(task, **{name: replace(grid, step=2.0**-places)}).within(bound) is None:
-            low = places
-        else:
-            high = places
-    return replace(task, **{name: replace(grid, step=2.0**-high)})
+
+    def rounded(places: int) -> Task:
+        return replace(task, **{name: replace(grid, step=2.0**-places)})
+
+    most = round(-np.log2(grid.step))
+    fewer = bisect_left(range(most - 1, -1, -1), True, key=lambda places: rounded(places).within(bound) is None)
+    return rounded(most - fewer)
 
 
 def _cost(task: Task, found: Found, key: Key | None, leading: bool) -> float:

@@ -1,4 +1,4 @@
-"""Lines that stay inside a band: whether there is one, with coefficients that formats hold, and which.
+"""Search for a line inside a band, with coefficients that formats hold.
 
 A line's value is the exact sum of an exact product and an intercept. Double precision holds the product, and the sum as
 the nearest number and an exact rest (Knuth, The Art of Computer Programming 2, 4.2.2), so that comparisons are exact.
@@ -42,7 +42,7 @@ class Band:
     low, high : array of float64
         Least and largest value there.
     low_closed, high_closed : array of bool
-        Whether these are allowed themselves.
+        True where these values are allowed themselves.
     """
 
     t: Numbers

@@ -40,7 +40,7 @@ class RoundingTable:
     thresholds : array of float64
         Between each and the next: what is less is rounded to the first, what is more to the second.
     up : array of bool
-        Whether the threshold itself is rounded to the second.
+        True if the threshold itself is rounded to the second.
     """
 
     values: Numbers

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,9 @@ def segments_of(
     fmt: Format | str | None = None,
     out: Format | str | None = None,
     rounding: Rounding | str = RN,
-    pieces: int | None = None,
-    error: float | Fraction | None = None,
-    breakpoints: str | None = None,
-    slopes: str | None = None,
-    terms: int | None = None,
+    **budget: Any,
 ) -> Segments:
-    """Segments of a function: as they are given, of a file, or fitted as `fit` does and tells.
+    """Segments of a function: as they are given, of a file, or fitted.
 
     Parameters
     ----------
@@ -47,22 +42,14 @@ def segments_of(
         Of the value; that of the argument by default.
     rounding : Rounding or str
         Of the value. Coefficients are chosen for it, and for nearest where it is stochastic.
-    pieces, error, breakpoints, slopes, terms : optional
-        As `fit` takes them; 8 pieces by default.
+    **budget
+        Options ``pieces``, ``error``, ``breakpoints``, ``slopes`` and ``terms`` of `fit`; default: 8 pieces.
 
     Raises
     ------
     TypeError, ValueError
         If something is of the wrong kind, or cannot be, or means nothing for segments that are there.
     """
-    options: dict[str, Any] = {
-        "pieces": pieces,
-        "error": error,
-        "breakpoints": breakpoints,
-        "slopes": slopes,
-        "terms": terms,
-    }
-    given = {name: option for name, option in options.items() if option is not None}
     ready = fn if isinstance(fn, Segments) else None
     if isinstance(fn, str) and fn.endswith(SUFFIX):
         ready = read(Path(fn))
@@ -73,10 +60,10 @@ def segments_of(
         if str(ready) != fn:
             raise ValueError(f"{path} is damaged: it holds the segments {ready} and not {fn}; write them again")
     if ready is not None:
-        return _checked(ready, fmt, out, given)
+        return _checked(ready, fmt, out, budget)
     if fmt is None:
         raise TypeError("fmt is missing: a function is fitted in a format")
-    asked = _asked(parse(fmt), out, Rounding.parse(rounding), given)
+    asked = _asked(parse(fmt), out, Rounding.parse(rounding), budget)
     return _of_disk(fn, asked) if isinstance(fn, str) else _fitted(fn, asked)
 
 
@@ -137,9 +124,9 @@ def _saved(name: str, root: Path | None = None) -> Path:
     return (root or work_root()) / "segments" / f"{name}{SUFFIX}"
 
 
-def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None, given: dict[str, Any]) -> Segments:
+def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None, budget: dict[str, Any]) -> Segments:
     """Segments that are there, where nothing else is asked of them."""
-    for name in given:
+    for name in budget:
         raise ValueError(f"{name} does nothing to the segments {ready}, which are there; it is for a fit")
     for name, asked, there in (("fmt", fmt, ready.fmt), ("out", out, ready.out)):
         if asked is not None and parse(asked) != there:
