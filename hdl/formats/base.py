@@ -310,6 +310,12 @@ def floor_log2(value: Fraction) -> int:
     return e if Fraction(2) ** e <= value else e - 1
 
 
+def significand_bits(value: Fraction) -> int:
+    """Bits between the first and the last one of a dyadic fraction, both included; 1 of zero."""
+    numerator = abs(value.numerator) or 1
+    return (numerator // (numerator & -numerator)).bit_length()
+
+
 def decimal_text(value: Fraction, digits: int = 9) -> str:
     """Decimal text of a number of any size, to so many significant digits."""
     if Fraction(1, 1 << 1074) <= abs(value) < Fraction(1 << 1023) or value == 0:

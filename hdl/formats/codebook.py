@@ -1,6 +1,7 @@
 """Formats given by a list of values: a user's own types, and published tables such as NF4."""
 
 import bisect
+import functools
 import itertools
 import math
 import os
@@ -14,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from .base import CodeOrder, Format, RoundedUnit, floor_log2
+from .base import CodeOrder, Format, RoundedUnit, floor_log2, significand_bits
 from .checks import check_int, check_one_of
 from .rounding import Rounding
 
@@ -37,7 +38,6 @@ _NF4 = (
 
 
 _KNOWN: dict[str, Any] = {}
-_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
 class Entry(NamedTuple):
@@ -223,12 +223,11 @@ class Codebook(Format):
             check_int("width", width, "codebook", 1, MAX_WIDTH)
             values = [values(code) for code in range(1 << (width or 0))]
         fmt = cls(name, values, **options)  # type: ignore[arg-type]
-        folder = _folder()
         numbers = ", ".join(f'"{value}"' for value in fmt.values)
         written = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
         lines = [f"values = [{numbers}]"]
         lines += [f'{name} = "{value}"' for name, value in written.items() if value is not None]
-        Path(folder, f"{name}.toml").write_text("\n".join(lines) + "\n")
+        Path(_folder().name, f"{name}.toml").write_text("\n".join(lines) + "\n")
         _KNOWN[name] = fmt
         return fmt
 
@@ -283,12 +282,12 @@ class Codebook(Format):
     def quantum(self) -> int:  # type: ignore[override]
         """Exponent of the last place of the finest number, or of the threshold."""
         numbers = [abs(value) for value in (*self._finite, self.threshold) if value]
-        return min(floor_log2(value) - _length(value) + 1 for value in numbers)
+        return min(floor_log2(value) - significand_bits(value) + 1 for value in numbers)
 
     @cached_property
     def precision(self) -> int:  # type: ignore[override]
         """Bits of the longest significand."""
-        return max(_length(value) for value in self._finite)
+        return max(significand_bits(value) for value in self._finite)
 
     @cached_property
     def window(self) -> int:
@@ -399,24 +398,17 @@ def data_files() -> list[Path]:
     return [path for folder in folders for path in sorted(Path(folder).glob("*.toml"))]
 
 
-def _folder() -> str:
-    """Folder of the data files of this program."""
-    if not _TEMPORARY:
-        _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="halfulp_codebooks_"))
-        folders = [_TEMPORARY[0].name, os.environ.get(FOLDERS, "")]
-        os.environ[FOLDERS] = os.pathsep.join(filter(None, folders))
-    return _TEMPORARY[0].name
+@functools.cache
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    """Folder of the data files of this program, which lasts as long as it."""
+    folder = tempfile.TemporaryDirectory(prefix="halfulp_codebooks_")
+    os.environ[FOLDERS] = os.pathsep.join(filter(None, [folder.name, os.environ.get(FOLDERS, "")]))
+    return folder
 
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"invalid codebook name {name!r}; expected small letters, digits and _")
-
-
-def _length(value: Fraction) -> int:
-    """Bits between the first and the last one of a dyadic fraction, at least one."""
-    numerator = abs(value.numerator) or 1
-    return (numerator // (numerator & -numerator)).bit_length()
 
 
 def _number(value: object) -> Fraction | float:

@@ -57,7 +57,7 @@ class Fixed(Format):
         check_bool("signed", self.signed, "fixed-point format")
         check_one_of("overflow", self.overflow, OVERFLOWS)
         if not 1 <= self.width <= MAX_WIDTH:
-            raise ValueError(_width_error(str(self), self.width))
+            raise ValueError(f"{self} has {self.width} bits; a fixed-point format has 1 to {MAX_WIDTH}")
 
     def __str__(self) -> str:
         kind = "" if self.signed else "u"
@@ -69,14 +69,10 @@ class Fixed(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """``fxp<int_bits>.<frac_bits>`` or ``ufxp<int_bits>.<frac_bits>``, or ``int<bits>`` or ``uint<bits>``, then
-        ``-wrap`` if it does not saturate."""
         match = _TEXT.fullmatch(text.removesuffix("-wrap"))
         if match is None:
             return None
         int_bits, frac_bits = (int(match[4]), 0) if match[4] else (int(match[2]), int(match[3]))
-        if not 1 <= int_bits + frac_bits <= MAX_WIDTH:
-            raise ValueError(_width_error(text, int_bits + frac_bits))
         return cls(int_bits, frac_bits, match[1] == "", "wrap" if text.endswith("-wrap") else "saturate")
 
     def describe(self) -> str:
@@ -191,7 +187,3 @@ class Fixed(Format):
             if saturate or self.overflow == "saturate":
                 return self.infinity(rounded < 0)
         return rounded & ((1 << self.width) - 1)
-
-
-def _width_error(text: str, width: int) -> str:
-    return f"{text} has {width} bits; a fixed-point format has 1 to {MAX_WIDTH}"

@@ -16,22 +16,10 @@ MIN_EXP, MAX_EXP, MAX_MAN, MAX_BIAS = 2, 11, 52, 4096
 _FINITE_ROWS = ("e2m1fn", "e2m3fn", "e3m2fn")
 """Names that ml_dtypes gives to formats without inf and without NaN, where ``fn`` elsewhere means one NaN."""
 
-ML_DTYPES: dict[str, str] = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "float8_e3m4": "e3m4",
-    "float8_e4m3": "e4m3",
-    "float8_e4m3b11fnuz": "e4m3b11fnuz",
-    "float8_e4m3fn": "e4m3fn",
-    "float8_e4m3fnuz": "e4m3fnuz",
-    "float8_e5m2": "e5m2",
-    "float8_e5m2fnuz": "e5m2fnuz",
-    "float6_e2m3fn": "e2m3fn",
-    "float6_e3m2fn": "e3m2fn",
-    "float4_e2m1fn": "e2m1fn",
-}
+ML_DTYPES: dict[str, str] = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+ML_DTYPES |= {f"float8_{name}": name for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz")}
+ML_DTYPES |= {"float8_e5m2": "e5m2", "float8_e5m2fnuz": "e5m2fnuz"}
+ML_DTYPES |= {"float6_e2m3fn": "e2m3fn", "float6_e3m2fn": "e3m2fn", "float4_e2m1fn": "e2m1fn"}
 """Names of numpy and ml_dtypes for the same formats; these names parse too."""
 
 _TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite)?")
@@ -127,11 +115,7 @@ class Float(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """``e<exp>m<man>``, then ``b<bias>`` if it is not the usual one, then ``fn``, ``fnuz`` or ``-finite`` for the
-        specials, then ``-ftz`` for no subnormals; or a name.
-
-        ``e3m2fn``, ``e2m3fn`` and ``e2m1fn`` have no NaN, as in ml_dtypes; ``e3m2-fn`` is the one that has.
-        """
+        """``e3m2fn``, ``e2m3fn`` and ``e2m1fn`` have no NaN, as in ml_dtypes; ``e3m2-fn`` is the one that has."""
         if text in ("e8m0fnu", "float8_e8m0fnu"):
             raise ValueError(
                 f"{text} is a scale of blocks, without sign and zero, and no operand; e8m0 is the nearest float"

@@ -112,7 +112,6 @@ class Posit(Tapered):
         return {"body": self.width - 1, "sign": 1}
 
     def decode_positive(self, code: int) -> Fraction:
-        """Number of a code above zero and below NaR."""
         body = self.width - 1
         ones = code >> (body - 1)
         run = body - (code ^ ((1 << body) - 1) * ones).bit_length()
@@ -126,7 +125,6 @@ class Posit(Tapered):
         return significand * Fraction(2) ** ((k << self.es) + exponent - fraction_bits)
 
     def string(self, magnitude: Fraction) -> Fraction:
-        """The endless code of a magnitude, with the point behind the last bit that there is room for."""
         scale = floor_log2(magnitude)
         k, exponent = divmod(scale, 1 << self.es)
         regime, length = (((2 << k) - 1) << 1, k + 2) if k >= 0 else (1, 1 - k)

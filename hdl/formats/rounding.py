@@ -137,13 +137,7 @@ _SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')} and sr1 to s
 PATTERN = f"(?:{'|'.join(mode for mode in (*_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
 """Regular expression of the text of a mode."""
 
-RN = Rounding("rn")
-RA = Rounding("ra")
-RH = Rounding("rh")
-RZ = Rounding("rz")
-RU = Rounding("ru")
-RD = Rounding("rd")
-RO = Rounding("ro")
+RN, RA, RH, RZ, RU, RD, RO = map(Rounding, MODES)
 EXACT = Rounding("exact")
 
 

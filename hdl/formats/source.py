@@ -1,4 +1,4 @@
-"""Sources of random words for stochastic rounding: what they are, with no hardware and no tensors."""
+"""Sources of random words for stochastic rounding, as plain data."""
 
 import functools
 import re
@@ -10,73 +10,17 @@ from typing import ClassVar
 
 from .checks import check_int
 
-TAPS: dict[int, tuple[int, ...]] = {
-    2: (2, 1),
-    3: (3, 2),
-    4: (4, 3),
-    5: (5, 3),
-    6: (6, 5),
-    7: (7, 6),
-    8: (8, 6, 5, 4),
-    9: (9, 5),
-    10: (10, 7),
-    11: (11, 9),
-    12: (12, 6, 4, 1),
-    13: (13, 4, 3, 1),
-    14: (14, 5, 3, 1),
-    15: (15, 14),
-    16: (16, 15, 13, 4),
-    17: (17, 14),
-    18: (18, 11),
-    19: (19, 6, 2, 1),
-    20: (20, 17),
-    21: (21, 19),
-    22: (22, 21),
-    23: (23, 18),
-    24: (24, 23, 22, 17),
-    25: (25, 22),
-    26: (26, 6, 2, 1),
-    27: (27, 5, 2, 1),
-    28: (28, 25),
-    29: (29, 27),
-    30: (30, 6, 4, 1),
-    31: (31, 28),
-    32: (32, 22, 2, 1),
-    33: (33, 20),
-    34: (34, 27, 2, 1),
-    35: (35, 33),
-    36: (36, 25),
-    37: (37, 5, 4, 3, 2, 1),
-    38: (38, 6, 5, 1),
-    39: (39, 35),
-    40: (40, 38, 21, 19),
-    41: (41, 38),
-    42: (42, 41, 20, 19),
-    43: (43, 42, 38, 37),
-    44: (44, 43, 18, 17),
-    45: (45, 44, 42, 41),
-    46: (46, 45, 26, 25),
-    47: (47, 42),
-    48: (48, 47, 21, 20),
-    49: (49, 40),
-    50: (50, 49, 24, 23),
-    51: (51, 50, 36, 35),
-    52: (52, 49),
-    53: (53, 52, 38, 37),
-    54: (54, 53, 18, 17),
-    55: (55, 31),
-    56: (56, 55, 35, 34),
-    57: (57, 50),
-    58: (58, 39),
-    59: (59, 58, 38, 37),
-    60: (60, 59),
-    61: (61, 60, 46, 45),
-    62: (62, 61, 6, 5),
-    63: (63, 62),
-    64: (64, 63, 61, 60),
-}
-"""Places, counted from 1, whose exclusive or is shifted in (Alfke, Xilinx XAPP 052, 1996). The sum of x to these powers
-and 1 is a primitive polynomial, so that the period is full."""
+_TAPS = """
+    2 1, 3 2, 4 3, 5 3, 6 5, 7 6, 8 6 5 4, 9 5, 10 7, 11 9, 12 6 4 1, 13 4 3 1, 14 5 3 1, 15 14, 16 15 13 4, 17 14,
+    18 11, 19 6 2 1, 20 17, 21 19, 22 21, 23 18, 24 23 22 17, 25 22, 26 6 2 1, 27 5 2 1, 28 25, 29 27, 30 6 4 1,
+    31 28, 32 22 2 1, 33 20, 34 27 2 1, 35 33, 36 25, 37 5 4 3 2 1, 38 6 5 1, 39 35, 40 38 21 19, 41 38,
+    42 41 20 19, 43 42 38 37, 44 43 18 17, 45 44 42 41, 46 45 26 25, 47 42, 48 47 21 20, 49 40, 50 49 24 23,
+    51 50 36 35, 52 49, 53 52 38 37, 54 53 18 17, 55 31, 56 55 35 34, 57 50, 58 39, 59 58 38 37, 60 59,
+    61 60 46 45, 62 61 6 5, 63 62, 64 63 61 60
+"""
+TAPS: dict[int, tuple[int, ...]] = {row[0]: row for row in (tuple(map(int, text.split())) for text in _TAPS.split(","))}
+"""Places, counted from 1, whose exclusive or is shifted in, by width of the LFSR (Alfke, Xilinx XAPP 052, 1996). The
+sum of x to these powers and 1 is a primitive polynomial, so that the period is full."""
 
 
 @dataclass(frozen=True)
@@ -162,11 +106,9 @@ class Lfsr(_Source):
 
     @property
     def period(self) -> int:
-        """Steps after which the words repeat."""
         return (1 << self.width) - 1
 
     def jump(self, seed: int, steps: int) -> int:
-        """State after so many steps."""
         self.check_seed(seed)
         return _jump(self.width, seed, steps % self.period)
 
@@ -187,16 +129,13 @@ class Plateau(_Source):
 
     @property
     def state_bits(self) -> int:
-        """Bits of a state."""
         return self.width + 1
 
     @property
     def period(self) -> int:
-        """Steps after which the words repeat."""
         return 2 * ((1 << self.width) - 1)
 
     def jump(self, seed: int, steps: int) -> int:
-        """State after so many steps."""
         self.check_seed(seed)
         words, places = _orbit(self.width)
         half = len(words)

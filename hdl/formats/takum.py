@@ -85,7 +85,6 @@ class Takum(Tapered):
         return {"tail": self.width - 2 - regime, "regime": regime, "direction": 1, "sign": 1}
 
     def decode_positive(self, code: int) -> Fraction:
-        """Number of a code above zero and below NaR."""
         width = max(self.width, FULL_WIDTH)
         code <<= width - self.width
         direction, regime = code >> (width - 2), (code >> (width - HEAD)) & 7
@@ -97,7 +96,6 @@ class Takum(Tapered):
         return significand * Fraction(2) ** (exponent - fraction_bits)
 
     def string(self, magnitude: Fraction) -> Fraction:
-        """The endless code of a magnitude, with the point behind the last bit that there is room for."""
         scale = floor_log2(magnitude)
         bits, string = _beginning(scale)
         fraction = magnitude / Fraction(2) ** scale - 1

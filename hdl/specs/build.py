@@ -77,15 +77,7 @@ class Build:
             check_one_of(field, value, known)
 
     def check_effect(self, unit: str, fields: Collection[str]) -> None:
-        """Raise ValueError if a field is set that has no effect on a unit.
-
-        Parameters
-        ----------
-        unit : str
-            Name of the unit, for the message.
-        fields : collection of str
-            Fields that have an effect.
-        """
+        """Raise ValueError if a field is set that is not among those with an effect on a unit."""
         for field, need in _NEEDS.items():
             if field not in fields and getattr(self, field) != getattr(Build, field):
                 raise ValueError(f"{field} {getattr(self, field)} has no effect on {unit}; only {need}")

@@ -31,11 +31,6 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
         Format of the start value; None starts from +0.
     order : str
         ``exact``: the sum is rounded once; ``sequential``: after every product, in ascending order.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `UnitSpec` does.
     """
 
     k: int
@@ -46,7 +41,6 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
     order: str = "exact"
 
     def check(self) -> None:
-        """Raise TypeError or ValueError if the number of pairs or the order is wrong."""
         check_int("k", self.k, "dot product", 1, MAX_K)
         check_one_of("order", self.order, ORDERS)
 
@@ -56,7 +50,6 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
 
     @property
     def default_result(self) -> Format:
-        """Format of the result where none is given."""
         return self.c or self.a
 
     @property

@@ -56,15 +56,6 @@ class Form:
     ----------
     text : str
         Name of the unit, ``{field}`` behind it where a number belongs to the name, then fields and operators.
-
-    Attributes
-    ----------
-    unit : str
-        Name of the unit.
-    count : str or None
-        Field whose number follows the name.
-    groups : tuple of (bool, tuple of str)
-        Parts in order, each with whether it may be left out.
     """
 
     text: str
@@ -198,7 +189,9 @@ class _Reader:
                 continue
             pattern = _NAME if parts[index + 1 : index + 2] == ("(",) else _FORMAT
             what = f"the format of {part}" if len(part) == 1 else f"the {part}"
-            self.given[part] = self._take(pattern, what, partial(cls.read_part, part))
+            if (match := self._accept(pattern, what)) is None:
+                self._fail()
+            self.given[part] = self._value(match.start(), partial(cls.read_part, part), match[0])
             if f"{part}_rounding" in cls.__dataclass_fields__:
                 suffix = self._accept(_SUFFIX, ".rounding")
                 self.given[f"{part}_rounding"] = Rounding.parse("rn") if suffix is None else self._rounding(suffix)
@@ -254,12 +247,6 @@ class _Reader:
         self.expected.clear()
         return match
 
-    def _take(self, pattern: "re.Pattern[str]", what: str, convert: Callable[[Any], Any]) -> Any:
-        match = self._accept(pattern, what)
-        if match is None:
-            self._fail()
-        return self._value(match.start(), convert, match[0])
-
     def _value(self, position: int, convert: Callable[[Any], Any], word: str | None) -> Any:
         """Value of a word; an error points at the word."""
         self.places[word or ""] = position
@@ -274,12 +261,8 @@ class _Reader:
         raise TextError(self.text, self.position if position is None else position, sentence)
 
 
-def page(units: Mapping[str, Any]) -> list[str]:
-    """The grammar as a page of Markdown."""
-    return list(_page(units))
-
-
-def _page(units: Mapping[str, Any]) -> Iterator[str]:
+def page(units: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of a page of Markdown about the grammar."""
     yield from (
         "# The text of a unit",
         "",

@@ -35,7 +35,6 @@ class AccumulatorSpec(UnitSpec):
         return self.quire is not None if part == "o" else super().writes(part, explicit)
 
     def check(self) -> None:
-        """Raise TypeError or ValueError if the accumulator cannot be."""
         held = self.acc if isinstance(self.acc, Format) else self.o or self.a
         if held.decode(0) != 0:
             raise ValueError(f"code 0 of {held} is {held.text(0)}; sums start from a code 0 that is zero")
@@ -84,7 +83,6 @@ class AccumulatorSpec(UnitSpec):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Keywords of the golden function."""
         unused = () if self.quire else ("o", "carry")
         return {name: value for name, value in super().parameters.items() if name not in unused}
 
@@ -152,7 +150,6 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
     carry: int = CARRY_BITS
 
     def check(self) -> None:
-        """Raise TypeError or ValueError if accumulator or product cannot be."""
         super().check()
         if self.product is None:
             if self.product_rounding != EXACT:
@@ -184,7 +181,6 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     @property
     def term_name(self) -> str:
-        """One of the terms in words."""
         return "a product"
 
 

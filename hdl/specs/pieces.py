@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from halfulp.hdl.formats import EXACT, RU, Format
+from halfulp.hdl.formats.base import significand_bits
 from halfulp.hdl.formats.checks import check_int
 
 MAX_TERMS, MAX_BITS = 8, 62
@@ -97,8 +98,7 @@ def check_bits(value: Fraction) -> None:
     """Raise ValueError where a coefficient is no binary fraction of so many bits as hardware is made for."""
     if value.denominator & (value.denominator - 1):
         raise ValueError(f"{value} has no finite number of bits")
-    numerator = abs(value.numerator)
-    if numerator and (bits := (numerator // (numerator & -numerator)).bit_length()) > MAX_BITS:
+    if (bits := significand_bits(value)) > MAX_BITS:
         raise ValueError(f"{float(value):.9g} as a coefficient has {bits} bits; {MAX_BITS} are the most")
 
 

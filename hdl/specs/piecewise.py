@@ -66,7 +66,6 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
     terms: int | None = None
 
     def check(self) -> None:
-        """Raise TypeError or ValueError if function or budget cannot be."""
         if not isinstance(self.function, str):
             raise TypeError(f"function of a unit is a str, not {type(self.function).__name__}")
         if is_table_name(self.function):
@@ -82,7 +81,6 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
-        """Value of a part of the formula."""
         return text if part == "function" else parse(text)
 
     @classmethod

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from halfulp.hdl.formats.base import Format, decimal_text, floor_log2
+from halfulp.hdl.formats.base import Format, decimal_text, floor_log2, significand_bits
 
 
 @dataclass(frozen=True)
@@ -157,10 +157,4 @@ def _longest(x: ValueRange, y: ValueRange) -> int:
     unit = Fraction(2) ** y.quantum
     # The largest number of one set joins the longest odd tail of the other, or the one before if both are odd.
     joined = x.magnitude + ((1 << y.precision) - 1) * unit
-    return max(_length(joined), _length(joined - unit) if y.precision > 1 else 1)
-
-
-def _length(value: Fraction) -> int:
-    """Bits between the first and the last one of a dyadic fraction."""
-    numerator = value.numerator
-    return (numerator // (numerator & -numerator)).bit_length()
+    return max(significand_bits(joined), significand_bits(joined - unit) if y.precision > 1 else 1)

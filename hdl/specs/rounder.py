@@ -33,11 +33,6 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
     increment : bool
         Whether the unit adds the carry of the rounding decision. If not, ``o`` is the floor, wraps, and the carry is a
         result of its own.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `UnitSpec` does.
     """
 
     a: Fixed
@@ -48,7 +43,6 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
     rounding: Rounding = field(default=stochastic(3), kw_only=True)
 
     def check(self) -> None:
-        """Raise TypeError or ValueError if a field is wrong."""
         for name, fmt in (("a", self.a), ("o", self.o)):
             if not isinstance(fmt, Fixed):
                 raise TypeError(f"{name} of a stochastic rounder is fixed point, such as int16 or fxp8.8, not {fmt}")
@@ -75,7 +69,6 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        """True if the unit takes operands of a format, and a rounding if one is given."""
         return isinstance(fmt, Fixed) and (rounding is None or rounding.mode == "sr")
 
     @property
