@@ -89,8 +89,8 @@ def add(m: Module, z: raw.Aligned, o: Format, rounding: Rounding, random: Value)
     after_carry, at_one, left = (
         _discarded(exact.significand, top - o.precision - case, len(random)) for case in range(3)
     )
-    higher = _carries(m, Mux(z.subtract, at_one, after_carry), random, "carry_if_higher")
-    lower = _carries(m, Mux(z.subtract, left, at_one), random, "carry_if_lower")
+    higher = wire(m, carry_out(Mux(z.subtract, at_one, after_carry), random), "carry_if_higher")
+    lower = wire(m, carry_out(Mux(z.subtract, left, at_one), random), "carry_if_lower")
     is_higher = Mux(z.subtract, exact.significand[top - 1], exact.significand[top])
     return replace(exact, up=wire(m, Mux(is_higher, higher, lower), "goes_up"))
 
@@ -99,8 +99,3 @@ def _discarded(significand: Value, first: int, count: int) -> Value:
     """So many bits of a significand, from the place ``first`` down; places that it does not have are zeros."""
     last = first + 1 - count
     return Cat(Const(0, max(-last, 0)), significand[max(last, 0) : max(first + 1, 0)])[-count:]
-
-
-def _carries(m: Module, discarded: Value, random: Value, name: str) -> Value:
-    """Carry of the sum of two words of as many bits."""
-    return wire(m, carry_out(discarded, random), name)

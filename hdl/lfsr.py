@@ -17,7 +17,7 @@ def source_word(m: Module, source: Source, seed: int, step: Value, name: str) ->
     seed : int
         State after reset, whose word is the first one.
     step : Value
-        Whether this cycle's word is used, so that the next cycle has the next one.
+        True if this cycle's word is used, so that the next cycle has the next one.
     name : str
     """
     source.check_seed(seed)

@@ -3,6 +3,7 @@
 Coefficients are constants, chosen by an index; so are the multiples of an argument by powers of two.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,7 +17,7 @@ from .formats.base import floor_log2
 from .product import product
 from .raw import Raw
 from .specs.pieces import Piece, PowerSum, last_place
-from .wire import NEVER, lookup, wire
+from .wire import NEVER, extended, lookup, shifted_up, wire
 
 Line = tuple[Fraction, Fraction]
 """Slope and intercept."""
@@ -206,7 +207,7 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
     return Raw(
         sign=wire(m, table(index, [int(value < 0) for value in values])[:1], f"{name}_sign"),
         exponent=wire(m, exponent, f"{name}_exponent"),
-        significand=wire(m, _resized(table(index, significands), places + 1), f"{name}_significand"),
+        significand=wire(m, extended(table(index, significands), places + 1)[: places + 1], f"{name}_significand"),
         zero=wire(m, table(index, [int(value == 0) for value in values])[:1], f"{name}_zero"),
         base=emin,
         emin=emin,
@@ -234,18 +235,14 @@ def value_of(
 
 def trimmed(m: Module, x: FixedRaw, low: Fraction, high: Fraction) -> FixedRaw:
     """A number in as many bits as numbers from ``low`` to ``high`` need."""
-    width = min(_width(low, high, x.quantum), len(x.integer))
+    unit = Fraction(2) ** x.quantum
+    least, most = math.ceil(low / unit), math.floor(high / unit)
+    width = max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
+    width = min(width, len(x.integer))
     signed = x.integer.shape().signed and low < 0
     integer = x.integer[:width]
     integer = wire(m, integer.as_signed() if signed else integer, "value")
     return replace(x, integer=integer, sign=integer[-1] if signed else NEVER)
-
-
-def _width(low: Fraction, high: Fraction, quantum: int) -> int:
-    """Bits of numbers between two, in units of a last place; signed if there are any below zero."""
-    unit = Fraction(2) ** quantum
-    least, most = -int(-low // unit), int(high // unit)
-    return max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
 
 
 def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
@@ -260,7 +257,9 @@ def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
         places = [of_one[term][1] - quantum if term < len(of_one) else None for of_one in powers]
         minus = [int(term < len(of_one) and of_one[term][0] < 0) for of_one in powers]
         width = len(x.integer) + max((place for place in places if place is not None), default=0)
-        options = [Const(0, width) if place is None else _placed(x.integer, place, width) for place in places]
+        options = [
+            Const(0, width) if place is None else extended(shifted_up(x.integer, place), width) for place in places
+        ]
         shifted = wire(m, _chosen(choice.index, options), f"shifted_{term}")
         negative = wire(m, table(choice.index, minus)[:1], f"negative_{term}") if any(minus) else NEVER
         if terms == 1:
@@ -275,13 +274,6 @@ def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
     return replace(x, integer=total, sign=NEVER, negated=negative, quantum=x.quantum + quantum)
 
 
-def _placed(integer: Value, places_up: int, width: int) -> Value:
-    """The bits of a number that is moved up, in some width."""
-    filling = integer[-1] if integer.shape().signed else NEVER
-    missing = width - places_up - len(integer)
-    return Cat(Const(0, places_up), integer, filling.replicate(missing))
-
-
 def _chosen(index: Value, options: Sequence[Value]) -> Value:
     """The option at an index."""
     if len(index) == 0:
@@ -289,7 +281,3 @@ def _chosen(index: Value, options: Sequence[Value]) -> Value:
     if len(options) == 2:
         return Mux(index[0], options[1], options[0])
     return Array(options)[index]
-
-
-def _resized(value: Value, width: int) -> Value:
-    return Cat(value, Const(0, max(width - len(value), 0)))[:width]

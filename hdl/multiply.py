@@ -13,7 +13,7 @@ from .raw import Raw
 from .wire import extended, lookup, wire
 
 INPUTS = 6
-"""Of one lookup table."""
+"""Inputs of a lookup table."""
 
 MOST_ZEROS = INPUTS // 2
 """Leading zeros that are taken away of a product that is a table: as many as one has that is not of two subnormal

@@ -117,10 +117,6 @@ def _of_raw(stage: Callable[[Module, Raw, Any, Rounding], Any]) -> Callable[[Mod
     return lambda m, x, o, rounding: stage(m, as_raw(m, x, "result"), o, rounding)
 
 
-def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.Truncated:
-    return fixed.truncate(m, _as_fixed_raw(m, x, o, rounding), o)
-
-
 def _unpack_posit(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
     number = posit.unpack(m, bits, fmt, name)
     return posit_as_fixed.unpack(m, bits, fmt, number, name) if posit_as_fixed.has_fixed_view(fmt) else number
@@ -143,12 +139,11 @@ def as_raw(m: Module, x: Number, name: str) -> Raw:
     return fixed.to_raw(m, x, name) if isinstance(x, FixedRaw) else x
 
 
-def _as_fixed_raw(m: Module, x: Number, o: Fixed, rounding: Rounding) -> FixedRaw:
-    if isinstance(x, FixedRaw):
-        return x
-    limit = None if o.overflow == "wrap" else o.quantum + o.width
-    quantum = max(x.quantum, fixed.looks_at(rounding, o))
-    return fixed.of_raw(m, x, quantum, limit, "result")
+def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.Truncated:
+    if not isinstance(x, FixedRaw):
+        limit = None if o.overflow == "wrap" else o.quantum + o.width
+        x = fixed.of_raw(m, x, max(x.quantum, fixed.looks_at(rounding, o)), limit, "result")
+    return fixed.truncate(m, x, o)
 
 
 def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) -> tuple[FixedRaw, FixedRaw]:

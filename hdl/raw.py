@@ -107,15 +107,6 @@ def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
     )
 
 
-def normalise_pair(m: Module, x: Raw, y: Raw) -> tuple[Raw, Raw]:
-    """Two numbers that have leading zeros at the lower one's floor only.
-
-    Then exponents order the magnitudes of numbers of different formats, unless they are equal.
-    """
-    floor = min(x.emin, y.emin)
-    return normalise(m, x, "x", floor, y.base), normalise(m, y, "y", floor, x.base)
-
-
 @dataclass(frozen=True)
 class Ordered:
     """Two numbers on one scale and which of them is less in magnitude.
@@ -133,14 +124,13 @@ class Ordered:
     x_less: Value
 
 
-def order(m: Module, x: Raw, y: Raw) -> Ordered:
-    """Bring two numbers to one scale and compare their magnitudes."""
-    x, y = normalise_pair(m, x, y)
-    return _ordered(m, x, y, by_exponent=False)
-
-
-def _ordered(m: Module, x: Raw, y: Raw, *, by_exponent: bool) -> Ordered:
-    """Two numbers on one scale, and which is less; ``by_exponent``, which has the lower exponent."""
+def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
+    """Bring two numbers to one scale and compare their magnitudes; ``by_exponent``, their exponents alone."""
+    if not by_exponent:
+        # With leading zeros at the lower one's floor only, exponents order magnitudes, unless they are equal.
+        floor, x_base = min(x.emin, y.emin), x.base
+        x = normalise(m, x, "x", floor, y.base)
+        y = normalise(m, y, "y", floor, x_base)
     base = min(x.base, y.base, x.emin, y.emin)
     width = max(len(x.significand), len(y.significand))
     exponents = [wire(m, r.exponent + (r.base - base), f"{n}_aligned_exponent") for r, n in ((x, "x"), (y, "y"))]
@@ -205,7 +195,7 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
     exponent on.
     """
     by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
-    o = _ordered(m, x, y, by_exponent=True) if by_exponent else order(m, x, y)
+    o = order(m, x, y, by_exponent=by_exponent)
     x, y, x_less = o.x, o.y, o.x_less
     width = len(o.x_significand)
     farthest = max(x.emax - y.emin, y.emax - x.emin)

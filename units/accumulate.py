@@ -32,11 +32,6 @@ class Accumulate(Accumulating):
     c, load, clear, o
         Start value, begin of a sum and result; see `Accumulating`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline + 1`` cycles from the operand to the result; a step every cycle.

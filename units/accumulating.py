@@ -128,10 +128,7 @@ class Accumulating(Unit):
                 random = held_random
         number = quire.read(kept)
         number, random = pipe.stage("read", number, random)
-        ready, random = pipe.stage("normalised", truncate(m, number, self.spec.o, self.rounding), random)
-        code = pack(m, ready, self.spec.o, self.rounding, self.saturate, random)
-        packed: Value = pipe.stage("packed", code)
-        return packed
+        return self.rounded(m, pipe, number, random)
 
 
 def _held(register: Quire) -> FixedRaw:

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """Activation functions as line segments."""
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self, Unpack
@@ -25,7 +26,7 @@ from halfulp.hdl.lines import (
 from halfulp.hdl.number import Number, add, align, multiply
 from halfulp.hdl.pipeline import Pipeline
 from halfulp.hdl.raw import Raw
-from halfulp.hdl.reduce import Reduced, power_of, reduce, scale, unscaled_where
+from halfulp.hdl.reduce import power_of, reduce, scale, unscaled_where
 from halfulp.hdl.specs import Build, PwlSpec
 from halfulp.hdl.specs.build import ADDRESS, COMPARATORS, LAZY, TABLE
 from halfulp.hdl.specs.pieces import PowerSum
@@ -35,8 +36,8 @@ from halfulp.hdl.wire import NEVER, lookup, wire
 from .base import Arithmetic, Computed, Options
 
 MAX_ADDRESS, SHORT_ADDRESS = 10, 7
-"""Most bits that may tell the pieces apart where these are found by address; and so few that this is the smaller way:
-the coefficients of such an address are a lookup table for each bit."""
+"""Most address bits of the structure ``address``, and most with which it is the default: one bit of a coefficient is
+then a lookup table or two."""
 
 TABLE_WIDTH = 8
 """Widest format of which a function is made as a table."""
@@ -100,6 +101,8 @@ class PiecewiseLinear(Arithmetic):
     ``build.pipeline`` cycles.
     """
 
+    SPEC = PwlSpec
+
     def __init__(
         self, *, table: Segments, fit: PwlSpec | None = None, build: Build = Build(), **options: Unpack[Options]
     ) -> None:
@@ -116,7 +119,6 @@ class PiecewiseLinear(Arithmetic):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Keyword arguments of the golden function."""
         return {"table": self.table, "rounding": self.rounding, "saturate": self.saturate}
 
     @classmethod
@@ -168,13 +170,13 @@ class PiecewiseLinear(Arithmetic):
             value, flags, random = self._reduced(m, pipe, x, flags, taken, random)
         elif isinstance(x, FixedRaw):
             choice, argument = self._choose_point(m, x)
-            value, _, flags, random = self._line(m, pipe, with_values(m, choice, taken), argument, None, flags, random)
+            value, flags, random = self._line(m, pipe, with_values(m, choice, taken), argument, flags, random)
         else:
             choice = self._choose_raw(m, x, bits)
             value, flags, random = self._raw_line(m, pipe, with_values(m, choice, taken), x, flags, random)
         return pipe.stage("sum", overruled(m, value, flags), random)
 
-    # What is no matter of lines --------------------------------------------------------------------------------
+    # Specials --------------------------------------------------------------------------------------------------
 
     def _specials(self, m: Module, x: Number) -> tuple[Flags, Taken]:
         """Conditions and finite values that the specials give for a number."""
@@ -242,12 +244,12 @@ class PiecewiseLinear(Arithmetic):
         last = side[0] if name == "minus_inf" and t.symmetry is None else side[min(len(t.reached), len(side) - 1)]
         return last.slope == 0 and last.intercept == value
 
-    # Which line ------------------------------------------------------------------------------------------------
+    # Selection of a line ---------------------------------------------------------------------------------------
 
     def _choose_point(self, m: Module, x: FixedRaw) -> tuple[Choice, FixedRaw]:
         """The line that a fixed-point number is on, and what its slope is a multiple of."""
         t = self.table
-        starts = [int(number / t.fmt.smallest) for number in t.reached]
+        starts = starts_of(t, t.fmt.smallest)
         folded = t.symmetry is not None and x.integer.shape().signed
         sides = [t.unfolded(negative)[: len(starts) + 1] for negative in ((False, True) if folded else (False,))]
         if self.structure == ADDRESS:
@@ -276,7 +278,7 @@ class PiecewiseLinear(Arithmetic):
         else:
             key = rest if folded else Cat(inverted, sign).as_signed()
         key = wire(m, key, "key")
-        starts = [key_of(number, fmt) for number in t.reached]
+        starts = starts_of(t, fmt.smallest)
         sides = [t.unfolded(negative)[: len(starts) + 1] for negative in ((False, True) if folded else (False,))]
         if self.structure == ADDRESS:
             blocks = Blocks.of(key, starts)
@@ -284,24 +286,14 @@ class PiecewiseLinear(Arithmetic):
             return by_sign(m, wire(m, blocks.index, "block"), sign, sides)
         return by_sign(m, search(m, key, starts, "piece"), sign, sides)
 
-    # Its value -------------------------------------------------------------------------------------------------
+    # Value of a line -------------------------------------------------------------------------------------------
 
-    def _line(
-        self,
-        m: Module,
-        pipe: Pipeline,
-        choice: Choice,
-        x: FixedRaw,
-        reduced: Reduced | None,
-        flags: Flags,
-        random: Value | None,
-    ) -> tuple[FixedRaw, Reduced | None, Flags, Value | None]:
-        """Exact value of a line at a fixed-point number."""
-        choice, x, reduced, flags, random = pipe.stage("selected", choice, x, reduced, flags, random)
+    def _line(self, m: Module, pipe: Pipeline, choice: Choice, x: FixedRaw, *travelling: Any) -> tuple[Any, ...]:
+        """Exact value of a line at a fixed-point number, and the signals that travel with it."""
+        choice, x, *passed = pipe.stage("selected", choice, x, *travelling)
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
         shifts = isinstance(self.table.slope, PowerSum)
-        total = value_of(m, x, choice, min(values), max(values), dsp=self.build.dsp, shifts=shifts)
-        return total, reduced, flags, random
+        return value_of(m, x, choice, min(values), max(values), dsp=self.build.dsp, shifts=shifts), *passed
 
     def _raw_line(
         self, m: Module, pipe: Pipeline, choice: Choice, x: Raw, flags: Flags, random: Value | None
@@ -329,8 +321,7 @@ class PiecewiseLinear(Arithmetic):
             reduced = unscaled_where(reduced, taken.where.any())
         reduced, flags, taken, random = pipe.stage("reduced", reduced, flags, taken, random)
         argument = reduced.argument
-        unit = Fraction(2) ** argument.quantum
-        starts = [-int(-piece.start // unit) for piece in t.pieces[1:]]
+        starts = starts_of(t, Fraction(2) ** argument.quantum)
         starts = [start for start in starts if start < 1 << len(argument.integer)]
         side = t.pieces[: len(starts) + 1]
         if self.structure == ADDRESS:
@@ -338,16 +329,15 @@ class PiecewiseLinear(Arithmetic):
         else:
             choice = by_sign(m, search(m, argument.integer, starts, "piece"), NEVER, [side])
         choice = with_values(m, choice, taken)
-        value, undone, flags, random = self._line(m, pipe, choice, argument, reduced, flags, random)
-        assert undone is not None
+        value, reduced, flags, random = self._line(m, pipe, choice, argument, reduced, flags, random)
         if t.reduction == "log2":
-            return fixed.add(m, value, power_of(m, undone), RN), flags, random
-        number = scale(m, value, undone)
+            return fixed.add(m, value, power_of(m, reduced), RN), flags, random
+        number = scale(m, value, reduced)
         return replace(number, sign=number.sign ^ flags.negative), flags, random
 
 
 def overruled(m: Module, x: Number, flags: Flags) -> Number:
-    """A value, or what stands in its place."""
+    """A value, replaced by NaN, an infinity or a signed zero where the flags say so."""
     sign = Mux(flags.inf, flags.inf_sign, Mux(_is_zero(m, x, "value"), flags.zero_sign, x.sign))
     return replace(x, nan=flags.nan, inf=flags.inf, sign=wire(m, sign, "value_sign"))
 
@@ -368,6 +358,14 @@ def key_of(number: Fraction, fmt: Format) -> int:
     # Codes below zero are inverted. Where subnormal numbers read as zero, that begins with the largest of them.
     flushed = fmt.encode(fmt.smallest) - 1 if number == 0 and fmt.flushes else 0
     return ~(code & ((1 << (fmt.width - 1)) - 1) | flushed)
+
+
+def starts_of(table: Segments, unit: Fraction) -> list[int]:
+    """Starts of all pieces but the first: keys of a float's codes, or else arguments in a unit."""
+    if table.reduction is None and table.fmt.spacing != "uniform":
+        return [key_of(number, table.fmt) for number in table.reached]
+    starts = table.reached if table.reduction is None else [piece.start for piece in table.pieces[1:]]
+    return [math.ceil(start / unit) for start in starts]
 
 
 def check_structure(structure: str, table: Segments, rounding: Rounding) -> None:
@@ -393,13 +391,7 @@ def address_bits(table: Segments) -> int:
         unit = Fraction(1, 1 << (table.fmt.precision - 1))
     else:
         width, unit = table.fmt.width, table.fmt.smallest
-    if table.reduction is not None:
-        starts = [-int(-piece.start // unit) for piece in table.pieces[1:]]
-    elif table.fmt.spacing == "uniform":
-        starts = [int(number / unit) for number in table.reached]
-    else:
-        starts = [key_of(number, table.fmt) for number in table.reached]
-    return width - low_bits(width, starts)
+    return width - low_bits(width, starts_of(table, unit))
 
 
 def default_structure(table: Segments, rounding: Rounding) -> str:

@@ -35,11 +35,6 @@ class Add(Arithmetic):
         a - b instead of a + b.
     o : Out(o)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.

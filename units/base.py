@@ -210,6 +210,13 @@ class Unit(wiring.Component):
             control=self.valid if self.has_valid else None,
         )
 
+    def rounded(self, m: Module, pipe: Pipeline, number: Number, random: Value | None) -> Value:
+        """Code of a number, rounded to the result format, behind the boundaries ``normalised`` and ``packed``."""
+        fmt, rounding = self.spec.o, self.rounding
+        ready, random = pipe.stage("normalised", truncate(m, number, fmt, rounding), random)
+        code: Value = pipe.stage("packed", pack(m, ready, fmt, rounding, self.saturate, random))
+        return code
+
     def word(self, m: Module, name: str = "random") -> Value | None:
         """This cycle's random word: from the port of that name, or from the source that stands in for it."""
         if name not in self.words:
@@ -287,7 +294,5 @@ class Arithmetic(Unit):
         pipe = self.start_pipeline(m)
         operands = [unpack(m, getattr(self, name).as_value(), fmt, name) for name, fmt in self.operands.items()]
         result, random = self.compute(m, pipe, self.word(m), *operands)
-        ready, random = pipe.stage("normalised", truncate(m, result, self.result, self.rounding), random)
-        code = pack(m, ready, self.result, self.rounding, self.saturate, random)
-        m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
+        m.d.comb += self.o.as_value().eq(self.rounded(m, pipe, result, random))
         return m

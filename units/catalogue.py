@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from halfulp.hdl.specs import UNITS, Build, UnitSpec
+from halfulp.hdl.specs import Build, UnitSpec
 
 from .accumulate import Accumulate
 from .activation import PiecewiseLinear
@@ -47,22 +47,11 @@ class Row:
         return self.unit.stateful
 
 
-CATALOGUE: dict[str, Row] = {
-    name: Row(name, UNITS[name], unit)
-    for name, unit in {
-        "mul": Mul,
-        "add": Add,
-        "fma": Fma,
-        "mac": Mac,
-        "accumulate": Accumulate,
-        "quire": Quire,
-        "dot": Dot,
-        "sru": StochasticRounder,
-        "convert": Convert,
-        "pwl": PiecewiseLinear,
-        "compare": Compare,
-    }.items()
-}
+_UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot)
+_UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare)
+
+CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
+"""Rows by name, in the order in which lists show them."""
 
 
 def row(name: str) -> Row:

@@ -40,11 +40,6 @@ class Compare(Unit):
         a < b, a = b, and whether an operand is NaN.
     minimum, maximum : Out(o)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.

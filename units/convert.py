@@ -31,11 +31,6 @@ class Convert(Arithmetic):
     a : In(a)
     o : Out(o)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.

@@ -37,11 +37,6 @@ class Dot(Unit):
         Where ``c`` is given.
     o : Out(o)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.
@@ -110,9 +105,7 @@ class Dot(Unit):
             terms.append(quire.place(m, base, quantum, "start"))
         random, *terms = pipe.stage("placed", random, *terms)
         total, random = pipe.stage("sum", quire.total(m, terms, spec.rounding, from_zero=spec.c is None), random)
-        ready, random = pipe.stage("normalised", truncate(m, total, spec.o, spec.rounding), random)
-        code: Value = pipe.stage("packed", pack(m, ready, spec.o, spec.rounding, spec.saturate, random))
-        return code
+        return self.rounded(m, pipe, total, random)
 
     def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
         """Multiply-adds in a chain, each rounded once."""

@@ -34,11 +34,6 @@ class Fma(Arithmetic):
     c : In(c)
     o : Out(o)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.

@@ -35,11 +35,6 @@ class Mac(Accumulating):
     random_product : In(product_rounding.bits)
         Random word of the product's stochastic rounding.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline + 1`` cycles from operands to the result; a step every cycle.

@@ -32,11 +32,6 @@ class Mul(Arithmetic):
     b : In(b)
     o : Out(o)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.

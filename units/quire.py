@@ -38,11 +38,6 @@ class Quire(Accumulating):
     c, load, clear, o
         Start value, begin of a sum and result; see `Accumulating`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline + 1`` cycles from operands to the result; a step every cycle.

@@ -41,11 +41,6 @@ class StochasticRounder(Unit):
     up0, up1, ... : Out(1)
         Carries of a unit without increment; also as the list ``up``.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Unit`.
-
     Latency
     -------
     ``build.pipeline`` cycles.

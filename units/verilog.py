@@ -156,13 +156,10 @@ def _lint_clean(text: str) -> str:
         elif first == "endcase" and not _complete(cases.pop()):
             lines.append(f"{line[: -len(first)]}  default: ;")
         elif cases and first.endswith((":", ",")):
-            cases[-1] += [_bits(*value) for value in re.findall(r"(\d+)'([bh])([0-9a-f?]+)(?=[:,])", line)]
+            values = re.findall(r"(\d+)'([bh])([0-9a-f?]+)(?=[:,])", line)
+            cases[-1] += [code if base == "b" else f"{int(code, 16):0{width}b}" for width, base, code in values]
         lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-def _bits(width: str, base: str, digits: str) -> str:
-    return digits if base == "b" else f"{int(digits, 16):0{width}b}"
 
 
 def _complete(patterns: list[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -208,8 +208,3 @@ def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
         m.d.sync += register.eq(value)
         value = register
     return value
-
-
-def flat(payload: Any) -> Value:
-    """The bits of a payload of codes."""
-    return Cat(*(Value.cast(code) for code in payload))

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.hdl.wire import word_at
 
-from .array import K_BITS, Array, Drain, delayed, flat, index_of, turns
+from .array import K_BITS, Array, Drain, delayed, index_of, turns
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
@@ -56,11 +56,6 @@ class Chain(Array):
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
         Of each tile the rows, each as its vectors in order.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Array`.
-
     Latency
     -------
     `cycles` says how long a product takes. A step of k takes as many cycles as an element has vectors of the tile, but
@@ -94,9 +89,6 @@ class Chain(Array):
         self.spacing = self.build.pipeline - lag(self.mac, self.build) + 2
         """Cycles after which an accumulator may be used again: it is read, added to and written."""
 
-    def _step(self, mac: int) -> Step:
-        return Step(replace(self.mac, seed=self.seeds[mac]), build=self.build)
-
     @property
     def _reading(self) -> int:
         """Register stages behind the accumulators, which are there if these are exact."""
@@ -127,7 +119,8 @@ class Chain(Array):
         m.d.comb += [head.ask.eq(drain.ask), head.ask_row.eq(drain.row), head.ask_address.eq(drain.address)]
         link = head
         for row in range(self.n):
-            steps = [self._step(row * self.m + lane) for lane in range(self.m)]
+            seeds = self.seeds[row * self.m : (row + 1) * self.m]
+            steps = [Step(replace(self.mac, seed=seed), build=self.build) for seed in seeds]
             m.submodules[f"element{row}"] = element = Element(self, row, steps)
             m.d.comb += element.i.eq(link)
             link = element.o
@@ -147,7 +140,7 @@ class Chain(Array):
             head.load.eq(self.a.valid & self.a.ready),
             head.row.eq(row),
             head.row_slot.eq(slot),
-            head.a.eq(flat(self.a.payload)),
+            head.a.eq(Value.cast(self.a.payload)),
         ]
         with m.If(head.valid & head.swap):
             m.d.sync += loaded.eq(0)
@@ -177,7 +170,7 @@ class Chain(Array):
             head.swap.eq(begins),
             head.first.eq(begin_of_tile),
             head.last.eq(last_step),
-            head.b.eq(flat(self.b.payload)),
+            head.b.eq(Value.cast(self.b.payload)),
             drain.claim.eq(head.valid & begins & last_step),
             drain.finish.eq(head.valid & ends & last_step),
             drain.vectors.eq(vectors),

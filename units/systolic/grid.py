@@ -40,11 +40,6 @@ class Grid(Array):
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
         Of each tile the rows.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `Array`.
-
     Latency
     -------
     `cycles` says how long a product takes. A step of k takes one cycle.
@@ -67,9 +62,6 @@ class Grid(Array):
         build: Build = Build(),
     ) -> None:
         super().__init__(mac=mac, tiling=Tiling(n, m), a_lanes=n, name="grid", build=build)
-
-    def _mac(self, number: int) -> Mac:
-        return Mac.of(replace(self.mac, seed=self.seeds[number]), self.build)
 
     @property
     def _latency(self) -> int:
@@ -106,7 +98,8 @@ class Grid(Array):
         passed: list[Value] = [Signal(self.mac.o.width, name=f"top{column}") for column in range(self.m)]
         for row in range(self.n):
             for column in range(self.m):
-                element = Element(self, row, self._mac(row * self.m + column))
+                seed = self.seeds[row * self.m + column]
+                element = Element(self, row, Mac.of(replace(self.mac, seed=seed), self.build))
                 m.submodules[f"element{row}_{column}"] = element
                 m.d.comb += [
                     Value.cast(element.left).eq(right[row]),

@@ -5,7 +5,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
 from halfulp.hdl import quire
-from halfulp.hdl.number import Number, add, align, pack, truncate, unpack
+from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.hdl.wire import wire
@@ -22,7 +22,7 @@ class Step(Unit):
     spec : MacSpec
         With a source of random words if any rounding is stochastic.
     build : Build
-        Of its register stages `lag` are before the state comes in.
+        Register stages, of which `lag` come before the state, and structure.
 
     Members
     -------
@@ -72,9 +72,7 @@ class Step(Unit):
         base = unpack(m, before, fmt, "base")
         aligned, word = pipe.stage("aligned", align(m, term, base, fmt, rounding), word)
         total, word = pipe.stage("sum", *add(m, aligned, fmt, rounding, word, self.stochastic))
-        ready, word = pipe.stage("normalised", truncate(m, total, fmt, rounding), word)
-        code: Value = pipe.stage("packed", pack(m, ready, fmt, rounding, self.spec.saturate, word))
-        return code
+        return self.rounded(m, pipe, total, word)
 
     def _exact(self, m: Module, pipe: Pipeline, term: Number, before: Value, word: Value | None) -> Value:
         register = self.spec.quire
@@ -121,13 +119,10 @@ class Read(Unit):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipe = self.start_pipeline(m)
-        fmt, rounding = self.spec.o, self.spec.rounding
         number = quire.read(_held(self.spec, self.held))
-        word = self.held[-rounding.bits :] if rounding.bits else None
+        word = self.held[-self.rounding.bits :] if self.rounding.bits else None
         number, word = pipe.stage("read", number, word)
-        ready, word = pipe.stage("normalised", truncate(m, number, fmt, rounding), word)
-        code = pack(m, ready, fmt, rounding, self.spec.saturate, word)
-        m.d.comb += self.o.as_value().eq(pipe.stage("packed", code))
+        m.d.comb += self.o.as_value().eq(self.rounded(m, pipe, number, word))
         return m
 
 
