@@ -1,5 +1,6 @@
 """Waveforms with numbers: beside each port with a format, a text signal with the number of its code."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def _formats(unit: Any) -> dict[tuple[str, int], Format]:
 def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> Iterator[str]:
     """All lines, with those of decoded signals: Verilator writes each declaration and each change on its own line.
 
-    Yosys' temporary signals, named by ``$`` and a number, are dropped.
+    Parts of signals (see `halfulp.units.verilog.emit`) and temporary signals of Yosys are dropped.
     """
     declared: set[str] = set()
     companions: dict[str, tuple[str, Format]] = {}
@@ -53,7 +54,7 @@ def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> It
             line = line.replace("$rootio", "TOP") if words[:1] == ["$scope"] else line
             if words[:1] == ["$var"]:
                 _, _, width, identifier, name, *_ = words
-                if name.startswith("$"):
+                if re.match(r"\$|.*_part\d+$", name):
                     continue
                 declared.add(identifier)
                 fmt = formats.get((name, int(width)))

@@ -18,7 +18,7 @@ from halfulp.hdl.formats import Rounding, parse
 from halfulp.hdl.specs import Build, MacSpec
 from halfulp.sim.bench import run
 from halfulp.sim.toolchain import verilator_root
-from halfulp.units import Streamed
+from halfulp.units import Streamed, verilog
 from halfulp.units.catalogue import CATALOGUE, component
 from halfulp.units.systolic import Chain, Grid
 from halfulp.units.verilog import RESETS, emit, verilog_ports
@@ -89,6 +89,32 @@ def test_emit_orders_clock_reset_enable_inputs_outputs(name: str) -> None:
 def test_case_has_empty_default_only_if_values_are_missing() -> None:
     assert "default: ;" not in emit(component("mac e5m2*e5m2+e6m5"))
     assert "default: ;" in emit(component("pwl tanh(bf16) pieces=4"))
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        component(MAC),
+        component("dot3 e5m2*e5m2"),
+        component("pwl tanh(bf16) pieces=4"),
+        Grid(mac=f"{MAC}@lfsr16", n=2, m=2),
+        Chain(mac="e3m2*e3m2+e4m3", n=2, m=1, depth=8, rows=2),
+    ],
+    ids=lambda design: type(design).__name__,
+)
+def test_emit_replaces_numbers_by_names(design: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are equal but for names, which correspond one to one; ports between modules keep theirs."""
+    named = emit(design)
+    assert not re.search(r"\\(?!\$auto|port)\S*\$\d", named)
+    assert re.search(r"wire \w+_part1;", named)
+    monkeypatch.setattr(verilog, "_named", lambda module: module[0])
+    numbered = emit(design)
+    name = re.compile(r"\\\S+ |(?<![\w'])[A-Za-z_]\w*")
+    for before, after in zip(*(text.split("\nmodule ") for text in (numbered, named)), strict=True):
+        assert name.sub("", before) == name.sub("", after)
+        found = ([found.strip("\\ ") for found in name.findall(text)] for text in (before, after))
+        pairs = set(zip(*found, strict=True))
+        assert len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs})
 
 
 def test_names_and_texts_have_common_names_of_formats() -> None:

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from amaranth.back import verilog
@@ -95,6 +96,7 @@ def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
     ports = dict(sorted(ports.items(), key=lambda item: places.get(item[0], -1)))
     text = _reordered(text, top, list(ports))
+    text = re.sub(r"^module .*?^endmodule", _named, text, flags=re.M | re.S)
     options = ["--name", name] if name is not None else []
     options += ["--reset", reset] if reset != SYNC else []
     lines = [*_about(component, top, options, "clk" in ports), *_table(component, ports, shapes, reset)]
@@ -138,6 +140,54 @@ def _reordered(text: str, top: str, order: list[str]) -> str:
     # A keyword as a name ends with a blank.
     written = {port.strip().removeprefix("\\"): port.lstrip() for port in head[1].split(",")}
     return text[: head.start(1)] + ", ".join(written[port] for port in order) + text[head.end(1) :]
+
+
+# In Verilog of Yosys: names with numbers of its own, those that are nothing else, the signal that a statement assigns
+# first, a signal that is another or bits of it, ports of instances, and ports with names of Yosys.
+_NUMBERED = re.compile(r"\\((?!\$auto)\S*\$\S*) ")
+_UNNAMED = re.compile(r"\$\d+")
+_ASSIGNED = re.compile(r"^(?:assign)? *(?:{ )?\\?([\w$][^\s\[,;]*)[^;=\n]* <?= ", re.M)
+_RENAMED = re.compile(r"^assign \\?(\S+) += \\(\$\d+)  ?(?:\[[\d:]+\])?;")
+_CONNECTED = re.compile(r"^ *\.\\?([^ (]+) ?\((.*)\)", re.M)
+_PORT = re.compile(r"^(?: *\.|  (?:input|output) (?:\[\d+:0\] )?)\\(\S+) ", re.M)
+
+
+def _named(module: re.Match[str]) -> str:
+    """A module of Yosys with names instead of numbers.
+
+    An unnamed value, such as ``$60``, is a part of the signal that it is, or that it is first used for:
+    ``sum_zero_part1``. Of several signals of one name, as ``x`` and ``x$7``, the others are ``x_2``, ``x_3`` and so on.
+    """
+    users: dict[str, str] = {}
+    found: dict[str, None] = {}
+    for statement in re.split(r"^  (?=\S)", module[0], flags=re.M):
+        kind, *words = statement.split(maxsplit=2)
+        if kind in ("assign", "always"):
+            uses = [(target[1] if (target := _ASSIGNED.search(statement)) else "", statement)]
+        else:
+            uses = [(f"{words[0]}_{port}", value) for port, value in _CONNECTED.findall(statement)]
+        for user, value in uses:
+            names = _NUMBERED.findall(value)
+            found |= dict.fromkeys(names)
+            users |= {name: user for name in names if name != user and name not in users}
+        if (same := _RENAMED.match(statement)) and not _UNNAMED.fullmatch(same[1]):
+            users[same[2]] = same[1]
+    for name in _PORT.findall(module[0]):
+        # Another module has the same name.
+        found.pop(name, None)
+    taken = set(re.findall(r"\w+", module[0]))
+    numbers: dict[str, Iterator[int]] = {}
+    renamed: dict[str, str] = {}
+    for name in found:
+        user, passed = name, set[str]()
+        while _UNNAMED.fullmatch(user) and user not in passed:
+            passed.add(user)
+            user = users.get(user, "unused")
+        stem = re.sub(r"\W+", "_", re.sub(r"\$\d+$", "", user)).strip("_")
+        stem, first = (f"{stem}_part", 1) if _UNNAMED.fullmatch(name) else (f"{stem}_", 2)
+        places = numbers.setdefault(stem, count(first))
+        renamed[name] = next(new for place in places if (new := f"{stem}{place}") not in taken)
+    return _NUMBERED.sub(lambda name: renamed.get(name[1], name[0]), module[0])
 
 
 def _lint_clean(text: str) -> str:

@@ -156,12 +156,12 @@ class Drain(wiring.Component):
         ]
         places = Signal(range(room + 1), init=room)
         m.d.sync += places.eq(places - self.ask + (self.o.valid & self.o.ready))
-        busy, waiting = Signal(), Signal(range(self.delay + 1))
-        asking = Signal()
+        busy, asking = Signal(name="busy"), Signal(name="asking")
+        waiting = Signal(range(self.delay + 1))
         left = Signal.like(self.vectors)
         rows = self.tiling.rows
         vector = Signal(index_of(self.tiling.depth))
-        last_vector, last = Signal(), Signal()
+        last_vector, last = Signal(name="last_vector"), Signal(name="last")
         slot, last_slot = turns(m, rows, self.ask & last_vector)
         m.d.comb += [
             self.free.eq(~busy),

@@ -132,7 +132,7 @@ class Chain(Array):
 
         The first one may go with the vector for which elements take those before, but not pass it.
         """
-        row, loaded = Signal(index_of(self.n)), Signal()
+        row, loaded = Signal(index_of(self.n), name="row"), Signal(name="loaded")
         slot, last_slot = turns(m, self.rows, head.load)
         last = last_slot & (row == self.n - 1)
         m.d.comb += [
@@ -152,11 +152,12 @@ class Chain(Array):
 
     def _issue(self, m: Module, drain: Drain, head: Any, loaded: Value) -> None:
         """Send vectors of ``b``, of one tile after the other, each for all rows of the elements."""
-        busy, vectors, steps_left = Signal(), Signal(range(self.depth + 1)), Signal(K_BITS)
+        busy, steps_left = Signal(name="busy"), Signal(K_BITS, name="steps_left")
+        vectors = Signal(range(self.depth + 1))
         places = Signal(range(self.depth * self.rows + 1))
         slot, last_slot = turns(m, self.rows, head.valid)
         rest = Signal(range(self.spacing))
-        begins, ends, last_step, may_go = Signal(), Signal(), Signal(), Signal()
+        begins, ends, last_step, may_go = (Signal(name=name) for name in ("begins", "ends", "last_step", "may_go"))
         begin_of_tile = Signal()
         m.d.comb += [
             begins.eq(head.address == 0),

@@ -121,8 +121,8 @@ class Grid(Array):
 
     def _issue(self, m: Module, drain: Drain) -> tuple[Value, Value]:
         """Bits of a step: it goes out; it is the first, and the last, of its tile."""
-        busy, first, steps_left = Signal(), Signal(), Signal(K_BITS)
-        last, may_go, go = Signal(), Signal(), Signal()
+        busy, first, last, may_go, go = (Signal(name=name) for name in ("busy", "first", "last", "may_go", "go"))
+        steps_left = Signal(K_BITS)
         m.d.comb += [
             last.eq(steps_left == 1),
             may_go.eq(busy & (drain.free | ~last)),
