@@ -57,7 +57,7 @@ class Fixed(Format):
         check_bool("signed", self.signed, "fixed-point format")
         check_one_of("overflow", self.overflow, OVERFLOWS)
         if not 1 <= self.width <= MAX_WIDTH:
-            raise ValueError(f"{self} has {self.width} bits; a fixed-point format has 1 to {MAX_WIDTH}")
+            raise ValueError(_width_error(str(self), self.width))
 
     def __str__(self) -> str:
         kind = "" if self.signed else "u"
@@ -73,6 +73,8 @@ class Fixed(Format):
         if match is None:
             return None
         int_bits, frac_bits = (int(match[4]), 0) if match[4] else (int(match[2]), int(match[3]))
+        if not 1 <= int_bits + frac_bits <= MAX_WIDTH:
+            raise ValueError(_width_error(text, int_bits + frac_bits))
         return cls(int_bits, frac_bits, match[1] == "", "wrap" if text.endswith("-wrap") else "saturate")
 
     def describe(self) -> str:
@@ -187,3 +189,7 @@ class Fixed(Format):
             if saturate or self.overflow == "saturate":
                 return self.infinity(rounded < 0)
         return rounded & ((1 << self.width) - 1)
+
+
+def _width_error(text: str, width: int) -> str:
+    return f"{text} has {width} bits; a fixed-point format has 1 to {MAX_WIDTH}"
