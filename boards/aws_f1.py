@@ -1,7 +1,7 @@
 """The VU9P of Amazon's F1 instances, behind Amazon's shell."""
 
 from .board import Board, alike
-from .ddr import ddr
+from .memories import ddr
 from .targets import TARGETS
 
 AWS_F1 = Board(

@@ -172,13 +172,7 @@ TARGETS = {
 
 
 def target_of(name: str | Target) -> Target:
-    """The device of a name; a device is itself.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no text, or no device has it.
-    """
+    """The device of a name, or the device itself; TypeError if it is neither, ValueError for an unknown name."""
     if isinstance(name, Target):
         return name
     if not isinstance(name, str):

@@ -1,7 +1,7 @@
 """Alveo U200: a VU9P, two of whose four channels of DDR4 are beside the die in the middle."""
 
 from .board import Board, alike
-from .ddr import ddr
+from .memories import ddr
 from .targets import TARGETS
 
 U200 = Board(

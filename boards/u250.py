@@ -1,7 +1,7 @@
 """Alveo U250: four dies with a channel of DDR4 each."""
 
 from .board import Board, alike
-from .ddr import ddr
+from .memories import ddr
 from .targets import TARGETS
 
 U250 = Board(

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from .board import Board
-from .ddr import ddr
-from .hbm import HBM_SLRS, hbm
+from .memories import HBM_SLRS, ddr, hbm
 from .targets import TARGETS
 
 U280 = Board(

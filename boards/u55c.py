@@ -1,7 +1,7 @@
 """Alveo U55C: the card of the published arrays (Ben Ali et al., DATE 2025)."""
 
 from .board import Board
-from .hbm import HBM_SLRS, hbm
+from .memories import HBM_SLRS, hbm
 from .targets import TARGETS
 
 U55C = Board(

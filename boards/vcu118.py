@@ -7,7 +7,7 @@ from amaranth.build import Attrs, Clock, DiffPairs, Pins, Resource
 from amaranth.vendor import XilinxPlatform
 
 from .board import Board, alike, fields_of
-from .ddr import ddr
+from .memories import ddr
 from .targets import TARGETS
 
 VCU118 = Board(

@@ -79,7 +79,7 @@ def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
 
 
 class Card:
-    """A card that is programmed with kernels.
+    """A card that is programmed with kernels; ToolError if XRT is not installed.
 
     Parameters
     ----------
@@ -88,11 +88,6 @@ class Card:
         Output of the linker.
     device : int
         Number of the card.
-
-    Raises
-    ------
-    ToolError
-        If XRT is not installed.
     """
 
     def __init__(self, tile: Tile, xclbin: Path, device: int = 0) -> None:

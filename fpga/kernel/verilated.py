@@ -70,6 +70,8 @@ class Verilated:
     ) -> Tensor:
         """Matrix product of codes of shapes (n, k) and (k, m), without a size of 0.
 
+        ToolError if the kernel does not finish, reports an error, breaks a rule of AXI4, or writes beside the result.
+
         Parameters
         ----------
         a, b : Tensor
@@ -77,11 +79,6 @@ class Verilated:
             Continue the random words of the product before, instead of a start from the seeds.
         read, write, stall, seed
             Behaviour of the memory, as for `halfulp.sim.model.CompiledModel.attach`.
-
-        Raises
-        ------
-        ToolError
-            If the kernel does not finish, reports an error, breaks a rule of AXI4, or writes beside the result.
         """
         mac, (n, k), m = self.kernel.array.mac, a.shape, b.shape[1]
         size = n * stride_of(m, mac.o.width)

@@ -49,6 +49,9 @@ class Gemm:
 def trace(model: nn.Module, *inputs: Any, training: bool = True, **named: Any) -> list[Gemm]:
     """The products of one step, in the order in which they are computed.
 
+    A model whose steps depend on values, such as those of an attention mask, is run on a copy. ValueError if the model
+    cannot be run, has no products, or has no gradient.
+
     Parameters
     ----------
     model : nn.Module
@@ -58,15 +61,6 @@ def trace(model: nn.Module, *inputs: Any, training: bool = True, **named: Any) -
         One batch of examples, as the model takes it.
     training : bool
         Forward and backward, or forward alone. Inputs have no gradient.
-
-    Raises
-    ------
-    ValueError
-        If the model cannot be run, has no products, or has no gradient.
-
-    Notes
-    -----
-    A model whose steps depend on values, such as those of an attention mask, is run on a copy instead.
     """
     with _in_torch(model):
         try:

@@ -59,7 +59,7 @@ class Workload:
 
 
 def workload(name: str, batch: int | None = None, training: bool = True) -> Workload:
-    """The products of a network.
+    """The products of a network; ValueError if it is unknown, or cannot be traced.
 
     Parameters
     ----------
@@ -69,11 +69,6 @@ def workload(name: str, batch: int | None = None, training: bool = True) -> Work
     batch : int, optional
         Examples in a step of a known network; default: its training batch.
     training : bool
-
-    Raises
-    ------
-    ValueError
-        If the network or the function is unknown, or the model cannot be traced.
     """
     if name in EXAMPLES:
         batch = NETWORKS[name].batch if batch is None else batch

@@ -45,7 +45,7 @@ _BATCH = 1 << 10  # words of a batch, whose mean is nearly independent of the ne
 
 @dataclass(frozen=True)
 class Rounder:
-    """A source of random words, and a stochastic rounding that uses them.
+    """A source of random words, and a stochastic rounding that uses them; ValueError if they do not match.
 
     Parameters
     ----------
@@ -55,11 +55,6 @@ class Rounder:
         Its words from reset on.
     rounding : Rounding
         A stochastic one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the rounding is not stochastic, or the source has no words for it.
     """
 
     name: str

@@ -248,7 +248,7 @@ def measure_modules(
 ) -> list[Cost]:
     """Costs of modules, each alone on the device; uncached ones are synthesised in parallel.
 
-    Yosys maps with ABC9 with and without ``-abc9``.
+    Yosys maps with ABC9 with and without ``-abc9``. Finished results are cached even if one fails with ToolError.
 
     Parameters
     ----------
@@ -259,13 +259,6 @@ def measure_modules(
         Advances with each module.
     pool : JobPool
         Runs the synthesis.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such target.
-    ToolError
-        If Yosys or the machine fails. Results until then are cached.
     """
     target = target_of(target)
     program = Program(

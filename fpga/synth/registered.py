@@ -8,21 +8,7 @@ from amaranth.lib.wiring import In
 
 
 class Registered(wiring.Component):
-    """A component with a register at every port.
-
-    Parameters
-    ----------
-    component : wiring.Component
-        Becomes a submodule.
-
-    Members
-    -------
-    As the component has them.
-
-    Latency
-    -------
-    Two cycles more.
-    """
+    """A component, as a submodule, between registers at all of its ports: two cycles more of latency."""
 
     def __init__(self, component: Any) -> None:
         self.component = component

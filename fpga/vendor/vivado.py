@@ -344,19 +344,10 @@ def implement(
     clock_mhz: float,
     pool: JobPool = LOCAL,
 ) -> list[Routed]:
-    """Figures of Vivado for modules, each alone on the device; parameters as `measure_modules`.
+    """Figures of Vivado for modules, each alone on the device; parameters as `measure_modules` and `scripts`.
 
-    Parameters
-    ----------
-    clock_mhz : float
-        Requested clock; the flow optimises until it is reached.
-
-    Raises
-    ------
-    ValueError
-        As `check` does, or if a module has constant inputs.
-    ToolError
-        If there is no Vivado, it fails, which saves its log in the build folder, or a report lacks a line.
+    ValueError as of `check`, or for a module with constant inputs. ToolError if there is no Vivado, it fails, which
+    saves its log in the build folder, or a report lacks a line.
     """
     check(target, clock_mhz)
     program = Program(

@@ -63,17 +63,14 @@ class Job:
 class JobPool:
     """Runs jobs on this machine, or on the workers of a Dask scheduler. Use it as a context.
 
+    ToolError if no scheduler answers, it has no workers, or they cannot run a job.
+
     Parameters
     ----------
     scheduler : str, optional
         Its address, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; default: this machine. The files of TLS are those of
         Dask's configuration, or of the address: ``tls://HOST:PORT?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE``, the
-        options of ``dask scheduler`` and ``dask worker``.
-
-    Raises
-    ------
-    ValueError
-        If that is no address.
+        options of ``dask scheduler`` and ``dask worker``. ValueError if it is no address.
     """
 
     def __init__(self, scheduler: str | None = None) -> None:
@@ -107,11 +104,6 @@ class JobPool:
         here : str
             Place of a job on this machine: a ``thread``; a ``process``, for long computations in Python; or one after
             another by a ``call``, for jobs that use all processors or share large data.
-
-        Raises
-        ------
-        ToolError
-            If no scheduler answers, it has no workers, or they cannot run a job.
         """
         if self.scheduler:
             running = self._remote(jobs, versions)
