@@ -42,7 +42,7 @@ LOOP_CHAIN = 1 << 16
 """Chained steps of the compiled loop."""
 
 WIDE = 1 << 9
-"""Bits of an exact accumulator, from twice as many of which on all default numbers of vectors are smaller."""
+"""An exact accumulator of n times so many bits has default numbers of vectors that are smaller by n."""
 
 
 class Watch(Protocol):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from halfulp.hdl.formats import Format
 
-from .fields import Codes, Grid
+from .fields import Codes, Grid, words
 
 Places = npt.NDArray[np.int64]
 
@@ -165,7 +165,7 @@ def some_codes(fmt: Format) -> Codes:
     if fmt.width <= ALL_BITS:
         return np.arange(1 << fmt.width, dtype=np.uint64)
     grid, rng = Grid.of(fmt), np.random.default_rng(0)
-    anywhere = rng.integers(0, (1 << fmt.width) - 1, SOME, dtype=np.uint64, endpoint=True)
+    anywhere = words(rng, SOME, fmt.width)
     powers = np.arange(grid.quantum, grid.emax + 1)
     zero = np.zeros(len(powers), dtype=np.uint64)
     signs = [grid.compose(np.full_like(powers, sign), powers, zero) for sign in (0, 1)]

@@ -28,9 +28,7 @@ def compare(
     chained : bool
         These are steps in time of a unit with state, from reset.
     """
-    wrong = np.zeros(len(next(iter(got.values()))), dtype=bool)
-    for name, column in got.items():
-        wrong |= column != want[name]
+    wrong = np.any([column != want[name] for name, column in got.items()], axis=0)
     at = np.flatnonzero(wrong)[: max(most, 0)].tolist()
     found = [{name: int(column[index]) for name, column in got.items()} for index in at]
     return int(wrong.sum()), spelled(unit, at, codes, want, found, chained=chained)

@@ -33,9 +33,8 @@ def corner_arguments_of(table: Segments) -> Codes:
     """Argument codes at and next to each breakpoint, for both signs."""
     fmt = table.fmt
     numbers = {number for number in _numbers(table) if fmt.lowest <= number <= fmt.largest}
-    codes = np.array(
-        sorted({fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}), dtype=np.uint64
-    )
+    found = {fmt.encode(number, RD) for number in numbers | {Fraction(0), fmt.smallest}}
+    codes = np.array(sorted(found), dtype=np.uint64)
     grid = Grid.of(fmt)
     codes = np.unique(np.concatenate([codes, grid.negated(codes)])) if grid.negatives else codes
     steps = np.arange(-REACH, REACH + 1)

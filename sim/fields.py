@@ -173,9 +173,8 @@ class Grid:
 
     def turns(self, negative: int) -> list[Fraction]:
         """Magnitudes of a sign around the edges at which a rounding changes its result, and both sides of them."""
-        return [
-            self.between(code, quarters, negative) for code in sorted(self.edges(negative)) for quarters in range(5)
-        ]
+        edges = sorted(self.edges(negative))
+        return [self.between(code, quarters, negative) for code in edges for quarters in range(5)]
 
     # Landmarks -------------------------------------------------------------------------------------------------
 
@@ -202,9 +201,7 @@ class Grid:
         """Codes of every special and of both sides of every boundary, in both signs; of a tiny format, all codes."""
         if self.width <= TINY_BITS:
             return np.arange(1 << self.width, dtype=np.uint64)
-        centres = {1, 2, 3, self.top, *self.edges(0), *self.edges(1)} | {
-            self.code_of(number) for number in self._powers()
-        }
+        centres = {1, 2, 3, self.top, *self.edges(0), *self.edges(1), *map(self.code_of, self._powers())}
         beyond = np.array([self.fmt.infinity(False), self.fmt.infinity(True), self.fmt.nan_code], dtype=np.uint64)
         centres |= set(map(int, self.unsigned(beyond)[1]))
         near = {centre + step for centre in centres for step in (-1, 0, 1)}
@@ -346,10 +343,7 @@ class Tabulated:
 class Staged:
     """Order of codes that are integers in order, and parts by the stages of the golden model, with methods of `Grid`.
 
-    Raises
-    ------
-    TypeError
-        If the family has no such stages.
+    It raises TypeError if the family has no such stages.
     """
 
     def __init__(self, fmt: Format) -> None:
@@ -409,6 +403,6 @@ class Staged:
         return Parts(sign.astype(np.int64), exponent, mantissa & np.uint64((1 << self.man) - 1), zero, infinite, nan)
 
 
-def words(rng: np.random.Generator, n: int) -> Codes:
-    """Random words of 64 bits."""
-    return rng.integers(0, (1 << 64) - 1, n, dtype=np.uint64, endpoint=True)
+def words(rng: np.random.Generator, n: int, width: int = 64) -> Codes:
+    """Random words."""
+    return rng.integers(0, (1 << width) - 1, n, dtype=np.uint64, endpoint=True)

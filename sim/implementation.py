@@ -52,10 +52,7 @@ class Implementation:
     def component(self) -> Any:
         """The component.
 
-        Raises
-        ------
-        ValueError, TypeError
-            If a field of the build has no effect on the unit, or a function has no such fit.
+        It raises ValueError or TypeError if a field of the build has no effect, or a function has no such fit.
         """
         from halfulp.units.catalogue import component
 
@@ -82,10 +79,7 @@ class Implementation:
 def short(unit: str, fmt: str = DEFAULT_FORMAT, **options: Any) -> Implementation:
     """Implementation of the short form: the name of a unit, a format, and options, None where not given.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such unit, it has no such option, or it cannot be built.
+    It raises TypeError or ValueError if there is no such unit, it has no such option, or it cannot be built.
     """
     if unit not in UNITS:
         raise ValueError(
@@ -123,10 +117,7 @@ def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[I
     """Implementations of a unit's text, of the short form, or for ``all`` of each unit that takes operands of the
     format, with those of the options that it has.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `short` does, or if options stand beside a text that has them.
+    It raises errors as `short` does, and ValueError if options stand beside a text that has them.
     """
     if unit == "all":
         return _all(DEFAULT_FORMAT if fmt is None else fmt, options)
@@ -134,11 +125,8 @@ def implementations(unit: str, fmt: str | None = None, **options: Any) -> list[I
         return [short(unit, DEFAULT_FORMAT if fmt is None else fmt, **options)]
     if fmt is not None:
         raise ValueError(f"the text {unit!r} includes its formats; {fmt} cannot stand beside it")
-    for option in FIELDS:
-        if options.get(option) is not None:
-            raise ValueError(
-                f"the text {unit!r} includes all options of results; {_typed(option)} cannot stand beside it"
-            )
+    if beside := [_typed(option) for option in FIELDS if options.get(option) is not None]:
+        raise ValueError(f"the text {unit!r} includes all options of results; {beside[0]} cannot stand beside it")
     given = {name: value for name, value in options.items() if name in BUILD and value is not None}
     return [Implementation.parse(unit, **given)]
 

@@ -256,15 +256,11 @@ class CompiledModel:
         for name, words in held.items():
             if words.ndim != 2 or words.shape[1] != self._words(name):
                 raise ValueError(f"payloads of {name} are rows of {self._words(name)} words, not {words.shape}")
-        inputs, outputs = (
-            (_Traffic * len(names))(
-                *(
-                    _Traffic(held[name].ctypes.data, len(held[name]), go[name].ctypes.data, len(go[name]), 0, 0, 0)
-                    for name in names
-                )
-            )
-            for names in (sources, sinks)
-        )
+        lanes = {
+            name: _Traffic(words.ctypes.data, len(words), go[name].ctypes.data, len(go[name]))
+            for name, words in held.items()
+        }
+        inputs, outputs = ((_Traffic * len(names))(*(lanes[name] for name in names)) for names in (sources, sinks))
         self._library.halfulp_streams(self._model, inputs, outputs, limit, more, expected is not None)
         return Passed(
             cycles={name: lane.last for name, lane in zip(held, (*inputs, *outputs), strict=True)},

@@ -86,21 +86,16 @@ def parse_steps(text: str, inputs: Ports) -> tuple[Step, ...]:
 
 
 def with_results(unit: Any, steps: tuple[Step, ...], why: str) -> Regression:
-    """A vector with its right results, by the golden model and, for a vector by itself, exact arithmetic.
+    """A regression with the results of the golden model; for one vector, exact arithmetic has to give the same.
 
-    Raises
-    ------
-    CheckError
-        If these two differ.
-    ValueError
-        If the reason is no single line.
+    It raises CheckError if the two differ, and ValueError if the reason is no single line.
     """
     why = why.strip()
     if not why or "\n" in why:
         raise ValueError("a regression needs a reason of one line")
     vectors = Regression(steps, steps, why)
     want = reference(unit, vectors.columns(), chained=vectors.chained)
-    results = tuple({name: int(codes[n]) for name, codes in want.items()} for n in range(len(steps)))
+    results = _results(want, len(steps))
     if not vectors.chained and (exact := exact_codes(unit, steps[0])) != results[0]:
         raise CheckError(f"the golden model is wrong here: it gives {results[0]} and exact arithmetic {exact}")
     return replace(vectors, results=results)

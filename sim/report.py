@@ -225,7 +225,9 @@ def exact_codes(unit: Any, codes: dict[str, int]) -> dict[str, int]:
 
 def write_junit(result: Result, path: Path) -> None:
     """Write a run as JUnit XML."""
-    suite = ElementTree.Element(
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        root,
         "testsuite",
         name=result.title,
         tests=str(len(result.checks)),
@@ -242,8 +244,6 @@ def write_junit(result: Result, path: Path) -> None:
             message = f"{check.failed} of {check.checked} wrong" if check.checked else "nothing was checked"
             node = ElementTree.SubElement(case, "failure", message=message)
             node.text = "\n\n".join(failure.text for failure in check.failures)
-    root = ElementTree.Element("testsuites")
-    root.append(suite)
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     write_whole(path, f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n', "the test results")

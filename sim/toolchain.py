@@ -87,9 +87,8 @@ def verilate(sources: list[Path], top: str, folder: Path, *flags: str) -> Comman
         *("--cc", "--quiet", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--prefix", "Vtop"),
         *("--top-module", top, "--Mdir", str(folder), *flags, *map(str, sources)),
     ]
-    return Command(
-        "Verilator", argv, folder.with_suffix(".verilator.log"), env=os.environ | {"VERILATOR_ROOT": str(root)}
-    )
+    environment = os.environ | {"VERILATOR_ROOT": str(root)}
+    return Command("Verilator", argv, folder.with_suffix(".verilator.log"), env=environment)
 
 
 def precompiled(flags: Sequence[str]) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 from halfulp.hdl.formats import Format
 
 from .directed import NO_CORNERS, Directed, sums_of
-from .fields import Grid
+from .fields import Grid, words
 from .ports import STATE, Codes, Columns, Ports, is_random
 from .reference import reference
 from .space import Space
@@ -85,8 +85,7 @@ def make(
         repeats = max(1, (limit or DEFAULT) >> space.bits)
         count = repeats << space.bits
         codes = _full(space.codes(0, count), count) | random_words(inputs, count, rng)
-        plural = "" if repeats == 1 else "s"
-        return Vectors(codes, count, f"exhaustive, with {repeats} random word{plural} each", True)
+        return Vectors(codes, count, f"exhaustive, with {repeats} random word{'s' * (repeats > 1)} each", True)
     count = min(limit or DEFAULT, 1 << min(total, 62))
     codes = sampled(inputs, results, count, rng, EXACT_ROWS, corners)
     return Vectors(codes, count, "sampled, directed and random", False)
@@ -118,10 +117,9 @@ def random_words(inputs: Ports, count: int, rng: np.random.Generator) -> dict[st
     rows = {}
     for port in inputs:
         if is_random(port.name):
-            words = rng.integers(0, (1 << port.width) - 1, count, dtype=np.uint64, endpoint=True)
-            kind = rng.integers(0, 8, count)
+            anything, kind = words(rng, count, port.width), rng.integers(0, 8, count)
             ones = np.uint64((1 << port.width) - 1)
-            rows[port.name] = np.where(kind == 0, np.uint64(0), np.where(kind == 1, ones, words))
+            rows[port.name] = np.where(kind == 0, np.uint64(0), np.where(kind == 1, ones, anything))
     return rows
 
 
@@ -144,9 +142,9 @@ def with_corner_words(unit: Any, codes: dict[str, Codes]) -> dict[str, Codes]:
         high = np.where(reached, middle, high)
         low = np.where(reached, low, np.minimum(middle + np.uint64(1), high))
     before = np.arange(count) % 2 == 1
-    words = codes["random"].copy()
-    words[:count] = np.where(before & (high > 0), high - np.uint64(1), high)
-    return codes | {"random": words}
+    chosen = codes["random"].copy()
+    chosen[:count] = np.where(before & (high > 0), high - np.uint64(1), high)
+    return codes | {"random": chosen}
 
 
 def _results(unit: Any, codes: dict[str, Codes], words: Codes) -> Codes:

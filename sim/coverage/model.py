@@ -144,9 +144,8 @@ class Model:
             yield Alone(Group(port, (Axis(port, classes.signed),)), ((port,),), (classes.signed_places,))
             if fmt.floor_exponent is not None and fmt.precision > 1:
                 zeros = Axis(port, tuple(f"subnormal, {count} down" for count in range(1, fmt.precision)))
-                yield Alone(
-                    Group(f"normalisation of {port}", (zeros,)), ((port,),), (partial(_subnormal, Grid.of(fmt)),)
-                )
+                group = Group(f"normalisation of {port}", (zeros,))
+                yield Alone(group, ((port,),), (partial(_subnormal, Grid.of(fmt)),))
             if fmt.regimes:
                 regimes = Regimes(fmt)
                 yield Alone(Group(f"regime of {port}", (Axis(port, regimes.signed),)), ((port,),), (regimes.places,))

@@ -20,8 +20,9 @@ from halfulp.golden.wide import Wide
 from halfulp.hdl.formats import Fixed
 from halfulp.sim.classes import ALL_BITS, some_codes
 from halfulp.sim.fields import Codes
-from halfulp.sim.ports import is_random
+from halfulp.sim.ports import Port, is_random
 from halfulp.sim.reference import reference
+from halfulp.sim.space import Space
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import one_thread
 
@@ -147,29 +148,25 @@ def _extreme_words(widths: Mapping[str, int]) -> list[dict[str, int]]:
 
 def _product(widths: Mapping[str, int]) -> dict[str, Codes]:
     """All combinations of the codes of some ports."""
-    index = np.arange(1 << sum(widths.values()), dtype=np.uint64)
-    columns = {}
-    for port, width in widths.items():
-        columns[port] = index & np.uint64((1 << width) - 1)
-        index = index >> np.uint64(width)
-    return columns
+    ports = tuple(Port(name, width) for name, width in widths.items())
+    return Space(ports, (), {}).codes(0, 1 << sum(widths.values()))
 
 
 # Stages --------------------------------------------------------------------------------------------------------
 
 
 def _stage(stage: Stage, waiting: dict[str, Flags], progress: Progress) -> dict[str, Reach]:
-    """Bins that wait to be reached and that no sum reaches."""
+    """Bins of a stage that wait for a hit, and that no sum reaches."""
     known = {group.name: np.zeros(group.size, dtype=bool) for group in stage.groups}
+    nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
     if not any(flags.any() for flags in waiting.values()):
-        return {name: Reach(flags, "") for name, flags in known.items()}
+        return nothing
     terms = [_values(term) for term in stage.terms]
     if stage.o.spacing == "uniform" and all(term.fixed for term in stage.terms):
         proof = _sums(stage, terms, known)
     else:
         proof = _pairs(stage, terms, waiting, known, progress)
     if not proof:
-        nothing = {name: Reach(np.zeros_like(flags), "") for name, flags in known.items()}
         return nothing | _zeros(stage, waiting) | _multiples(stage, waiting)
     return {name: Reach(waiting[name] & ~flags, proof) for name, flags in known.items()}
 
@@ -183,15 +180,9 @@ def _zeros(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
     negative = torch.arange(count) < torch.arange(count + 1).unsqueeze(1)
     (group,) = (group for group in stage.groups if group.name.endswith("range"))
     signs = set(stage.signs(negative).tolist())
-    excluded = np.zeros(group.size, dtype=bool)
-    for sign, label in ((False, "+zero, exact"), (True, "-zero, exact")):
-        if sign not in signs and label in group.labels():
-            excluded[list(group.labels()).index(label)] = True
-    return {
-        group.name: Reach(
-            excluded & waiting[group.name], f"all {count + 1} numbers of negative terms in a sum that is zero"
-        )
-    }
+    never = [label for sign, label in ((False, "+zero, exact"), (True, "-zero, exact")) if sign not in signs]
+    excluded = np.array([label in never for label in group.labels()]) & waiting[group.name]
+    return {group.name: Reach(excluded, f"all {count + 1} numbers of negative terms in a sum that is zero")}
 
 
 def _multiples(stage: Stage, waiting: dict[str, Flags]) -> dict[str, Reach]:
@@ -277,7 +268,7 @@ def _blocks(stage: Stage, one: Raw, other: Raw, waiting: dict[str, Flags]) -> li
     without cancellation they are that of the larger term, one more, or one less, and in any case no less than the last
     place of a term.
     """
-    wanted = {stage.lies(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
+    wanted = {stage.bounds(name, int(index)) for name, flags in waiting.items() for index in np.flatnonzero(flags)}
     first, second = _by_exponent(one), _by_exponent(other)
     specials = [torch.nonzero(~is_number(raw)).flatten() for raw in (one, other)]
     everything = [torch.arange(len(raw.sign)) for raw in (one, other)]

@@ -219,10 +219,9 @@ class Stage:
         if len(self.terms) > 2:
             return Axis("first bit", (*moves, f"{most + 1} or more down"))
         # The sum of two terms of one sign loses no bit, and a difference gains none.
-        equal = tuple(f"equal signs, {move}" for move in moves[: up + 1])
-        return Axis(
-            "first bit", (*equal, *(f"opposite signs, {move}" for move in moves[up:]), f"{most + 1} or more down")
-        )
+        equal = (f"equal signs, {move}" for move in moves[: up + 1])
+        opposite = (f"opposite signs, {move}" for move in moves[up:])
+        return Axis("first bit", (*equal, *opposite, f"{most + 1} or more down"))
 
     @cached_property
     def _carries(self) -> int:
@@ -317,28 +316,28 @@ class Stage:
                 place = torch.where(low, self._range_places[sign, "flushed", 0], place)
         return _numpy(torch.where(x.nan | x.inf, NONE, place))
 
-    def lies(self, group: str, index: int) -> "Lies":
+    def bounds(self, group: str, index: int) -> "Bounds":
         """Bounds on the exact results of a bin of a group."""
-        axes = {self._named("range", self._ranges).name: self._lies_in_range}
+        axes = {self._named("range", self._ranges).name: self._range_bounds}
         if self._shifts:
-            axes[self._named("normalisation", self._normalisations).name] = self._lies_down
+            axes[self._named("normalisation", self._normalisations).name] = self._normalisation_bounds
         named = self._named(f"rounding {self.rounding}", *self._roundings)
         if group == named.name and self._has_subnormals and named.label(index).endswith("subnormal"):
-            return Lies(until=self._grid.first_normal)
-        return axes[group](index) if group in axes else Lies()
+            return Bounds(until=self._grid.first_normal)
+        return axes[group](index) if group in axes else Bounds()
 
-    def _lies_in_range(self, index: int) -> "Lies":
+    def _range_bounds(self, index: int) -> "Bounds":
         negative, edge, rest = next(key for key, place in self._range_places.items() if place == index)
         # A sum of any terms may be zero, which has no exponent.
-        return _lies_at(self.o, negative, edge) if edge or rest else Lies()
+        return _bounds_at(self.o, negative, edge) if edge or rest else Bounds()
 
-    def _lies_down(self, index: int) -> "Lies":
+    def _normalisation_bounds(self, index: int) -> "Bounds":
         """Bounds of a normalisation; the first places are of two terms of one sign, all others of differences."""
         equal = self._carries + 1 if len(self.terms) == 2 else 0
         down = index - equal - (self._carries if not equal else 0)
         if index < equal:
-            return Lies(least=index - self._carries, most=index - self._carries)
-        return Lies(least=down, most=math.inf if index == len(self._normalisations.labels) - 1 else down)
+            return Bounds(least=index - self._carries, most=index - self._carries)
+        return Bounds(least=down, most=math.inf if index == len(self._normalisations.labels) - 1 else down)
 
     # Rounding --------------------------------------------------------------------------------------------------
 
@@ -408,7 +407,7 @@ def first_bits(z: Truncated, negative: Tensor, o: Format) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Lies:
+class Bounds:
     """Bounds on the sums that a bin may have.
 
     Attributes
@@ -425,10 +424,10 @@ class Lies:
     most: float = math.inf
 
 
-def _lies_at(o: Format, negative: int, edge: int | str) -> Lies:
+def _bounds_at(o: Format, negative: int, edge: int | str) -> Bounds:
     """Exponents of numbers of a sign that are truncated to a magnitude code."""
     if isinstance(edge, str):
-        return Lies(since=floor_log2(o.largest)) if edge == "beyond" else Lies()
+        return Bounds(since=floor_log2(o.largest)) if edge == "beyond" else Bounds()
     grid = Grid.of(o)
 
     def exponent(magnitude: int) -> int:
@@ -436,7 +435,7 @@ def _lies_at(o: Format, negative: int, edge: int | str) -> Lies:
         return floor_log2(value) if value else grid.first_normal - 1
 
     last = grid.code_of(o.lowest if negative else o.largest)
-    return Lies(exponent(edge) if edge else -math.inf, math.inf if edge >= last else exponent(edge + 1))
+    return Bounds(exponent(edge) if edge else -math.inf, math.inf if edge >= last else exponent(edge + 1))
 
 
 def is_number(raw: Raw) -> Tensor:

@@ -76,11 +76,8 @@ def bins(unit: Any, side: str, cycles: Mapping[str, Any]) -> list[Places]:
         table[pair] = labels.index(label)
     taken = np.flatnonzero(state == _TAKEN)
     gaps = (np.diff(taken) - 1) - _waits_before(state, taken[1:])
-    return [
-        table[state[:-1], state[1:]],
-        _run_lengths(state == _WAITS),
-        np.minimum(gaps, len(LENGTHS)).astype(np.int64),
-    ]
+    places = np.minimum(gaps, len(LENGTHS)).astype(np.int64)
+    return [table[state[:-1], state[1:]], _run_lengths(state == _WAITS), places]
 
 
 def _plain_bins(unit: Any, enable: "np.ndarray", valid: "np.ndarray") -> list[Places]:

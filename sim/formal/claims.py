@@ -103,10 +103,7 @@ def claims(unit: str = "all", fmt: str | None = None, **options: Any) -> list[Cl
     """Claims about a unit by its text or by the short form with options; or about a unit of the catalogue, or all, in a
     format, or in all of `SMALL` and `LARGE`.
 
-    Raises
-    ------
-    ValueError
-        If nothing is claimed of the unit, or there is no such format.
+    It raises ValueError if nothing is claimed of the unit, or there is no such format.
     """
     if options or not unit.isalnum():
         return _of_text(implementation(unit, fmt, **options))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from halfulp.hdl.formats import Format
-from halfulp.sim.fields import Grid
+from halfulp.sim.fields import Grid, words
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Columns, Ports, is_random
 from halfulp.tools.jobs import LOCAL, JobPool, shared
@@ -191,7 +191,7 @@ def operands(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes
         if port.fmt is not None:
             feeds[port.name] = np.ascontiguousarray(Grid.of(port.fmt).middling(rng, total), dtype=np.uint64)
         elif is_random(port.name):
-            feeds[port.name] = rng.integers(0, (1 << port.width) - 1, total, dtype=np.uint64, endpoint=True)
+            feeds[port.name] = words(rng, total, port.width)
         else:
             feeds[port.name] = np.zeros(total, dtype=np.uint64)
     working = (place >= 1) & (place <= STEPS)

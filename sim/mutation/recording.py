@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfulp.sim.fields import words
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Codes, Columns, Ports
 from halfulp.sim.reference import reference
@@ -77,10 +78,7 @@ def _joined(columns: list[Codes]) -> Codes:
 
 
 def _noise(unit: Any, count: int, rng: np.random.Generator) -> dict[str, Codes]:
-    return {
-        port.name: rng.integers(0, (1 << port.width) - 1, count, dtype=np.uint64, endpoint=True)
-        for port in Ports.of(unit.inputs)
-    }
+    return {port.name: words(rng, count, port.width) for port in Ports.of(unit.inputs)}
 
 
 def _reset(unit: Any, rng: np.random.Generator) -> Recording:

@@ -16,6 +16,7 @@ from halfulp import golden
 from halfulp.sim.build import Design, component_design
 from halfulp.sim.exact_text import line
 from halfulp.sim.fields import Grid as Numbers
+from halfulp.sim.fields import words
 from halfulp.sim.implementation import Implementation
 from halfulp.sim.ports import Codes, Port, Ports
 from halfulp.sim.protocol import PERIOD
@@ -137,8 +138,8 @@ class TileSequence(uvm_sequence):
         array, sent = self.env.cdb_get("unit"), {name: list[int]() for name in STREAMS}
         for number in range(count):
             product = Product(array, *self.operands(rng, array), filling=number % 2)
-            for name, words in product.payloads.items():
-                sent[name] += [int.from_bytes(row.tobytes(), "little") for row in words]
+            for name, payloads in product.payloads.items():
+                sent[name] += [int.from_bytes(row.tobytes(), "little") for row in payloads]
         paces = PaceSequence.create("pace")
         cocotb.start_soon(paces.start(self.env.agents["c"].sequencer))
         running = []
@@ -171,11 +172,9 @@ class AnythingSequence(TileSequence):
 
     def operands(self, rng: np.random.Generator, array: Any) -> tuple[torch.Tensor, torch.Tensor]:
         n, k, m = rng.integers(1, LARGEST + 1, 3).tolist()
-        made = [
-            rng.integers(0, (1 << fmt.width) - 1, size, dtype=np.uint64, endpoint=True).astype(np.int64)
-            for fmt, size in ((array.mac.a, (n, k)), (array.mac.b, (k, m)))
-        ]
-        return torch.from_numpy(made[0]), torch.from_numpy(made[1])
+        a, b = array.mac.a.width, array.mac.b.width
+        x, y = words(rng, n * k, a).reshape(n, k), words(rng, k * m, b).reshape(k, m)
+        return torch.from_numpy(x.view(np.int64)), torch.from_numpy(y.view(np.int64))
 
 
 class TileStormSequence(TileSequence):
