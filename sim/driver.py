@@ -136,6 +136,6 @@ def _stream(name: str, widths: Mapping[str, int]) -> str:
 
 
 def _signals(prefix: str, order: Iterable[str], widths: Mapping[str, int]) -> str:
-    # Verilator has what is wider than 64 bits as an array of words.
+    # A port of more than 64 bits is an array of words in Verilator.
     found = ((f"top.{_member(f'{prefix}_{name}')}", widths[f"{prefix}_{name}"]) for name in order)
     return f"{{{', '.join(f'{name}.data()' if width > 64 else f'&{name}' for name, width in found)}}}"

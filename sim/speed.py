@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .bench import result_formats
 from .build import design, models
 from .implementation import short
 from .model import CompiledModel
-from .ports import STATE, Codes, Ports
+from .ports import STATE, Ports
 from .reference import CHUNK, reference, row_of
 from .simulate import UnitSimulation
 from .vectors import Vectors, make
@@ -123,14 +125,11 @@ def _simulators(unit: Any, vectors: Vectors) -> tuple[float, float]:
     built = models(made, kinds)
     with CompiledModel(made) as loop:
         fast = vectors.count / _in_turns(lambda: loop.run(vectors.codes, vectors.count))[0]
-    return _cocotb(unit, built["cocotb"], {name: codes[:CYCLES] for name, codes in vectors.codes.items()}), fast
-
-
-def _cocotb(unit: Any, model: Path, codes: dict[str, Codes]) -> float:
-    """Vectors in a second of a running simulator, without its start."""
+    codes = vectors.take(np.arange(min(CYCLES, vectors.count)))
     reports: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder:
         tests = {"plain": (codes, reference(unit, codes))}
-        with UnitSimulation(model, unit, tests, Path(folder), seed=0) as simulation:
+        with UnitSimulation(built["cocotb"], unit, tests, Path(folder), seed=0) as simulation:
             simulation.finish(lambda count: reports.append((time.perf_counter(), count)))
-    return sum(count for _, count in reports[1:]) / (reports[-1][0] - reports[0][0])
+    # The start of the simulator does not count.
+    return sum(count for _, count in reports[1:]) / (reports[-1][0] - reports[0][0]), fast

@@ -174,7 +174,7 @@ def sweep(
     resumed = state.count()
     began, before = time.monotonic(), state.seconds
     progress.total("sweeping", work.count, min(resumed << CHUNK_BITS, work.count))
-    # The first call imports torch and compiles what it wants to; the jobs then find it done.
+    # The first call imports torch and compiles kernels; the jobs then find them.
     reference(unit, {name: column[:1] for name, column in work.codes(0).items()})
 
     def jobs() -> Iterator[PoolJob]:

@@ -171,7 +171,7 @@ def chains(inputs: Ports, results: list[Format], count: int, seed: int) -> dict[
     for name, column in codes.items():
         if not is_random(name) and name not in (*STATE, "c"):
             column[undone] = column[undone - 1]
-    # Take off again what was added: by the unit's own control, or with the other sign in one operand of each term.
+    # Subtract the last products again: by the unit's own control, or with the other sign in one operand of each term.
     if "subtract" in codes:
         codes["subtract"][undone] ^= np.uint64(1)
     else:

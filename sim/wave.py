@@ -1,5 +1,6 @@
 """Waveforms with numbers: beside each port with a format, a text signal with the number of its code."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> It
     """
     declared: set[str] = set()
     companions: dict[str, tuple[str, Format]] = {}
-    texts: dict[tuple[Format, str], str] = {}
+    text = functools.cache(lambda fmt, bits: fmt.text(int(bits, 2)))
     for line in lines:
         words = line.split()
         if not words or words[0][0] in "$#":
@@ -70,7 +71,4 @@ def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> It
             yield line
             if words[1] in companions:
                 companion, fmt = companions[words[1]]
-                bits = words[0][1:]
-                if (fmt, bits) not in texts:
-                    texts[fmt, bits] = fmt.text(int(bits, 2))
-                yield f"s{texts[fmt, bits]} {companion}\n"
+                yield f"s{text(fmt, words[0][1:])} {companion}\n"
