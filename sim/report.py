@@ -245,5 +245,4 @@ def write_junit(result: Result, path: Path) -> None:
             node = ElementTree.SubElement(case, "failure", message=message)
             node.text = "\n\n".join(failure.text for failure in check.failures)
     ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode")
-    write_whole(path, f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n', "the test results")
+    write_whole(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True), "the test results")

@@ -199,9 +199,7 @@ class Model:
     # Stages ---------------------------------------------------------------------------------------------------
 
     def _operand(self, port: str) -> Term:
-        fmt = self.formats[port]
-        make = partial(_unpacked, port, fmt)
-        return Term({port: fmt.width}, make, ValueRange.of(fmt), fmt.spacing == "uniform")
+        return _number(port, self.formats[port])
 
     def _product(self, one: str, other: str) -> Term:
         a, b = self.formats[one], self.formats[other]
@@ -276,10 +274,8 @@ class Model:
         if spec.order == "exact":
             signs = partial(_sign_of_sum, spec.rounding, spec.c is None)
             return [Stage("", (*products, *start), spec.o, quire=spec.quire, signs=signs, **how)]
-        make = partial(_unpacked, "total", spec.o)
-        total = Term({"total": spec.o.width}, make, ValueRange.of(spec.o), spec.o.spacing == "uniform")
         first = [Stage("start", (products[0], *start), spec.o, **how)] if start else []
-        return [*first, Stage("step", (products[0], total), spec.o, **how)]
+        return [*first, Stage("step", (products[0], _number("total", spec.o)), spec.o, **how)]
 
     def _function(self) -> Term:
         table, rounding = self.unit.parameters["table"], self.unit.parameters["rounding"]
@@ -327,8 +323,10 @@ def result_of(stage: Stage, raws: Sequence[Raw], word: Tensor | None) -> Codes:
     return codes
 
 
-def _unpacked(port: str, fmt: Format, codes: Tensors) -> Raw:
-    return unpack(codes[port], fmt)
+def _number(port: str, fmt: Format) -> Term:
+    """Numbers of a port as a term."""
+    fixed = fmt.spacing == "uniform"
+    return Term({port: fmt.width}, lambda codes: unpack(codes[port], fmt), ValueRange.of(fmt), fixed)
 
 
 def _subnormal(grid: Grid, codes: Codes) -> Places:
