@@ -33,7 +33,7 @@ FEWEST = 1 << 10
 """An exhaustive set of fewer vectors goes through the stream wrapper several times, so that every stall can occur."""
 
 ALL = 1 << 17
-"""An exhaustive set of so many vectors goes through cocotb whole."""
+"""cocotb runs all vectors of an exhaustive set of no more than these."""
 
 TRACED = 1 << 11
 """Vectors of each test while a waveform is recorded."""

@@ -152,7 +152,7 @@ class Regimes:
         return np.array([fmt.regimes.index(fmt.regime_at(exponent)) for exponent in exponents])
 
     def places(self, codes: Codes) -> Places:
-        """Places of codes among these; zero and NaN have no regime."""
+        """Places of codes among the regimes with signs; zero and NaN have none."""
         grid = Grid.of(self.fmt)
         parts = grid.parts(codes)
         number = ~(parts.zero | parts.infinite | parts.nan)

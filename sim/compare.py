@@ -48,7 +48,7 @@ def spelled(
 
 
 def _step(unit: Any, index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:
-    """A chained step as the independent vector that it amounts to: its start value is the state before it."""
+    """Failure of a chained step, as an independent vector whose start value is the state before it."""
     row, result = _row(index, codes), got["o"]
     if unit.spec.quire is not None and not row["load"]:
         # The state of a quire is no start value, so such a step needs those before it.

@@ -158,7 +158,7 @@ class Directed:
     # One term --------------------------------------------------------------------------------------------------
 
     def lone(self, n: int, terms: list[Term]) -> Rows:
-        """One term around the ends of a result's range and anywhere in it; the others add next to nothing.
+        """One term around the ends of a result's range and anywhere in it; the others are mostly zero.
 
         The bits of a single operand below the result's last place, subnormal places included, are at or beside a tie;
         a product has long and short factors.
@@ -306,7 +306,7 @@ class Directed:
         return {name: self.grids[name].compose(self._sign(len(own)), own, zero) for name, own in shares}
 
     def _nothing(self, terms: Sequence[Term], n: int) -> Rows:
-        """Terms that are mostly nothing but a sign or a sticky bit."""
+        """Terms that are mostly zero or the smallest number, of either sign."""
         rows = {}
         silent = self.rng.random(n) < 0.5
         for name in (name for term in terms for name in term):
@@ -318,7 +318,7 @@ class Directed:
         return rows
 
     def _thinned(self, rows: Rows, terms: Sequence[Term], n: int) -> Rows:
-        """Rows in half of which some terms are next to nothing."""
+        """The rows; in half of them some terms are zero or the smallest number."""
         thin = self.rng.random(n) < 0.5
         return rows | {name: np.where(thin, tiny, rows[name]) for name, tiny in self._nothing(terms, n).items()}
 

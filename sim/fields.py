@@ -153,7 +153,7 @@ class Grid:
         return places
 
     def between(self, magnitude: int, quarters: int, negative: int = 0) -> Fraction:
-        """Value so many quarters after a finite magnitude, towards the next one of its sign, as rounding has them."""
+        """Value some quarters of the way from a finite magnitude to the next one of its sign, as the format rounds."""
         last = self.code_of(self.fmt.lowest) if negative else self.max_code
         low = self.value(min(magnitude, last), negative)
         if magnitude >= last:
@@ -172,7 +172,7 @@ class Grid:
         return half + (quarters - 2) * near / 2 if self.fmt.flushes else (low + high) / 2
 
     def turns(self, negative: int) -> list[Fraction]:
-        """Magnitudes of a sign around the edges at which a rounding changes its result, and both sides of them."""
+        """Magnitudes around the edges of a sign's range: numbers, ties between them, and values beside ties."""
         edges = sorted(self.edges(negative))
         return [self.between(code, quarters, negative) for code in edges for quarters in range(5)]
 

@@ -190,7 +190,7 @@ def mismatch(unit: Any, codes: dict[str, int], expected: dict[str, int], got: di
 
 
 def unexplained(unit: Any, codes: dict[str, int], expected: int, got: int, where: str) -> Failure:
-    """A wrong reading of a sum that does not follow from its own inputs alone."""
+    """A wrong sum that depends on earlier steps, too, so that no command runs it again."""
     (output,) = Ports.of(unit.outputs)
     lines = [where, *(line(port, codes[port.name]) for port in Ports.of(unit.inputs))]
     lines += [line(output, expected, "expected"), line(output, got, "got")]

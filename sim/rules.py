@@ -59,7 +59,7 @@ class Waiting:
 
 
 class Entry(NamedTuple):
-    """Operation whose result follows from an enabled edge; ``fresh`` if the edge took it."""
+    """Operation whose result an enabled edge leads to, or None; ``fresh`` if that edge took it."""
 
     vector: int | None
     fresh: bool

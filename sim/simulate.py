@@ -29,7 +29,7 @@ Tests = Mapping[str, tuple[Columns, Columns]]
 
 
 class Simulation:
-    """A simulator at work on the cocotb tests of a module, beside this process.
+    """A process of the simulator that runs the cocotb tests of a module.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Outcome:
 
 
 class UnitSimulation(Simulation):
-    """A simulator at work on the tests of `protocol` for a unit.
+    """A process of the simulator that runs the tests of `protocol` on a unit.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Term:
         Ports that it depends on, random words and controls among them, and their widths.
     make : callable
         Function from codes by port to numbers.
-    span : Span
+    span : ValueRange
         Bounds on them.
     fixed : bool
         It is fixed point, of which no number is normalised.

@@ -97,7 +97,7 @@ def _run_lengths(where: "np.ndarray") -> Places:
 
 
 def _waits_before(state: "np.ndarray", taken: "np.ndarray") -> Places:
-    """Cycles that each transfer waited just before."""
+    """Number of cycles that each transfer waited."""
     waiting = np.concatenate([[0], np.cumsum(state == _WAITS)])
     previous = np.concatenate([[0], taken[:-1]]) if len(taken) else taken
     # All waits since the transfer before belong to this one, because an offer stays.

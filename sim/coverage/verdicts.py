@@ -13,7 +13,7 @@ from halfulp.tools.tables import Table
 from . import proofs
 from .bins import Counts, Group
 from .collect import Coverage
-from .reach import Flags
+from .reach import Flags, Reach
 
 HIT, EXCLUDED, OPEN, REFUTED = "hit", "out of reach", "open", "hit, though proved to be out of reach"
 
@@ -79,9 +79,8 @@ class Verdicts:
         found = []
         for name, group in coverage.groups.items():
             # Handshakes depend on the bench or the design around a unit: none of their bins is out of reach.
-            nothing = (np.zeros(group.size, dtype=bool), "")
-            excluded, proof = (known[name].excluded, known[name].proof) if name in known else nothing
-            found.append(Finding(group, coverage.counts[name].copy(), excluded, proof))
+            one = known.get(name, Reach(np.zeros(group.size, dtype=bool), ""))
+            found.append(Finding(group, coverage.counts[name].copy(), one.excluded, one.proof))
         return cls(coverage.unit.name, coverage.vectors, coverage.cycles, tuple(found))
 
     def count(self, verdict: str) -> int:

@@ -21,7 +21,7 @@ class Miter(Elaboratable):
     inputs : dict of str to int
         Names and widths of inputs, which may have any value.
     wrong : callable
-        Makes, of a module and this miter, the value that is never to be 1.
+        Makes the value that must never be 1, from a module and this miter.
     steps : sequence of Step
         Modules that it has instances of.
     registers : bool

@@ -1,9 +1,9 @@
 # amaranth: UnusedElaboratable=no
 """Claims that the structure of a unit changes no bit: structures beside each other, and step by step.
 
-A proof about registers takes any values in them, whether they can occur or not, and lets so many cycles pass that what
-is in them came in since. That is induction over time, and needs no bound on it: of ``n`` register stages the result of
-operands shows after ``n`` cycles in which the clock enable is high, and one in which it is low changes nothing.
+A proof about registers begins with any values in them, reachable or not, and runs until operands have replaced these.
+This is induction over time, and needs no bound on it: of ``n`` register stages the result of operands shows after ``n``
+cycles in which the clock enable is high, and a cycle in which it is low changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
