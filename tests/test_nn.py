@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn as tnn
 from torch._subclasses import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint_sequential
 
@@ -828,6 +829,12 @@ def test_func_gives_gradients_of_each_sample(make):
         layer(sample).square().sum().backward()
         for name, one in layer.named_parameters():
             assert torch.equal(found[name][place], one.grad)
+
+
+def test_forward_derivatives_are_refused():
+    layer = nn.Linear(8, 8, policy=E5M2).requires_grad_(False)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+        layer(forward_ad.make_dual(normal(2, 8), normal(2, 8)))
 
 
 def test_vmap_gives_random_words_as_asked():

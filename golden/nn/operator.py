@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .recompute import key_of_use
 
@@ -52,8 +53,13 @@ def differentiable(
 
 
 def transformed() -> bool:
-    """True in transforms of `torch.func`, and in compilers, which may trace them."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """True in transforms of `torch.func`, in forward derivatives, and in compilers, which may trace them."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        # An operator without parameters to train would drop a forward derivative; a function refuses it.
+        or forward_ad._current_level >= 0
+    )
 
 
 def gradients(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:

@@ -128,7 +128,7 @@ def convert(
     A swapped layer is the same object with another class: its parameters, hooks and parametrizations stay, and so do
     references to it. The first call of the model, and each compilation of it, warns of swapped layers that were not
     called. In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is turned
-    off.
+    off. Parameters are rounded as ``update`` of a policy says only if a `WeightUpdate` of the optimiser does so.
     """
     check_seed(seed)
     warned.clear()
