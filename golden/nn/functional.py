@@ -5,7 +5,7 @@ They raise TypeError or ValueError if tensors are of other kinds or shapes, or t
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,13 +44,13 @@ class Call:
 
     policy: Policy
     key: int
-    paired: bool
     layer: str
+    paired: bool
 
     @classmethod
-    def of(cls, policy: str, key: Tensor | None, paired: bool, layer: str) -> "Call":
+    def of(cls, policy: str, key: Tensor | None, layer: str, paired: bool = False) -> "Call":
         """Call of the arguments of an operator."""
-        return cls(policy_of(policy), 0 if key is None else int(key), paired, layer)
+        return cls(policy_of(policy), 0 if key is None else int(key), layer, paired)
 
     def key_of(self, role: str) -> int:
         """Key of the random words of a role."""
@@ -149,67 +149,80 @@ def check_one(mac: MacSpec) -> int:
     return code
 
 
-def _given(needs: Sequence[bool], found: Sequence[Tensor]) -> list[Tensor | None]:
-    """Gradients that were computed, and None in the place of others."""
-    return [one if needed else None for needed, one in zip(needs, found, strict=True)]
-
-
 def _matmul(
-    x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, paired: bool, layer: str
+    x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, paired: bool
 ) -> Tensor:
     """x @ w.mT + bias, of shapes (..., n, k), (..., m, k) and (m,)."""
-    call = Call.of(policy, key, paired, layer)
+    call = Call.of(policy, key, layer, paired)
     a, b = call.operand("x", x).codes("forward", "a"), call.operand("w", w).codes("forward", "b")
     return call.product("forward", a, b.mT, x.dtype, call.start(bias)).contiguous()
 
 
 def _matmul_gradients(
-    gradient: Tensor,
+    gradient: Tensor, x: Tensor, w: Tensor, key: Tensor | None, policy: str, layer: str, paired: bool, needs: list[bool]
+) -> list[Tensor]:
+    call = Call.of(policy, key, layer, paired)
+    behind = call.operand("gradient", gradient)
+
+    def of_input() -> Tensor:
+        weights = call.operand("w", w).codes("input_gradient", "b")
+        return call.product("input_gradient", behind.codes("input_gradient", "a"), weights, x.dtype)
+
+    def rows() -> Tensor:
+        return behind.codes("weight_gradient", "a").mT
+
+    return _gradients(call, x, w, needs, of_input, rows, lambda codes: codes)
+
+
+def _gradients(
+    call: Call,
     x: Tensor,
     w: Tensor,
-    key: Tensor | None,
-    policy: str,
-    paired: bool,
-    layer: str,
-    needs: Sequence[bool],
+    needs: list[bool],
+    of_input: Callable[[], Tensor],
+    rows: Callable[[], Tensor],
+    columns: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Gradients of x, w and bias; those that are not needed are empty."""
-    call = Call.of(policy, key, paired, layer)
-    behind = call.operand("gradient", gradient)
+    """Gradients of x, w and bias; those that are not needed are empty.
+
+    That of the weights is the product of ``rows()``, codes of the gradient, and ``columns`` of codes of x.
+    """
     found = [x.new_empty(0) for _ in needs]
     if needs[0]:
-        weights = call.operand("w", w).codes("input_gradient", "b")
-        found[0] = call.product("input_gradient", behind.codes("input_gradient", "a"), weights, x.dtype)
+        found[0] = of_input()
     if needs[1] or needs[2]:
-        rows = behind.codes("weight_gradient", "a").mT
+        left = rows()
     if needs[1]:
-        found[1] = call.product("weight_gradient", rows, call.operand("x", x).codes("weight_gradient", "b"), w.dtype)
+        right = columns(call.operand("x", x).codes("weight_gradient", "b"))
+        found[1] = call.product("weight_gradient", left, right, w.dtype).reshape(w.shape)
     if needs[2]:
-        found[2] = call.bias_gradient(rows, x.dtype)
+        found[2] = call.bias_gradient(left, x.dtype).reshape(w.shape[0])
     return [one.contiguous() for one in found]
 
 
-def _matmul_gradients_shape(
-    gradient: Tensor, x: Tensor, w: Tensor, key: Any, policy: str, paired: bool, layer: str, needs: Sequence[bool]
-) -> list[Tensor]:
-    shapes = (x.shape, w.shape, w.shape[-2:-1])
-    return [x.new_empty(shape if needed else 0) for shape, needed in zip(shapes, needs, strict=True)]
+def _with_gradients(run: Callable[..., Tensor], shape: Callable[..., Any], run_gradients: Callable[..., Any]) -> Any:
+    """Operator of x, weights, bias, key and other parts, and the operator of its gradients."""
+
+    def shapes(gradient: Tensor, x: Tensor, w: Tensor, *parts: Any) -> list[Tensor]:
+        wanted = (x.shape, w.shape, w.shape[:1])
+        return [x.new_empty(shape if needed else 0) for shape, needed in zip(wanted, parts[-1], strict=True)]
+
+    def save(ctx: Any, inputs: Any, output: Tensor) -> None:
+        x, w, _, key, *ctx.parts = inputs
+        ctx.save_for_backward(x, w, key)
+
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        needs = list(ctx.needs_input_grad[:3])
+        found = of_gradients(gradient, *ctx.saved_tensors, *ctx.parts, needs)
+        given = (one if needed else None for needed, one in zip(needs, found, strict=True))
+        return *given, None, *[None] * len(ctx.parts)
+
+    of_gradients = gradients(run_gradients, shapes)
+    return differentiable(run, shape, save, backward), of_gradients
 
 
-def _save_matmul(ctx: Any, inputs: Any, output: Tensor) -> None:
-    x, w, _, key, *ctx.parts = inputs
-    ctx.save_for_backward(x, w, key)
-
-
-def _matmul_backward(ctx: Any, gradient: Tensor) -> Any:
-    needs = list(ctx.needs_input_grad[:3])
-    found = _GRADIENTS_OF_MATMUL(gradient, *ctx.saved_tensors, *ctx.parts, needs)
-    return *_given(needs, found), None, None, None, None
-
-
-_GRADIENTS_OF_MATMUL = gradients(_matmul_gradients, _matmul_gradients_shape)
-_MATMUL = differentiable(
-    _matmul, lambda x, w, *_: x.new_empty((*x.shape[:-1], w.shape[-2])), _save_matmul, _matmul_backward
+_MATMUL, _GRADIENTS_OF_MATMUL = _with_gradients(
+    _matmul, lambda x, w, *_: x.new_empty((*x.shape[:-1], w.shape[-2])), _matmul_gradients
 )
 
 
@@ -244,18 +257,11 @@ def _spread(x: Tensor, stride: Sequence[int], before: tuple[int, int], size: tup
 
 
 def _conv2d(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    key: Tensor | None,
-    policy: str,
-    layer: str,
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, geometry: list[int]
 ) -> Tensor:
-    """Convolution of images that are padded already, as matrix products (im2col)."""
-    call = Call.of(policy, key, False, layer)
+    """Convolution of images that are padded already, as matrix products (im2col); geometry as of `_geometry`."""
+    call = Call.of(policy, key, layer)
+    stride, dilation, groups = _geometry(geometry)
     m = w.shape[0]
     windows = _windows(call.operand("x", x).codes("forward", "a"), w.shape[2:], stride, dilation)
     kernels = call.operand("w", w).codes("forward", "b").reshape(groups, m // groups, math.prod(w.shape[1:]))
@@ -266,17 +272,13 @@ def _conv2d(
     return _images(rows, x.shape[0], *windows.shape[2:4]).contiguous()
 
 
-def _conv2d_shape(
-    x: Tensor,
-    w: Tensor,
-    bias: Any,
-    key: Any,
-    policy: str,
-    layer: str,
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Tensor:
+def _geometry(geometry: list[int]) -> tuple[list[int], list[int], int]:
+    """Stride, dilation and groups of a convolution."""
+    return geometry[:2], geometry[2:4], geometry[4]
+
+
+def _conv2d_shape(x: Tensor, w: Tensor, *parts: Any) -> Tensor:
+    stride, dilation, _ = _geometry(parts[-1])
     size = [
         (x.shape[2 + place] - dilation[place] * (w.shape[2 + place] - 1) - 1) // stride[place] + 1 for place in (0, 1)
     ]
@@ -290,68 +292,36 @@ def _conv2d_gradients(
     key: Tensor | None,
     policy: str,
     layer: str,
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    needs: Sequence[bool],
+    geometry: list[int],
+    needs: list[bool],
 ) -> list[Tensor]:
-    """Gradients of x, w and bias; those that are not needed are empty."""
-    call = Call.of(policy, key, False, layer)
+    call = Call.of(policy, key, layer)
+    stride, dilation, groups = _geometry(geometry)
     behind = call.operand("gradient", gradient)
-    found = [x.new_empty(0) for _ in needs]
-    if needs[0]:
-        found[0] = _input_gradient(call, behind, x, w, stride, dilation, groups)
-    n, m, h, wide = gradient.shape
-    if needs[1] or needs[2]:
-        by_kernel = behind.codes("weight_gradient", "a").reshape(n, groups, m // groups, h * wide)
-        by_kernel = by_kernel.permute(1, 2, 0, 3).reshape(groups, m // groups, n * h * wide)
-    if needs[1]:
-        windows = _windows(call.operand("x", x).codes("weight_gradient", "b"), w.shape[2:], stride, dilation)
-        columns = _columns(windows, groups)
-        found[1] = call.product("weight_gradient", by_kernel, columns, w.dtype).reshape(w.shape)
-    if needs[2]:
-        found[2] = call.bias_gradient(by_kernel, x.dtype).reshape(m)
-    return [one.contiguous() for one in found]
-
-
-def _conv2d_gradients_shape(gradient: Tensor, x: Tensor, w: Tensor, *parts: Any) -> list[Tensor]:
-    shapes = (x.shape, w.shape, w.shape[:1])
-    return [x.new_empty(shape if needed else 0) for shape, needed in zip(shapes, parts[-1], strict=True)]
-
-
-def _save_conv2d(ctx: Any, inputs: Any, output: Tensor) -> None:
-    x, w, _, key, *ctx.parts = inputs
-    ctx.save_for_backward(x, w, key)
-
-
-def _conv2d_backward(ctx: Any, gradient: Tensor) -> Any:
-    needs = list(ctx.needs_input_grad[:3])
-    found = _GRADIENTS_OF_CONV2D(gradient, *ctx.saved_tensors, *ctx.parts, needs)
-    return *_given(needs, found), *[None] * 6
-
-
-def _input_gradient(
-    call: Call,
-    behind: Operand,
-    x: Tensor,
-    w: Tensor,
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Tensor:
-    """Convolution of the spread gradient with the flipped kernels, so that each point is one sum."""
     m, c, kh, kw = w.shape
     n, _, h, wide = x.shape
-    reach = dilation[0] * (kh - 1), dilation[1] * (kw - 1)
-    spread = _spread(behind.codes("input_gradient", "a"), stride, reach, (h + reach[0], wide + reach[1]))
-    columns = _columns(_windows(spread, (kh, kw), (1, 1), dilation), groups)
-    kernels = call.operand("w", w).codes("input_gradient", "b").reshape(groups, m // groups, c, kh, kw).flip(-2, -1)
-    kernels = kernels.permute(0, 1, 3, 4, 2).reshape(groups, m // groups * kh * kw, c)
-    return _images(call.product("input_gradient", columns, kernels, x.dtype), n, h, wide)
+
+    def of_input() -> Tensor:
+        """Convolution of the spread gradient with the flipped kernels, so that each point is one sum."""
+        reach = dilation[0] * (kh - 1), dilation[1] * (kw - 1)
+        spread = _spread(behind.codes("input_gradient", "a"), stride, reach, (h + reach[0], wide + reach[1]))
+        columns = _columns(_windows(spread, (kh, kw), (1, 1), dilation), groups)
+        kernels = call.operand("w", w).codes("input_gradient", "b").reshape(groups, m // groups, c, kh, kw).flip(-2, -1)
+        kernels = kernels.permute(0, 1, 3, 4, 2).reshape(groups, m // groups * kh * kw, c)
+        return _images(call.product("input_gradient", columns, kernels, x.dtype), n, h, wide)
+
+    def rows() -> Tensor:
+        points = math.prod(gradient.shape[2:])
+        by_kernel = behind.codes("weight_gradient", "a").reshape(n, groups, m // groups, points)
+        return by_kernel.permute(1, 2, 0, 3).reshape(groups, m // groups, n * points)
+
+    def columns(codes: Tensor) -> Tensor:
+        return _columns(_windows(codes, (kh, kw), stride, dilation), groups)
+
+    return _gradients(call, x, w, needs, of_input, rows, columns)
 
 
-_GRADIENTS_OF_CONV2D = gradients(_conv2d_gradients, _conv2d_gradients_shape)
-_CONV2D = differentiable(_conv2d, _conv2d_shape, _save_conv2d, _conv2d_backward)
+_CONV2D, _GRADIENTS_OF_CONV2D = _with_gradients(_conv2d, _conv2d_shape, _conv2d_gradients)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
@@ -364,7 +334,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
         )
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     given = None if bias is None else bias.to(dtype)
-    sums: Tensor = _MATMUL(rows, weight.to(dtype), given, use.key, use.policy, False, use.layer)
+    sums: Tensor = _MATMUL(rows, weight.to(dtype), given, use.key, use.policy, use.layer, False)
     return sums.reshape(*x.shape[:-1], weight.shape[0])
 
 
@@ -387,7 +357,7 @@ def bmm(a: Tensor, b: Tensor, use: Use) -> Tensor:
             f"batches of shapes {tuple(a.shape[:-2])} and {tuple(b.shape[:-2])} do not broadcast"
         ) from error
     x, w = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    product: Tensor = _MATMUL(x, w.mT, None, use.key, use.policy, True, use.layer)
+    product: Tensor = _MATMUL(x, w.mT, None, use.key, use.policy, use.layer, True)
     return product
 
 
@@ -421,7 +391,8 @@ def conv2d(
             f"{reach[0]} x {reach[1]}"
         )
     given = None if bias is None else bias.to(dtype)
-    found: Tensor = _CONV2D(images, weight.to(dtype), given, use.key, use.policy, use.layer, stride, dilation, groups)
+    geometry = [*stride, *dilation, groups]
+    found: Tensor = _CONV2D(images, weight.to(dtype), given, use.key, use.policy, use.layer, geometry)
     return found if x.dim() == 4 else found.squeeze(0)
 
 
