@@ -11,7 +11,7 @@ from halfulp.hdl.formats import EXACT, Float, Format, Rounding
 from . import build, exact
 from .float_plan import LANE_MODES
 from .launch import I64, POINTER
-from .text import boolean, fits, format_text, rounding_text
+from .text import boolean, fits, format_text
 
 WORTHWHILE = 256
 """Least count of numbers for which a kernel is faster than torch."""
@@ -54,7 +54,7 @@ def convert(
     words = None if random is None else random.data_ptr()
     call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
     if x.dtype.is_floating_point and isinstance(o, Float) and _in_lanes(o, rounding):
-        name = f"encode_{format_name(o)}_{rounding}"
+        name = re.sub(r"\W", "_", f"encode_{o}_{rounding}")
         library = build.library(name, _source(x.dtype, o, rounding, saturate), x.numel() * IN_EXACT)
         if library is not None:
             library.halfulp_encode(ctypes.byref(call))
@@ -67,18 +67,13 @@ def convert(
     return out
 
 
-def format_name(fmt: Format) -> str:
-    """A format's name in that of a file."""
-    return re.sub(r"\W", "_", str(fmt))
-
-
 def _source(dtype: torch.dtype, o: Float, rounding: Rounding, saturate: bool) -> str:
     flags = f"{boolean(saturate)}, {boolean(o.has_inf)}, {boolean(o.has_negative_zero)}, {-1022 - o.emin}"
     number = "float" if dtype == torch.float32 else "double"
     return f"""#include "encode.h"
 namespace halfulp {{
 static constexpr Float o = {format_text(o)};
-static constexpr Rounding rounding = {rounding_text(rounding)};
+static constexpr Rounding rounding{{{rounding.mode.upper()}, {rounding.bits}, {rounding.places}}};
 }}
 extern "C" __attribute__((visibility("default"))) void halfulp_encode(const halfulp::Elements* call) {{
 using namespace halfulp;

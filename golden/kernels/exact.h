@@ -114,29 +114,16 @@ struct Register {
             magnitude[index] = (sign ? ~limb[index] : limb[index]) + carry;
             carry = carry && magnitude[index] == 0;
         }
-        int top = limbs - 1;
-        while (top && !magnitude[top]) --top;
-        Raw x{0, quantum, sign, false, false, false};
-        // After the shift, the top two of three limbs hold at least WINDOW bits.
-        x.significand = magnitude[top];
-        x.exponent += 64 * top;
-        int left = top;
-        if (left) {
-            x.significand = x.significand << 64 | magnitude[--left];
-            x.exponent -= 64;
+        int left = limbs;
+        while (left > 1 && !magnitude[left - 1]) --left;
+        Raw x{0, quantum + 64 * left, sign, false, false, false};
+        // As many bits from the first one on as there is room for; those below are sticky.
+        while (left--) {
+            const int room = 128 - length_of(x.significand), taken = room < 64 ? room : 64;
+            if (taken) x.significand = x.significand << taken | magnitude[left] >> (64 - taken);
+            x.exponent -= taken;
+            x.sticky |= taken < 64 && magnitude[left] << taken;
         }
-        if (left) {
-            const int room = 128 - length_of(x.significand);
-            --left;
-            if (room) {
-                x.significand = x.significand << room | magnitude[left] >> (64 - room);
-                x.exponent -= room;
-                x.sticky = room < 64 && magnitude[left] << room != 0;
-            } else {
-                x.sticky = magnitude[left] != 0;
-            }
-        }
-        while (left) x.sticky |= magnitude[--left] != 0;
         if (!x.significand) x.sign = false;
         return narrowed(x);
     }

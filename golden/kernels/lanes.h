@@ -105,28 +105,9 @@ inline U parity_of_taps(U state) {
         return (state >> place) ^ parity_of_taps<TAPS & (TAPS - 1)>(state);
 }
 
-template <bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
-struct LaneWords<LfsrWords<SUM, WIDTH, TAPS, WORD>, BITS> {
+template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
+struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
     static_assert(WIDTH <= BITS, "a state has a lane's bits at most");
-    static constexpr int count = Lanes<BITS>::count;
-    using U = typename Lanes<BITS>::U;
-    using T = typename Lanes<BITS>::Unsigned;
-    U state;
-    void begin(const Call& call, i64 batch, i64 i, i64 j, int there) {
-        const i64* states = (SUM ? call.sum_states : call.product_states) + call.element(batch, i, j);
-        for (int lane = 0; lane < count; ++lane) state[lane] = T(states[lane < there ? lane * call.across : 0]);
-    }
-    void fill(U* words, int steps, int stride) {
-        // Bits above the word are ignored.
-        for (int step = 0; step < steps; ++step, words += stride) {
-            *words = state & T(ones(WORD));
-            state = state + state + (parity_of_taps<TAPS>(state) & 1);
-        }
-    }
-};
-
-template <bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
-struct LaneWords<PlateauWords<SUM, WIDTH, TAPS, WORD>, BITS> {
     static constexpr int count = Lanes<BITS>::count;
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
@@ -136,14 +117,20 @@ struct LaneWords<PlateauWords<SUM, WIDTH, TAPS, WORD>, BITS> {
         for (int lane = 0; lane < count; ++lane) {
             const u64 given = u64(states[lane < there ? lane * call.across : 0]);
             state[lane] = T(given & ones(WIDTH));
-            turned[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
+            if constexpr (PLATEAU) turned[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
         }
     }
     void fill(U* words, int steps, int stride) {
         for (int step = 0; step < steps; ++step, words += stride) {
-            *words = (state ^ turned) << (WORD - WIDTH);
-            state = (state + state + (parity_of_taps<TAPS>(state) & 1)) & T(ones(WIDTH));
-            turned ^= (U)(state == 1) & T(ones(WIDTH));
+            if constexpr (PLATEAU) {
+                *words = (state ^ turned) << (WORD - WIDTH);
+                state = (state + state + (parity_of_taps<TAPS>(state) & 1)) & T(ones(WIDTH));
+                turned ^= (U)(state == 1) & T(ones(WIDTH));
+            } else {
+                *words = state & T(ones(WORD));
+                // Bits above the register are ignored.
+                state = state + state + (parity_of_taps<TAPS>(state) & 1);
+            }
         }
     }
 };

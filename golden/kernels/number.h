@@ -1,5 +1,5 @@
 // Numbers of any format, exactly: unpacked, multiplied, added, and rounded once. One number at a time. A format is an
-// object, a constant in kernels of one description and a parameter in general.h.
+// object, a constant in kernels of one description and a parameter in exact.h.
 //
 // The stages are those of golden/raw.py, floating.py, fixed.py and posit.py, on 128-bit integers. plan.py
 // (`fits_exact`) refuses descriptions that need more.

@@ -64,25 +64,20 @@ def file_name(spec: MacSpec) -> str:
 def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: str) -> str:
     """Kernel in lanes of so many bits: ``Fixed`` or ``Float`` steps; refused for a source with wider states."""
     need(source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits)
-    shape = f"static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};"
-    run = f"return Blocks<{family}Steps<Spec, {bits}>>(*call).run();"
-    header = {"Fixed": "fixed.h", "Float": "floats.h"}[family]
-    return _source(spec, header, f"{spec_text(spec, source)}\n{body}\n{shape}", run)
-
-
-def _source(spec: MacSpec, header: str, body: str, run: str) -> str:
-    return f"""#include "{header}"
+    return f"""#include "{"fixed.h" if family == "Fixed" else "floats.h"}"
 {definitions(spec.a, spec.b, spec.product, spec.o)}
 namespace halfulp {{
 struct Spec {{
+{spec_text(spec, source)}
 {body}
+static constexpr int ROWS = {ROWS}, VECTORS = {VECTORS};
 }};
 }}  // namespace halfulp
 
 extern "C" __attribute__((visibility("default"))) int halfulp_gemm(const halfulp::Call* call) {{
 using namespace halfulp;
 try {{
-{run}
+return Blocks<{family}Steps<Spec, {bits}>>(*call).run();
 }} catch (...) {{
 return 1;  // out of memory: the next kernel may need less
 }}

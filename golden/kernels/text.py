@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Rounding, Takum
+from halfulp.hdl.formats import Codebook, Fixed, Float, Format, Posit, Takum
 from halfulp.hdl.formats.source import Plateau
 from halfulp.hdl.specs import MacSpec
 
@@ -66,11 +66,6 @@ def definitions(*formats: Format | None) -> str:
     return "\n".join(filter(None, [*lines, *(_cpp(fmt).define(fmt) for fmt in known)])) + "\n"
 
 
-def rounding_text(rounding: Rounding) -> str:
-    """Object of a rounding."""
-    return f"Rounding{{{rounding.mode.upper()}, {rounding.bits}, {rounding.places}}}"
-
-
 def words_text(spec: MacSpec, source: str | None, name: str) -> str:
     """Type of the source of random words for the sum or for the product."""
     bits = spec.words.get(name, 0)
@@ -81,9 +76,9 @@ def words_text(spec: MacSpec, source: str | None, name: str) -> str:
         return f"PhiloxWords<{of_sum}, {bits}>"
     if spec.random is None:
         return f"GivenWords<{of_sum}>"
-    kind = "PlateauWords" if isinstance(spec.random, Plateau) else "LfsrWords"
+    plateau = boolean(isinstance(spec.random, Plateau))
     taps = sum(1 << (tap - 1) for tap in spec.random.taps)
-    return f"{kind}<{of_sum}, {spec.random.width}, {taps}ull, {bits}>"
+    return f"RegisterWords<{plateau}, {of_sum}, {spec.random.width}, {taps}ull, {bits}>"
 
 
 def spec_text(spec: MacSpec, source: str | None) -> str:

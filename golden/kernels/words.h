@@ -23,13 +23,10 @@ struct GivenWords {
     }
 };
 
-// Fibonacci LFSR: the word shifts left, and the parity of the places in TAPS becomes its lowest bit.
-template <bool SUM, int WIDTH, u64 TAPS, int BITS>
-struct LfsrWords {};
-
-// The words of an LFSR for one period, then their complements for one; aligned to the first discarded bits.
-template <bool SUM, int WIDTH, u64 TAPS, int BITS>
-struct PlateauWords {};
+// Fibonacci LFSR: the word shifts left, and the parity of the places in TAPS becomes its lowest bit. A plateau source gives
+// the words of an LFSR for one period, then their complements for one; aligned to the first discarded bits.
+template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int BITS>
+struct RegisterWords {};
 
 // A block of the counter gives 8 words of up to 16 bits, low half first, or 4 longer ones.
 constexpr int words_per_block(i64 bits) { return bits <= 16 ? 8 : 4; }

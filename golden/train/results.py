@@ -17,11 +17,6 @@ from .loop import Plan, Run
 MIXED = "mixed"
 """Name of several multiply-accumulates in place of one."""
 
-COLUMNS = (
-    *("mac", "network", "accuracy", "loss", "seed", "epochs", "policy", "batch", "rate", "scale", "skipped"),
-    *("train", "test", "data", "seconds", "halfulp", "torch", "command", "run", "counts"),
-)
-
 
 def results() -> Path:
     """Default path of the table."""
@@ -102,7 +97,7 @@ def append(path: Path, row: Mapping[str, str]) -> None:
         others = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
         text = io.StringIO()
         # Columns that users have added stay.
-        names = list(dict.fromkeys([*(others[0] if others else ()), *COLUMNS]))
+        names = list(dict.fromkeys([*(others[0] if others else ()), *row]))
         writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows([*others, row])
