@@ -171,12 +171,12 @@ def run(
         If a tool or the machine fails.
     """
     began = time.monotonic()
-    progress.phase("building")
+    progress.total("building")
     kind = "wave" if wave else "cocotb"
     kinds = "loop", kind
     made = design(unit, kinds)
     built = models(made, kinds)
-    progress.phase("choosing vectors")
+    progress.total("choosing vectors")
     chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
     saved = regressions.of(unit) if vector is None else []
     tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}

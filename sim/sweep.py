@@ -166,7 +166,7 @@ def sweep(
         As `job` does.
     """
     work = job(unit, seed=seed, limit=limit)
-    progress.phase("building")
+    progress.total("building")
     made = design(unit)
     models(made, ("loop",))
     entry = Entry.of("sweeps", (made.key, unit.parameters, seed, work.count, CHUNK_BITS), unit.name)

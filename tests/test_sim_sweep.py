@@ -28,7 +28,7 @@ class Counter(Progress):
         self.stop_after = stop_after
         self.before = self.count = 0
 
-    def total(self, text: str, count: int, done: int = 0) -> None:
+    def total(self, text: str, count: int | None = None, done: int = 0) -> None:
         self.before = done
 
     def advance(self, count: int) -> None:

@@ -94,17 +94,7 @@ def package_tcl(name: str, verilog: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a core.
-
-    Attributes
-    ----------
-    name : str
-        Name of the instance.
-    slr : int
-        Index of the die.
-    banks : tuple of int
-        Memory bank of each port.
-    """
+    """Place of a core: name of its instance, index of its die, and memory bank of each port."""
 
     name: str
     slr: int

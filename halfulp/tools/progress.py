@@ -6,11 +6,8 @@ from typing import Any
 class Progress:
     """Receiver of progress; this one shows nothing."""
 
-    def phase(self, text: str) -> None:
-        """Begin a phase of unknown length."""
-
-    def total(self, text: str, count: int, done: int = 0) -> None:
-        """Begin a phase of ``count`` vectors, of which ``done`` are done."""
+    def total(self, text: str, count: int | None = None, done: int = 0) -> None:
+        """Begin a phase of ``count`` vectors, or of unknown length, of which ``done`` are done."""
 
     def advance(self, count: int) -> None:
         """Count more vectors as done."""
@@ -54,10 +51,7 @@ class Bar(Progress):
     def __exit__(self, *_: object) -> None:
         self._rich.stop()
 
-    def phase(self, text: str) -> None:
-        self._rich.update(self._task, description=f"{self._title}: {text}")
-
-    def total(self, text: str, count: int, done: int = 0) -> None:
+    def total(self, text: str, count: int | None = None, done: int = 0) -> None:
         self._rich.update(self._task, description=f"{self._title}: {text}", total=count, completed=done)
 
     def advance(self, count: int) -> None:

@@ -117,7 +117,7 @@ def campaign(
         If a tool or the machine fails.
     """
     check(unit, flips)
-    progress.phase("building")
+    progress.total("building")
     key = uuid.uuid4().hex
     made = shared(key, partial(_made, unit))
     upsets = [number for number, change in enumerate(made.changes, 1) if change.mode == "inv"]

@@ -116,7 +116,7 @@ def mutate(
     """
     if stream:
         check_stream(unit)
-    progress.phase("building")
+    progress.total("building")
     key, asked = uuid.uuid4().hex, (unit, count, seed, stream)
     bench = shared(key, partial(_bench, *asked))
     numbers = range(1, len(bench.made.changes) + 1)

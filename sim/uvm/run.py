@@ -61,7 +61,7 @@ def run(
     dut, unit = prepare(kind, request)
     job = Job(name, request, seed, limit, sequence, vector)
     kind.check(job, unit)
-    progress.phase("building")
+    progress.total("building")
     if wave and dut.INSIDE:
         raise ValueError(f"{unit.name} is watched inside; there is no waveform of that")
     model = "wave" if wave else "inside" if dut.INSIDE else "cocotb"
