@@ -178,9 +178,9 @@ def test_codebook_file_error_names_file_and_cause(tmp_path, monkeypatch, name, t
         parse(f"codebook:{name}")
 
 
-def test_codebook_file_of_the_readme_loads(tmp_path):
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    (block,) = re.findall(r"^```toml\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+def test_codebook_file_of_the_documentation_loads(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "formats.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "example.toml").write_text(block)
     assert set(module.tomllib.loads(block)) == {"values", "order", "overflow", "nan"}
     assert Codebook.load(tmp_path / "example.toml").width == 2

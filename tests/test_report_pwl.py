@@ -83,7 +83,7 @@ def recorded():
 
 
 def test_pwl_records_lean_beats_uniform():
-    """Every function with 4, 8 and 16 pieces in fxp4.12, as recorded, but where README says."""
+    """Every function with 4, 8 and 16 pieces in fxp4.12, as recorded, but where the page says."""
     frame = recorded()
     assert set(zip(frame["function"], frame["pieces"], strict=True)) == set(product(FUNCTIONS, (4, 8, 16)))
     assert (frame["lean max ulp"] <= (frame["max ulp"] + frame["uniform max ulp"]) / 2 * (1 + 1e-5)).all()
@@ -111,9 +111,9 @@ def test_pwl_records_match_current_results():
     assert (cost.lut, cost.path) == (row["lean LUT"], row["lean path"]), "run `make cost`, and look at what changes"
 
 
-def test_readme_pwl_table_matches_records():
+def test_pwl_table_on_a_page_matches_records():
     frame = recorded().query("pieces == 8").set_index("function")
-    text = Path(records.__file__).resolve().parents[2].joinpath("README.md").read_text()
+    text = Path(records.__file__).resolve().parents[2].joinpath("docs/line_segments.md").read_text()
     table = re.findall(
         r"^\| (\w+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\d+) \|$", text, re.MULTILINE
     )

@@ -47,8 +47,8 @@ def test_tiles_table_matches_cost_model(monkeypatch):
         study(0)
 
 
-def test_readme_tiles_match_records():
-    text = (Path(tiles.__file__).resolve().parents[2] / "README.md").read_text()
+def test_tiles_on_a_page_match_records():
+    text = (Path(tiles.__file__).resolve().parents[2] / "docs" / "arrays.md").read_text()
     rows = re.findall(r"^\| (\d+) x (\d+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", text, re.MULTILINE)
     kernels = cores_cost_model(SPEC, TARGETS["u55c"])
     assert kernels.source == "the records of this version"

@@ -1,4 +1,4 @@
-"""The README, tried: its commands run, its Python runs, and both print what it says."""
+"""README and documentation: their commands and their Python run, and print what the pages show."""
 
 import doctest
 import importlib
@@ -21,12 +21,13 @@ from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("boards", "docs", "examples", "fpga", "golden", "halfulp", "hdl", "sim", "tests", "units")
-README = (ROOT / "README.md").read_text()
+PAGES = {path.name: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 
 
-def blocks(language):
-    """Text of every fenced block of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+def blocks(language, *pages):
+    """Text of every fenced block of a language, on some pages or on all."""
+    text = "".join(PAGES[page] for page in pages or PAGES)
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 QUICK = r"make sim UNIT=mac FMT=e5m2|halfulp (emit|list) .*"
@@ -34,7 +35,7 @@ QUICK = r"make sim UNIT=mac FMT=e5m2|halfulp (emit|list) .*"
 
 
 def commands():
-    """Every command with the output that the README shows for it."""
+    """Every command with the output that a page shows for it."""
     for block in blocks("console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
@@ -45,7 +46,7 @@ def commands():
 
 
 @pytest.mark.parametrize(("command", "output"), list(commands()))
-def test_readme_command_prints_as_shown(command, output, tmp_path):
+def test_command_on_a_page_prints_as_shown(command, output, tmp_path):
     program = Path(sys.executable).parent
     run = subprocess.run(
         command,
@@ -73,26 +74,44 @@ def exists(name):
     return all((found := getattr(found, part, None)) is not None for part in parts[count:])
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "docs/development.md", "docs/security.md"])
+@pytest.mark.parametrize("page", ["CHANGELOG.md", *PAGES])
 def test_names_and_paths_on_pages_exist(page):
-    text = (ROOT / page).read_text()
+    text = PAGES.get(page) or (ROOT / page).read_text()
     names = re.findall(r"`(halfulp(?:\.\w+)+)[`(]", text)
     imports = re.findall(r"^from (halfulp[\w.]*) import ([\w, ]+)$", text, re.MULTILINE)
     names += [f"{module}.{name}" for module, some in imports for name in some.split(", ")]
     assert [name for name in names if not exists(name)] == []
     paths = re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w/.]*)`", text)
     assert [path for path in paths if not (ROOT / path).exists()] == []
-    assert page != "README.md" or (len(names) > 10 and len(paths) > 3)
+
+
+def test_pages_name_modules_and_paths():
+    """What the test of names and paths looks for is there."""
+    text = "".join(PAGES.values())
+    assert len(re.findall(r"`(halfulp(?:\.\w+)+)[`(]", text)) > 10
+    assert len(re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w/.]*)`", text)) > 3
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_on_pages_lead_to_files(page):
+    folder = ROOT if page == "README.md" else ROOT / "docs"
+    links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGES[page]) if "://" not in link]
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_readme_is_of_one_page():
+    assert len(PAGES["README.md"].splitlines()) <= 150
 
 
 def test_readme_test_command_is_that_of_ci():
-    assert "$ make test\n" in README
+    assert "$ make test\n" in PAGES["README.md"]
     assert "make test " in (ROOT / ".ci" / "run").read_text()
 
 
-def test_readme_python_session_runs():
-    (session,) = blocks("pycon")
-    test = doctest.DocTestParser().get_doctest(session, {}, "README", "README.md", 0)
+@pytest.mark.parametrize("page", ["README.md", "design.md"])
+def test_python_session_on_a_page_runs(page):
+    (session,) = blocks("pycon", page)
+    test = doctest.DocTestParser().get_doctest(session, {}, page, page, 0)
     assert len(test.examples) > 5
     report = []
     assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
@@ -100,7 +119,7 @@ def test_readme_python_session_runs():
 
 def test_readme_design_accumulates_as_golden():
     """The first design of the README accumulates what the golden model does."""
-    source, *_ = blocks("python")
+    (source,) = blocks("python", "README.md")
     assert len(source.splitlines()) <= 25
     names = {}
     exec(source, names)
@@ -128,8 +147,8 @@ def test_readme_design_accumulates_as_golden():
     assert totals == expected.tolist()
 
 
-def test_readme_training_example_runs(capsys):
-    """The model of the README is converted and makes a step."""
+def test_training_example_runs(capsys):
+    """The model on the page of training is converted and makes a step."""
     (source,) = (block for block in blocks("python") if "scaler" in block)
     names = {}
     exec(source, names)
@@ -141,8 +160,8 @@ def test_readme_training_example_runs(capsys):
     assert names["scaler"].skipped == 0
 
 
-def test_readme_uvm_override_takes_effect():
-    """The test of the README puts its sequence in the place of ours, and the constraint leaves subnormal operands."""
+def test_uvm_override_takes_effect():
+    """The example of a test puts its sequence in the place of ours, and the constraint leaves subnormal operands."""
     (source,) = (block for block in blocks("python") if "uvm_factory" in block)
     names = {}
     exec(source, names)
@@ -155,9 +174,9 @@ def test_readme_uvm_override_takes_effect():
         uvm_factory().clear_overrides()
 
 
-def test_readme_compiled_model_runs_the_design_against_golden():
+def test_compiled_model_runs_the_design_against_golden():
     """The compiled model of the README's design has the golden sum, and its check can fail."""
-    design, *_ = blocks("python")
+    (design,) = blocks("python", "README.md")
     (source,) = (block for block in blocks("python") if "of_component" in block)
     assert len(source.split("\n\n")[-1].splitlines()) <= 10
     exec(design + source, {})
@@ -165,8 +184,8 @@ def test_readme_compiled_model_runs_the_design_against_golden():
         exec(design + source.replace("random=noise", "random=1023 - noise"), {})
 
 
-def test_readme_exact_sums_match_names():
-    """The accumulators and dot products of the README are what their names say."""
+def test_exact_sums_on_a_page_match_names():
+    """The accumulators and dot products of the page of units are what their names say."""
     (source,) = (block for block in blocks("python") if "order=" in block)
     names = {}
     exec(source, names)
@@ -179,8 +198,8 @@ def test_readme_exact_sums_match_names():
         assert f"module {names[name].name}(" in emit(names[name])
 
 
-def test_readme_coverage_example_counts_bins():
-    """The bins of the README are counted, and what nothing reaches is proved."""
+def test_coverage_example_counts_bins():
+    """The bins of the example are counted, and what nothing reaches is proved."""
     (source,) = (block for block in blocks("python") if "Coverage" in block)
     names = {}
     exec(source, names)
