@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -243,16 +244,23 @@ def test_missing_package_is_one_sentence(tmp_path):
     )
 
 
+def test_golden_model_needs_torch_only():
+    code = (
+        "import torch; from halfulp import golden; x = torch.tensor([[1.5]]);"
+        "print(golden.gemm(x, x + x, 'e5m2*e5m2+e6m5.rn').item())"
+    )
+    assert run(sys.executable, "-c", without("golden") + code, cwd=ROOT) == f"{parse('e6m5').encode(Fraction(9, 2))}\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        ("golden", ["emit", "mac e5m2"]),
         ("sim", ["sim", "mul", "e2m1", "--vectors", "100"]),
         ("uvm", ["uvm", "mul", "e2m1", "--vectors", "100"]),
         ("fpga", ["synth", "mul", "e2m1"]),
         ("fpga", ["report", "sru", "-o", "."]),
-        ("train", ["train", "--epochs", "1", "--mac", "e5m2*e5m2+e6m5.rn"]),
+        ("train", ["train", "lenet5", "--mac", "fp32", "--epochs", "1"]),
     ],
 )
 def test_extra_has_what_its_commands_need(extra, words, tmp_path):
