@@ -244,7 +244,7 @@ def test_missing_package_is_one_sentence(tmp_path):
     )
 
 
-def test_golden_model_needs_torch_only():
+def test_golden_model_needs_its_extra_only():
     code = (
         "import torch; from halfulp import golden; x = torch.tensor([[1.5]]);"
         "print(golden.gemm(x, x + x, 'e5m2*e5m2+e6m5.rn').item())"
