@@ -20,6 +20,7 @@ make cost    measure the units recorded in fpga/results
 make test    run the tests, in at most 8 minutes on two cores     (ARGS="-k mac" goes to pytest)
 make test-all  run every test, in about half an hour; HALFULP_EXHAUSTIVE=1 takes all inputs, for hours
 make bench   measure how fast the tools are
+make docs    build the documentation in build/docs
 make lint    check style, types and the order of imports
 make clean   remove what was built          (.venv stays)
 
@@ -70,7 +71,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench lint clean FORCE formal mutate faults save coverage
+.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench docs lint clean FORCE formal mutate faults save coverage
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -114,6 +115,13 @@ test: .venv/ready
 
 test-all: .venv/ready
 	$(alone) .venv/bin/pytest -n auto --dist worksteal $(call given,ARGS)
+
+docs: .venv/docs
+	$(alone) .venv/bin/python -m sphinx -b html -W --keep-going -q docs build/docs
+
+.venv/docs: .ci/docs.lock .venv/ready
+	.venv/bin/pip install -q --no-input -r .ci/docs.lock
+	@touch $@
 
 # Run all checks, then fail if one did.
 lint: .venv/ready

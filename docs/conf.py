@@ -1,0 +1,36 @@
+"""Settings of the documentation, which `make docs` builds with Sphinx."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from generate import write  # noqa: E402  # found on the path above
+
+import halfulp  # noqa: E402
+
+write(HERE / "generated")
+
+project = "halfulp"
+author = "the halfulp developers"
+release = version = halfulp.__version__
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.bibtex"]
+source_suffix = {".md": "myst-nb"}
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+bibtex_bibfiles = ["references.bib"]
+html_theme = "furo"
+html_title = "halfulp"
+html_static_path: list[str] = []
+exclude_patterns = ["build"]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_custom_sections = [("Latency", "notes_style"), ("Members", "params_style")]
+# Docstrings name parameters, units and modules in backquotes, most of which are no targets of links.
+default_role = "code"
