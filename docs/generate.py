@@ -33,8 +33,14 @@ def _unit(row: Row) -> Iterator[str]:
     yield from _ports(unit)
     costs = _costs(row.name)
     if costs:
-        yield from ("", "## Area and clock", "", "As Yosys synthesises it; clocks of ECP5 are those after place and route.", "")
-        yield from ("| unit | device | LUT | FF | cells on the longest path | MHz |", "|---|---|---:|---:|---:|---:|", *costs)
+        yield from (
+            "",
+            "## Area and clock",
+            "",
+            "Synthesised by Yosys; clocks of ECP5 are those after place and route.",
+            "",
+        )
+        yield from ("| unit | device | LUT | FF | cells on the longest path | MHz |", "|---|---|" + "---:|" * 4, *costs)
     yield from ("", "## Class", "", "```{eval-rst}")
     yield from (f".. autoclass:: halfulp.units.{row.unit.__name__}", "```", "", "## Golden model", "", "```{eval-rst}")
     yield from (f".. autofunction:: halfulp.golden.{row.name}", "```")
