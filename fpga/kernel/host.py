@@ -111,11 +111,7 @@ class Card:
     def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
         """Matrix product of codes of shapes (n, k) and (k, m), without a size of 0; the cores share its rows.
 
-        Parameters
-        ----------
-        a, b : Tensor
-        go_on : bool
-            Continue the random words of the product before, instead of a start from the seeds.
+        ``go_on`` continues the random words of the product before, instead of a start from the seeds.
         """
         shares = self.tile.shares(a.shape[0])
         runs = [self._start(core, a[rows], b, go_on) for core, rows in enumerate(shares)]

@@ -124,21 +124,7 @@ def segment_layout(most: int) -> data.StructLayout:
 
 
 class Chunks(wiring.Component):
-    """Blocks of ``chunk`` columns of ``a``, for the rows of a tile.
-
-    Parameters
-    ----------
-    tiling : Tiling
-    size : int
-        Bytes of an element.
-    chunk : int
-
-    Members
-    -------
-    k : In(32)
-    i : In(stream of tiles)
-    o : Out(stream of blocks)
-    """
+    """Blocks of ``chunk`` columns of ``a``, of ``size`` bytes an element, for the rows of a tile."""
 
     def __init__(self, *, tiling: Tiling, size: int, chunk: int) -> None:
         self.tiling, self.size, self.chunk = tiling, size, chunk
@@ -175,14 +161,7 @@ class Chunks(wiring.Component):
 
 
 class Rows(wiring.Component):
-    """The rows of blocks, one after the other.
-
-    Members
-    -------
-    stride : In(32)
-    i : In(stream of blocks)
-    o : Out(stream of segments)
-    """
+    """The rows of blocks, one after the other."""
 
     def __init__(self, *, most: int) -> None:
         super().__init__(

@@ -113,13 +113,6 @@ class Pack(wiring.Component):
     ----------
     most, size, group
         As `Unpack` has them.
-
-    Members
-    -------
-    places : In(stream of places)
-    i : In(stream of group * size bytes)
-    o : Out(stream of WriteBeat)
-    idle : Out(1)
     """
 
     def __init__(self, *, most: int, size: int, group: int) -> None:

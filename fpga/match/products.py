@@ -26,14 +26,7 @@ Phase = Literal["forward", "backward"]
 
 @dataclass(frozen=True)
 class Gemm:
-    """A matrix product (n x k) times (k x m).
-
-    Attributes
-    ----------
-    n, k, m : int
-    phase : str
-        ``forward``, or ``backward`` of a gradient.
-    """
+    """A matrix product (n x k) times (k x m), ``forward``, or ``backward`` of a gradient."""
 
     n: int
     k: int

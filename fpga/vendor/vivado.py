@@ -70,15 +70,9 @@ class Power:
 
 @dataclass(frozen=True)
 class Routed:
-    """A component after place and route.
+    """A component after place and route, with its power at the vendor's default switching rates.
 
-    Attributes
-    ----------
-    cost : Cost
-        ``lut`` counts tables used as logic, of which one may hold two small functions.
-    timing : Timing
-    power : Power
-        With the vendor's default switching rates.
+    ``cost.lut`` counts tables used as logic, of which one may hold two small functions.
     """
 
     cost: Cost

@@ -134,11 +134,7 @@ def cached_value(kind: str, parts: Iterable[object], make: Callable[[], Any], *,
 def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], object]) -> dict[K, Path]:
     """Folders of several entries; missing ones are made together.
 
-    Parameters
-    ----------
-    entries : mapping of Entry
-    make : callable
-        Writes the files of the missing entries to the given folders.
+    ``make`` writes the files of the missing entries to the given folders.
     """
     found = {key: entry.find() for key, entry in entries.items()}
     if missing := [key for key, folder in found.items() if folder is None]:

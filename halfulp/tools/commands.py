@@ -68,12 +68,7 @@ def requests() -> Iterator[None]:
 
 
 class Parsed(click.ParamType):
-    """A parameter whose text a function reads; its ``ValueError`` is a refusal.
-
-    Parameters
-    ----------
-    read : callable
-    """
+    """A parameter whose text the function ``read`` converts; its ValueError or TypeError is a refusal."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self.name, self.read = "text", read
