@@ -22,11 +22,6 @@ def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
     return FixedRaw(shifted_up(integer, x.quantum - quantum), x.sign, quantum)
 
 
-def held(integer: Value, nan: Value, inf: Value, inf_sign: Value, quire: Quire) -> FixedRaw:
-    """Content of a quire as a number to add to; the sign is that of an infinity."""
-    return FixedRaw(integer, inf_sign, quire.quantum, nan=nan, inf=inf)
-
-
 def read(number: FixedRaw) -> FixedRaw:
     """Content of a quire as a number to round."""
     return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))

@@ -152,7 +152,8 @@ class FormatShape(ShapeCastable):
         if spec:
             raise ValueError(f"a value of {self} is printed without a format specifier, not with {spec!r}")
         if self.width <= _TABLE_WIDTH:
-            return _table_text(self, value)
+            sign, magnitude = _tables(self)
+            return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
         return _fields_text(self, value)
 
 
@@ -168,11 +169,6 @@ def _tables(fmt: Format) -> tuple[dict[int, str], dict[int, str]]:
     sign = {code: "-" if text.startswith("-") else "" for code, text in enumerate(texts)}
     magnitude = {code: text.removeprefix("-") for code, text in enumerate(texts)}
     return sign, magnitude
-
-
-def _table_text(fmt: Format, value: FormatView) -> Text:
-    sign, magnitude = _tables(fmt)
-    return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
 
 
 def _fields_text(fmt: Format, value: FormatView) -> Text:

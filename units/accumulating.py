@@ -105,13 +105,8 @@ class Accumulating(Unit):
         def choose(loaded: Value, before: Value) -> Value:
             return Mux(load, loaded, Mux(clear, 0, before))
 
-        base = quire.held(
-            Signal(signed(register.width), name="base"),
-            choose(begin.nan, kept.nan),
-            choose(begin.inf, kept.inf),
-            choose(begin.sign, kept.sign),
-            register,
-        )
+        flags = {name: choose(getattr(begin, name), getattr(kept, name)) for name in ("nan", "inf", "sign")}
+        base = FixedRaw(Signal(signed(register.width), name="base"), quantum=register.quantum, **flags)
         m.d.comb += base.integer.eq(choose(begin.integer, kept.integer))
         after = quire.step(m, base, placed, register)
         with m.If(self.en & valid):
@@ -132,11 +127,7 @@ class Accumulating(Unit):
 
 
 def _held(register: Quire) -> FixedRaw:
-    """Registers of a quire; zero after reset."""
-    return quire.held(
-        Signal(signed(register.width), name="held"),
-        Signal(name="held_nan_register"),
-        Signal(name="held_inf_register"),
-        Signal(name="held_inf_sign"),
-        register,
-    )
+    """Registers of a quire, zero after reset; the sign is that of an infinity."""
+    names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
+    flags = {flag: Signal(name=name) for flag, name in names.items()}
+    return FixedRaw(Signal(signed(register.width), name="held"), quantum=register.quantum, **flags)

@@ -153,7 +153,8 @@ class PiecewiseLinear(Arithmetic):
             return super().elaborate(platform)
         m = Module()
         pipe = self.start_pipeline(m)
-        codes = self.table.codes(self.rounding, self.saturate)
+        t = self.table
+        codes = [t.code(code, self.rounding, self.saturate) for code in range(1 << t.fmt.width)]
         value = wire(m, lookup(self.a.as_value(), codes), "looked_up")
         m.d.comb += self.o.as_value().eq(pipe.stage("looked_up", value))
         return m

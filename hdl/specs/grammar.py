@@ -89,8 +89,8 @@ class Form:
 
     def words(self, cls: type) -> dict[str, "Field[Any]"]:
         """Fields that follow the formula as words, such as ``carry=7``."""
-        used = {*self.parts, *SUFFIXES, self.count}
-        return {item.name: item for item in fields(cls) if item.name not in used and not _of_part(item.name)}
+        used = {*self.parts, *(f"{part}_rounding" for part in self.parts), *SUFFIXES, self.count}
+        return {item.name: item for item in fields(cls) if item.name not in used}
 
     def write(self, spec: Any, *, explicit: bool = False) -> str:
         """Text of a description; ``explicit`` writes formats that are as by default."""
@@ -301,11 +301,6 @@ RESULT_RULE = "The result `o` has the format of `c`, or of the accumulator, or o
 
 def _default(item: "Field[Any]") -> str:
     return "..." if item.default is None or item.default is MISSING else _word_text(item.default)
-
-
-def _of_part(name: str) -> bool:
-    """True for fields that belong to a part of the formula."""
-    return name.endswith("_rounding")
 
 
 def _word_text(value: Any) -> str:

@@ -382,10 +382,6 @@ class Segments:
             return self.out.nan_code if math.isnan(magnitude) else self.out.infinity(negative)
         return self.out.encode_magnitude(magnitude, negative, rounding, random, saturate)
 
-    def codes(self, rounding: Rounding, saturate: bool) -> list[int]:
-        """Codes of the values at all codes of ``fmt``, for a rounding without random words."""
-        return [self.code(code, rounding, saturate) for code in range(1 << self.fmt.width)]
-
     def _special(self, x: Fraction | float, negative: bool) -> Special | None:
         """Value of a number that is a special, if it is."""
         if isinstance(x, float):

@@ -1,10 +1,9 @@
 """One step of a multiply-accumulate whose accumulator is in a memory."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
 from halfulp.hdl import quire
+from halfulp.hdl.fixed import FixedRaw
 from halfulp.hdl.number import Number, add, align, unpack
 from halfulp.hdl.pipeline import Pipeline, stage_places
 from halfulp.hdl.specs import Build, MacSpec
@@ -146,8 +145,9 @@ def state_bits(spec: MacSpec) -> int:
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
 
-def _held(spec: MacSpec, state: Value) -> Any:
+def _held(spec: MacSpec, state: Value) -> FixedRaw:
+    """Content of a quire, from its state; the sign is that of an infinity."""
     register = spec.quire
     assert register is not None
     nan, inf, inf_sign = state[register.width : register.width + 3]
-    return quire.held(state[: register.width].as_signed(), nan, inf, inf_sign, register)
+    return FixedRaw(state[: register.width].as_signed(), inf_sign, register.quantum, nan=nan, inf=inf)
