@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from . import golden
     from .hdl.formats import parse
 
-_LAZY = {"golden": "halfulp.golden", "parse": "halfulp.hdl.formats:parse"}
-"""Names that are imported when they are first used: torch takes a second to load."""
+_LAZY = {"golden": "halfulp.golden:", "parse": "halfulp.hdl.formats:parse"}
+"""Names that are imported when they are first used, as ``module:attribute``: torch takes a second to load."""
 
 
 def __getattr__(name: str) -> Any:
