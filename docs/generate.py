@@ -4,6 +4,9 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from amaranth.hdl import Shape
+from amaranth.lib.wiring import In
+
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.grammar import page
@@ -48,9 +51,9 @@ def _unit(row: Row) -> Iterator[str]:
 
 def _ports(unit: Unit) -> Iterator[str]:
     for name, member in unit.signature.members.items():
-        shape = member.shape
-        what = str(shape) if isinstance(shape, Format) else f"{shape.width if hasattr(shape, 'width') else shape} bits"
-        yield f"| `{name}` | {'input' if member.flow.name == 'In' else 'output'} | {what} |"
+        shape, is_input = member.shape, member.flow is In
+        what = f"`{shape}`" if isinstance(shape, Format) else f"{Shape.cast(shape).width} bit"
+        yield f"| `{name}` | {'input' if is_input else 'output'} | {what} |"
 
 
 def _costs(name: str) -> list[str]:
