@@ -5,17 +5,19 @@ from torch import Tensor
 
 from halfulp.hdl.formats import Posit, Rounding
 
-from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import Truncated, round_string
-from .wide import Wide, bit_length
+from .raw import Raw, mask
+from .round import Truncated, round_string, unpack_string
+from .wide import bit_length
 
 
 def unpack(codes: Tensor, fmt: Posit) -> Raw:
     """Raw numbers of codes."""
+    return unpack_string(codes, fmt, _decode)
+
+
+def _decode(magnitude: Tensor, fmt: Posit) -> tuple[Tensor, Tensor]:
+    """Exponents and significands of the strings of magnitudes."""
     body = fmt.width - 1
-    sign = (codes >> body) & 1 != 0
-    nan, zero = codes == int64(fmt.nan_code), codes == 0
-    magnitude = torch.where(sign, -codes, codes) & mask(body)
     ones = (magnitude >> (body - 1)) & 1 != 0
     run = body - bit_length(torch.where(ones, ~magnitude & mask(body), magnitude), body)
     k = torch.where(ones, run - 1, -run)
@@ -25,14 +27,7 @@ def unpack(codes: Tensor, fmt: Posit) -> Raw:
     short = max(fmt.es - tail_width, 0)
     exponent = (tail << short) >> fmt.fraction_bits
     significand = (tail & mask(fmt.fraction_bits)) | (1 << fmt.fraction_bits)
-    return Raw(
-        sign=sign,
-        exponent=torch.where(zero, ZERO_EXPONENT, (k << fmt.es) + exponent),
-        significand=Wide.of(torch.where(zero, 0, significand), fmt.precision),
-        nan=nan,
-        inf=torch.zeros_like(nan),
-        zero=zero,
-    )
+    return (k << fmt.es) + exponent, significand
 
 
 def truncate(x: Raw, o: Posit, places: int) -> Truncated:

@@ -1,4 +1,7 @@
-"""Random words of the hardware's sources, for arrays of units and many steps at once."""
+"""Random words of the hardware's sources, for arrays of units and many steps at once.
+
+Functions raise TypeError or ValueError if a source, a state or a number is invalid or out of range.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,11 +48,6 @@ def words(
     Tensor of int64
         Words of shape (steps,), (units, steps) for a sequence of seeds, or (..., steps) for seeds of shape (...).
 
-    Raises
-    ------
-    TypeError, ValueError
-        If the source or a state is invalid, or ``steps`` or ``bits`` are out of range.
-
     Notes
     -----
     The bits that a Fibonacci LFSR shifts in satisfy s[t] = xor of s[t - tap], and, because squaring a polynomial over
@@ -79,11 +77,6 @@ def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.d
     """Seeds ``source.seeds(count, first)`` of the units of an array, on tensors.
 
     The shape is (count,), or (..., count) for the first seeds of many arrays, of shape (...).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the source, a seed or ``count`` is invalid.
     """
     source = parse_source(source)
     apart = source.spacing(count)
@@ -94,13 +87,7 @@ def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.d
 
 
 def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
-    """States after a number of steps, as ``source.jump`` computes them, on tensors.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the source or a state is invalid.
-    """
+    """States after a number of steps, as ``source.jump`` computes them, on tensors."""
     source = parse_source(source)
     states = states_of(source, states)
     if isinstance(source, Plateau):
@@ -116,7 +103,7 @@ def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
 
 
 def states_of(source: Source, seeds: Seeds, device: torch.device | str | None = None) -> Tensor:
-    """Seeds as a tensor of int64; TypeError or ValueError unless they are states of the source."""
+    """Seeds as a tensor of int64."""
     if not isinstance(seeds, Tensor):
         return torch.tensor(_nested(source, seeds), dtype=torch.int64, device=device)
     states = codes_of("seeds", seeds, source.state_bits)

@@ -1,6 +1,8 @@
 """The rounding decision on tensors, and the bits that it depends on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +11,8 @@ from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import ValueRange
 
-from .raw import Raw, int64, mask
+from .raw import ZERO_EXPONENT, Raw, int64, mask
+from .wide import Wide
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,21 @@ def round_up(
         case "exact":
             return torch.zeros_like(last)
     raise ValueError(f"the golden model has no rounding {rounding}")
+
+
+def unpack_string(codes: Tensor, fmt: Any, decode: Callable[[Tensor, Any], tuple[Tensor, Tensor]]) -> Raw:
+    """Raw numbers of two's-complement codes; ``decode`` gives exponents and significands of magnitudes."""
+    sign = (codes >> (fmt.width - 1)) & 1 != 0
+    nan, zero = codes == int64(fmt.nan_code), codes == 0
+    exponent, significand = decode(torch.where(sign, -codes, codes) & mask(fmt.width - 1), fmt)
+    return Raw(
+        sign=sign,
+        exponent=torch.where(zero, ZERO_EXPONENT, exponent),
+        significand=Wide.of(torch.where(zero, 0, significand), fmt.precision),
+        nan=nan,
+        inf=torch.zeros_like(nan),
+        zero=zero,
+    )
 
 
 def round_string(z: Truncated, x: Raw, o: Format, rounding: Rounding, random: Tensor | None) -> Tensor:

@@ -6,9 +6,9 @@ from torch import Tensor
 from halfulp.hdl.formats import Rounding
 from halfulp.hdl.formats.takum import FULL_WIDTH, HEAD, Takum
 
-from .raw import ZERO_EXPONENT, Raw, int64, mask
-from .round import Truncated, round_string
-from .wide import Wide, bit_length
+from .raw import Raw, mask
+from .round import Truncated, round_string, unpack_string
+from .wide import bit_length
 
 LARGEST, LEAST = 254, -255
 """Exponents of the numbers with a string."""
@@ -16,10 +16,11 @@ LARGEST, LEAST = 254, -255
 
 def unpack(codes: Tensor, fmt: Takum) -> Raw:
     """Raw numbers of codes."""
-    body = fmt.width - 1
-    sign = (codes >> body) & 1 != 0
-    nan, zero = codes == int64(fmt.nan_code), codes == 0
-    magnitude = torch.where(sign, -codes, codes) & mask(body)
+    return unpack_string(codes, fmt, _decode)
+
+
+def _decode(magnitude: Tensor, fmt: Takum) -> tuple[Tensor, Tensor]:
+    """Exponents and significands of the strings of magnitudes."""
     magnitude = magnitude << max(FULL_WIDTH - fmt.width, 0)
     tail_width = max(fmt.width, FULL_WIDTH) - HEAD
     up = (magnitude >> (tail_width + 3)) & 1 != 0
@@ -30,15 +31,7 @@ def unpack(codes: Tensor, fmt: Takum) -> Raw:
     exponent = torch.where(up, (1 << bits) - 1, 1 - (2 << bits)) + characteristic
     # Fractions are as long as the longest one.
     fraction = (magnitude << bits) & mask(tail_width)
-    significand = (fraction >> (tail_width - fmt.fraction_bits)) | (1 << fmt.fraction_bits)
-    return Raw(
-        sign=sign,
-        exponent=torch.where(zero, ZERO_EXPONENT, exponent),
-        significand=Wide.of(torch.where(zero, 0, significand), fmt.precision),
-        nan=nan,
-        inf=torch.zeros_like(nan),
-        zero=zero,
-    )
+    return exponent, (fraction >> (tail_width - fmt.fraction_bits)) | (1 << fmt.fraction_bits)
 
 
 def truncate(x: Raw, o: Takum, places: int) -> Truncated:

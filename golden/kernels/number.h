@@ -55,17 +55,13 @@ struct Rounding {
     u64 seen(u128 significand, int shift, bool& sticky) const {
         if (shift <= 0) return 0;
         const int below = shift - places;
-        u64 first;
+        if (below <= 0) return u64(significand << -below) & ones(places);
         if (below >= 128) {
-            first = 0;
             sticky |= significand != 0;
-        } else if (below > 0) {
-            first = u64(significand >> below) & ones(places);
-            sticky |= (significand & ((u128(1) << below) - 1)) != 0;
-        } else {
-            first = u64(significand << -below) & ones(places);
+            return 0;
         }
-        return first;
+        sticky |= (significand & ((u128(1) << below) - 1)) != 0;
+        return u64(significand >> below) & ones(places);
     }
 
     constexpr bool to_largest(bool negative) const {

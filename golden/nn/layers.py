@@ -47,19 +47,9 @@ class Stateful(nn.Module):
                 self.rounding_state[2] = 0
         return super().train(mode)
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any, **named: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *others, **named)
+        _, _, missing_keys, unexpected_keys, _ = others
         if prefix + STATE in missing_keys:
             missing_keys.remove(prefix + STATE)
         if prefix + STATE in unexpected_keys:

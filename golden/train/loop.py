@@ -152,6 +152,9 @@ class Run:
 
     def __init__(self, plan: Plan, data: Data, folder: Path, *, counted: bool = False) -> None:
         self.plan, self.data, self.folder = plan, data, folder
+        self.checkpoint, self.final = folder / "checkpoint.pt", folder / "final.pt"
+        self.per_epoch = math.ceil(len(data.train[0]) / plan.batch)
+        self.steps = plan.epochs * self.per_epoch
         self.counts = Counts() if counted else None
         self.network = NETWORKS[plan.network]
         self.key = plan.key(data)
@@ -181,26 +184,6 @@ class Run:
                 master = layer.policy.master
                 found.append(WeightUpdate(self.optimizer, cast, master=master, parameters=own, seed=seed))
         return found
-
-    @property
-    def checkpoint(self) -> Path:
-        """File of a run that is not finished."""
-        return self.folder / "checkpoint.pt"
-
-    @property
-    def final(self) -> Path:
-        """File of a finished run."""
-        return self.folder / "final.pt"
-
-    @property
-    def per_epoch(self) -> int:
-        """Steps of an epoch."""
-        return math.ceil(len(self.data.train[0]) / self.plan.batch)
-
-    @property
-    def steps(self) -> int:
-        """Steps of the run."""
-        return self.plan.epochs * self.per_epoch
 
     def save(self, path: Path) -> None:
         """Write the state of the run to a file."""
