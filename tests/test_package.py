@@ -101,6 +101,10 @@ def test_version_stands_in_one_place():
     assert halfulp.__version__ not in (ROOT / "pyproject.toml").read_text()
 
 
+def test_citation_has_the_version():
+    assert f"\nversion: {halfulp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_import_of_halfulp_is_lazy():
     code = (
         "import sys, halfulp; halfulp.__version__; assert not {'amaranth', 'numpy'} & set(sys.modules);"
