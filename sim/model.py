@@ -250,7 +250,11 @@ class CompiledModel:
         """
         sources, sinks = self.ports.sources, self.ports.sinks
         go = {name: np.ascontiguousarray((go or {}).get(name, ALWAYS), dtype=np.uint8) for name in (*sources, *sinks)}
-        given = expected or {name: np.zeros((counts[name], self._words(name)), np.uint32) for name in sinks}
+        given = (
+            expected
+            if expected is not None
+            else {name: np.zeros((counts[name], self._words(name)), np.uint32) for name in sinks}
+        )
         held = {name: np.ascontiguousarray(payloads[name], dtype=np.uint32) for name in sources}
         held |= {name: np.ascontiguousarray(given[name], dtype=np.uint32) for name in sinks}
         for name, words in held.items():

@@ -55,10 +55,10 @@ def _decoded(lines: Iterable[str], formats: dict[tuple[str, int], Format]) -> It
             line = line.replace("$rootio", "TOP") if words[:1] == ["$scope"] else line
             if words[:1] == ["$var"]:
                 _, _, width, identifier, name, *_ = words
-                if re.match(r"\$|.*_part\d+$", name):
+                fmt = formats.get((name, int(width)))
+                if fmt is None and re.match(r"\$|.*_part\d+$", name):
                     continue
                 declared.add(identifier)
-                fmt = formats.get((name, int(width)))
                 if fmt is not None:
                     # One signal under two names has one companion under two names.
                     companion, _ = companions.setdefault(identifier, (f"~{len(companions)}", fmt))

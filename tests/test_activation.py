@@ -519,3 +519,13 @@ def test_pwl_posit_table_maps_nar_to_nar() -> None:
     table = made("odd", "posit8", "posit8")
     assert isinstance(table.fmt, Posit)
     assert table.code(table.fmt.nan_code, Rounding.parse("rn"), False) == table.out.nan_code
+
+
+def test_layer_of_segments_follows_its_attributes():
+    layer = Segmented(made("odd", "fxp3.6", "fxp3.6"), rounding="rn")
+    x = torch.linspace(-2, 2, 65)
+    other = Segmented(made("odd", "fxp3.6", "fxp3.6"), rounding="rz")
+    nearest = layer(x)
+    layer.rounding = other.rounding
+    assert torch.equal(layer(x), other(x))
+    assert not torch.equal(layer(x), nearest)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -11,11 +12,12 @@ import pytest
 from mpmath import mp
 
 from halfulp.hdl.fit.fit import SHARE, fit
-from halfulp.hdl.fit.functions import FUNCTIONS, function_of
+from halfulp.hdl.fit.functions import FUNCTIONS, Function, function_of
 from halfulp.hdl.fit.grid import Grid
 from halfulp.hdl.fit.minimax import minimax
 from halfulp.hdl.fit.points import nearest_to
 from halfulp.hdl.fit.rounding_table import rounding_table_of
+from halfulp.hdl.fit.store import segments_of
 from halfulp.hdl.formats import RN, Codebook, Fixed, Posit, Rounding, parse
 from halfulp.hdl.formats.rounding import MODES as ROUNDING_MODES
 from halfulp.hdl.specs.pieces import Piece
@@ -468,3 +470,14 @@ def test_fit_names_rounding_whose_results_reach_zero():
 def test_fit_against_rounded_values_takes_roundings_without_infinity(rounding):
     found = fit("reciprocal", "e4m3", pieces=2, measure="absolute", against="rounded", rounding=rounding)
     assert math.isfinite(found.error)
+
+
+def test_segments_of_rejects_unknown_options_and_ignores_none():
+    with pytest.raises(TypeError, match="measure"):
+        segments_of("tanh", fmt="fxp3.3", pieces=2, measure="absolute")
+    assert segments_of("relu", fmt="fxp3.3", pieces=None) == segments_of("relu", fmt="fxp3.3", pieces=8)
+
+
+def test_function_of_a_user_can_be_pickled():
+    function = Function("mine", math.sqrt)
+    assert pickle.loads(pickle.dumps(function)) == function

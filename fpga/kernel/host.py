@@ -189,4 +189,4 @@ def run(tile: Tile) -> None:
                 sys.exit(1)
             click.echo(f"{shape}: all {want.numel():,} elements are as the golden model has them")
 
-    commands.run(main)
+    commands.run(main, Path(sys.argv[0]).name)

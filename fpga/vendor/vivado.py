@@ -257,7 +257,7 @@ def utilization(text: str) -> dict[str, Any]:
 
 
 def timing(text: str) -> Timing:
-    """Clock, worst slack and longest path from ``report_timing_summary``; ToolError if a line is missing."""
+    """Clock, worst slack and longest path from ``report_timing_summary``; ToolError if one of them is missing."""
     lines = text.splitlines()
     slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)")[0].split()[0], "WNS(ns)", TIMING)
     clocks = [

@@ -93,7 +93,6 @@ class PiecewiseLinear(Stateful):
         if self.cast.fmt is not None:
             raise ValueError(f"elements are rounded to {table.fmt}, so that {self.cast} names no format")
         self.derivative = derivative
-        self._texts = table.text, str(self.rounding), saturate, str(self.cast)
         self._derivative = _known(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
 
@@ -109,7 +108,8 @@ class PiecewiseLinear(Stateful):
         of_values = self.next_key(input) if self.rounding.bits else None
         # Transforms of functions hide that a tensor requires a gradient.
         slopes = self._derivative == PIECE and (input.requires_grad or transformed())
-        found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *self._texts, self._derivative, slopes)[0]
+        texts = self.table.text, str(self.rounding), self.saturate, str(self.cast)
+        found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *texts, self._derivative, slopes)[0]
         return found
 
     def extra_repr(self) -> str:

@@ -23,16 +23,12 @@ class Refused(click.ClickException):
 
     exit_code = 2
 
-    def show(self, file: Any = None) -> None:
-        """Print the sentence."""
-        click.echo(f"halfulp: {self.message}", err=True)
 
-
-def run(command: click.Command) -> NoReturn:
-    """Run a command with the arguments of the program, and end with its exit code."""
+def run(command: click.Command, name: str = "halfulp") -> NoReturn:
+    """Run a command with the arguments of the program of that name, and end with its exit code."""
     try:
         # Not command(): it would print an empty line of its own on Ctrl-C.
-        with command.make_context("halfulp", sys.argv[1:]) as context:
+        with command.make_context(name, sys.argv[1:]) as context:
             command.invoke(context)
         code = 0
     except click.exceptions.Exit as end:

@@ -52,7 +52,9 @@ class Bar(Progress):
         self._rich.stop()
 
     def total(self, text: str, count: int | None = None, done: int = 0) -> None:
-        self._rich.update(self._task, description=f"{self._title}: {text}", total=count, completed=done)
+        # An update cannot make the length unknown again.
+        self._rich.remove_task(self._task)
+        self._task = self._rich.add_task(f"{self._title}: {text}", total=count, completed=done)
 
     def advance(self, count: int) -> None:
         self._rich.update(self._task, advance=count)

@@ -27,6 +27,10 @@ GUARD = 16
 """Bits of a value at a working precision that are not relied on."""
 
 
+def _never(x: Fraction) -> None:
+    """No value is rational. Not a lambda, which could not be pickled."""
+
+
 @dataclass(frozen=True)
 class Function:
     """A real function of one number.
@@ -57,7 +61,7 @@ class Function:
 
     name: str
     value: Callable[[Any], Any]
-    exact: Callable[[Fraction], Fraction | None] = lambda x: None
+    exact: Callable[[Fraction], Fraction | None] = _never
     symmetry: str | None = None
     domain: str = ALL
     reduction: str | None = None

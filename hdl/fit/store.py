@@ -18,6 +18,8 @@ SUFFIX = ".segments"
 DIGEST = "digest"
 """First word of a file of segments, before their digest; a file of a user's own needs no such line."""
 
+_BUDGET = ("pieces", "error", "breakpoints", "slopes", "terms")
+
 Asked = tuple[tuple[str, Any], ...]
 
 
@@ -50,6 +52,9 @@ def segments_of(
     TypeError, ValueError
         If something is of the wrong kind, or cannot be, or means nothing for segments that are there.
     """
+    if unknown := sorted(set(budget) - set(_BUDGET)):
+        raise TypeError(f"segments_of has no option {unknown[0]}; it has {', '.join(_BUDGET)}")
+    budget = {name: value for name, value in budget.items() if value is not None}
     ready = fn if isinstance(fn, Segments) else None
     if isinstance(fn, str) and fn.endswith(SUFFIX):
         ready = read(Path(fn))

@@ -115,7 +115,7 @@ class Float(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """``e3m2fn``, ``e2m3fn`` and ``e2m1fn`` have no NaN, as in ml_dtypes; ``e3m2-fn`` is the one that has."""
+        # e3m2fn, e2m3fn and e2m1fn have no NaN, as in ml_dtypes; e3m2-fn is the one that has.
         if text in ("e8m0fnu", "float8_e8m0fnu"):
             raise ValueError(
                 f"{text} is a scale of blocks, without sign and zero, and no operand; e8m0 is the nearest float"

@@ -127,8 +127,11 @@ class Clocked:
         outputs = {name: Signal(width, name=f"{name}_seen") for name, width in self.outputs.items()}
         connections: dict[str, Any] = {"i_clk": Const(0, 1)} if step.registers else {}
         for name, width in self.inputs.items():
-            value = Const(self.fixed[name], width) if name in self.fixed else i.free.get(f"{name}@{number}")
-            connections[f"i_{name}"] = given.get(name, value)
+            if name in given:
+                value = given[name]
+            else:
+                value = Const(self.fixed[name], width) if name in self.fixed else i[f"{name}@{number}"]
+            connections[f"i_{name}"] = value
         connections |= {f"i_held@{name}": held[name] for name in step.registers}
         connections |= {f"o_next@{name}": value for name, value in next_.items()}
         connections |= {f"o_{name}": value for name, value in outputs.items()}
