@@ -93,8 +93,15 @@ class PiecewiseLinear(Stateful):
         if self.cast.fmt is not None:
             raise ValueError(f"elements are rounded to {table.fmt}, so that {self.cast} names no format")
         self.derivative = derivative
+        # Compilers of torch cannot trace how these texts are made.
+        self._texts = table.text, str(self.rounding), saturate, str(self.cast)
         self._derivative = _known(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("table", "rounding", "saturate", "cast", "derivative") and name in self.__dict__:
+            raise AttributeError(f"{name} of a PiecewiseLinear cannot be changed; make another one")
+        super().__setattr__(name, value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -108,8 +115,7 @@ class PiecewiseLinear(Stateful):
         of_values = self.next_key(input) if self.rounding.bits else None
         # Transforms of functions hide that a tensor requires a gradient.
         slopes = self._derivative == PIECE and (input.requires_grad or transformed())
-        texts = self.table.text, str(self.rounding), self.saturate, str(self.cast)
-        found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *texts, self._derivative, slopes)[0]
+        found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *self._texts, self._derivative, slopes)[0]
         return found
 
     def extra_repr(self) -> str:
