@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cocotb_tools import config
-
 from halfulp.tools import processes
 from halfulp.tools.cache import Entry, cached_all, cached_value
 from halfulp.tools.digests import code, digest, version
@@ -20,7 +18,18 @@ from halfulp.tools.processes import Command
 from .driver import NO_PORTS, DriverPorts
 from .harness import TOP, harness
 from .ports import Ports
-from .toolchain import COMPILE, PREFIX, compilation, compiler, precompiled, runtime, tools, verilate, verilator_root
+from .toolchain import (
+    COMPILE,
+    PREFIX,
+    cocotb,
+    compilation,
+    compiler,
+    precompiled,
+    runtime,
+    tools,
+    verilate,
+    verilator_root,
+)
 
 HERE = Path(__file__).resolve().parent
 
@@ -207,7 +216,7 @@ def models(made: Design, kinds: Iterable[str]) -> dict[str, Path]:
 
 def _parts(made: Design, kind: str) -> tuple[object, ...]:
     # The simulator remembers where cocotb's libraries are, which another environment has elsewhere.
-    own = [(HERE / name).read_text() for name in DRIVER] if kind in LIBRARIES else f"{config.libs_dir} {made.bench}"
+    own = [(HERE / name).read_text() for name in DRIVER] if kind in LIBRARIES else f"{cocotb().libs_dir} {made.bench}"
     return made.key, kind, own, FLAGS[kind], COMPILE, PREFIX, tools()
 
 
@@ -251,7 +260,7 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
         link.append(_link(kind, work, folders[kind], objects))
     processes.run_all(translate)
     for kind, work in places.items():
-        main = HERE / DRIVER[0] if kind in LIBRARIES else config.share_dir / "lib" / "verilator" / "verilator.cpp"
+        main = HERE / DRIVER[0] if kind in LIBRARIES else cocotb().share_dir / "lib" / "verilator" / "verilator.cpp"
         parts = [*sorted((work / "cpp").glob("*.cpp")), main]
         parts += [verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")
         # One translation unit: the headers, which cost more than the design, are read once.
@@ -270,6 +279,6 @@ def _link(kind: str, work: Path, folder: Path, objects: Path) -> Command:
     if kind in LIBRARIES:
         argv += ["-shared"]
     else:
-        libs = str(config.libs_dir)
+        libs = str(cocotb().libs_dir)
         argv += [f"-L{libs}", f"-Wl,-rpath,{libs}", "-lcocotbvpi_verilator"]
     return Command("the linker", [*argv, "-o", str(folder / PRODUCT[kind in LIBRARIES])], work / "link.log")

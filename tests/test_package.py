@@ -201,10 +201,12 @@ def needs(*extras):
 
 
 def without(*extras):
-    """Code that hides the packages of all jobs but those of some extras."""
-    hidden = {re.match(r"[\w-]+", need)[0].replace("-", "_") for need in needs("all") if need not in needs(*extras)}
-    assert hidden
-    return f"import sys; sys.modules.update(dict.fromkeys({hidden}));"
+    """Code that hides the modules of all packages but those of the core and of some extras."""
+    names = [{re.match(r"[\w-]+", need)[0] for need in found} for found in (needs("all"), needs(*extras), needs())]
+    hidden = names[0] - names[1] - names[2]
+    modules = [module for module, owners in importlib.metadata.packages_distributions().items() if hidden & {*owners}]
+    assert modules
+    return f"import sys; sys.modules.update(dict.fromkeys({modules}));"
 
 
 def command(code, *words):
