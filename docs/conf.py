@@ -8,7 +8,7 @@ sys.path.insert(0, str(HERE))
 
 from generate import write  # noqa: E402  # found on the path above
 
-import halfulp  # noqa: E402
+import halfulp  # noqa: E402  # the checkout, like the line above
 
 write(HERE / "generated")
 

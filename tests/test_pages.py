@@ -86,7 +86,7 @@ def test_names_and_paths_on_pages_exist(page):
 
 
 def test_pages_name_modules_and_paths():
-    """What the test of names and paths looks for is there."""
+    """Guards the two patterns of the test of names and paths: each finds several."""
     text = "".join(PAGES.values())
     assert len(re.findall(r"`(halfulp(?:\.\w+)+)[`(]", text)) > 10
     assert len(re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w/.]*)`", text)) > 3

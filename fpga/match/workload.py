@@ -92,7 +92,7 @@ def _made(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
     try:
         found = getattr(importlib.import_module(module), function)
         made = found() if callable(found) else None
-    except Exception as error:
+    except Exception as error:  # the user's module may raise anything
         raise ValueError(f"{name} cannot be imported or called: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(here)

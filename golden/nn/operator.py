@@ -48,7 +48,7 @@ def differentiable(
             return made(*arguments)
         return function.apply(*arguments)
 
-    call.operator = made  # type: ignore[attr-defined]
+    call.operator = made  # type: ignore[attr-defined]  # functions have no declared attributes
     return call
 
 

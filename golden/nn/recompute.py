@@ -5,6 +5,7 @@ that names a running region, so that it is found on the stack of calls.
 """
 
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ def _repeated(region: Any, state: Tensor, backward_pass: int) -> int:
 def _regions() -> tuple[list[Any], Any]:
     """Regions that run for the first time, innermost first, up to the one that is computed again, and this."""
     inner: list[Any] = []
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename == _FILE:
             name, held = frame.f_code.co_name, frame.f_locals
@@ -81,5 +82,5 @@ def _regions() -> tuple[list[Any], Any]:
                 inner.append(held["ctx"])
             elif name == "checkpoint" and getattr(held.get("gen"), "gi_frame", None):
                 inner.append(held["gen"].gi_frame.f_locals["new_frame"])
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return inner, None

@@ -211,7 +211,7 @@ class Codebook(Format):
 
     @classmethod
     def register(
-        cls, name: str, values: Sequence[float] | Callable[[int], float], width: int | None = None, **options: object
+        cls, name: str, values: Sequence[float] | Callable[[int], float], width: int | None = None, **options: Any
     ) -> Self:
         """Make a codebook that ``codebook:NAME`` names from then on, in this program and in those started from it.
 
@@ -222,7 +222,7 @@ class Codebook(Format):
         if callable(values):
             check_int("width", width, "codebook", 1, MAX_WIDTH)
             values = [values(code) for code in range(1 << (width or 0))]
-        fmt = cls(name, values, **options)  # type: ignore[arg-type]
+        fmt = cls(name, values, **options)  # type: ignore[arg-type]  # the constructor checks any sequence
         numbers = ", ".join(f'"{value}"' for value in fmt.values)
         written = {name: getattr(fmt, name) for name in ("order", "overflow", "nan", "threshold")}
         lines = [f"values = [{numbers}]"]
