@@ -1,29 +1,43 @@
-# Each target makes .venv when it is missing or out of date, then calls one of its programs. `make help` lists them.
+# Each target makes .venv if it is missing or out of date, then calls one of its programs. `make help` lists the targets.
 
 define HELP
-make sim     check one unit, bit for bit, against the golden model
-make sweep   check one unit on every input, at compiled speed
-make uvm     check one unit, or an array of units, in a pyuvm environment
-make coverage  count the cases of a unit that the bench reaches, and prove which cases cannot occur
-make formal  prove properties of units for all inputs
-make mutate  mutate a unit and count the mutants that the bench detects
-make faults  inject faults into a unit and count wrong results
-make save    save a vector as a regression, which runs before all other vectors
-make emit    write one unit as Verilog, or with scripts for a vendor's tool
-make synth   measure the cost of one unit on a device
-make stats   measure the statistics of stochastic rounding
-make report  compare units by cost and accuracy
-make train   train a network in the arithmetic of a multiply-accumulate
-make match   find the fastest arrays on a board for a network
-make tile    write arrays as kernels for a board, with all that its tools and its host need
-make cost    measure the units recorded in fpga/results
-make test    run the tests, in at most 8 minutes on two cores     (ARGS="-k mac" goes to pytest)
-make test-all  run every test, in about half an hour; HALFULP_EXHAUSTIVE=1 takes all inputs, for hours
-make bench   measure how fast the tools are
-make docs    build the documentation in build/docs
-make lint    check style, types and the order of imports
-make clean   remove what was built          (.venv stays)
+Check a unit:
+  make sim       Check a unit against the golden model.
+  make sweep     Compare a unit with the golden model on every input.
+  make uvm       Check a unit in a pyuvm environment.
+  make save      Save a vector of a unit as a regression.
 
+Prove units and measure the bench:
+  make formal    Prove claims about units for all inputs.
+  make coverage  Count the cases of a unit that `halfulp sim` reaches.
+  make mutate    Mutate a unit and count the mutants that the bench detects.
+
+Write hardware:
+  make emit      Write a unit as plain Verilog.
+  make tile      Write systolic arrays as kernels for a board.
+
+Measure cost and error:
+  make synth     Measure the cost of a unit on a device.
+  make report    Compare units by cost, error and accuracy, in tables and plots.
+  make stats     Measure the statistics of stochastic rounding.
+  make faults    Inject faults into a unit and count wrong results.
+
+Study networks:
+  make train     Train a network in the arithmetic of a multiply-accumulate.
+  make match     Find the arrays on a board that run a network fastest.
+
+Keep records of the project:
+  make cost      Measure the units of the cost records and write them as CSV.
+  make bench     Measure the speed of the golden model and of simulations.
+
+Develop:
+  make test      Run the tests, in at most 8 minutes on two cores; ARGS="-k mac" goes to pytest.
+  make test-all  Run every test, in half an hour; HALFULP_EXHAUSTIVE=1 takes all inputs, for hours.
+  make lint      Check style, types and the order of imports.
+  make docs      Build the documentation in build/docs.
+  make clean     Remove everything that was built but .venv.
+
+Examples:
   make sim UNIT=mac FMT=e5m2
   make sim UNIT=mac FMT=e5m2 ACC=fp16 ROUND=sr10 PRODUCT=e5m2.rz PIPELINE=2
   make sim UNIT=convert FMT=bf16 TO=e4m3fn SATURATE=1 WAVE=1
@@ -59,14 +73,14 @@ A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is 
 .venv/bin/halfulp sim --help describes each. PYTHON=python3.12 makes .venv with that interpreter.
 endef
 
-# Settings: those with a value, and those that are 0 or 1. The option has the same name but for `others`.
+# Settings with a value, and settings that are 0 or 1. The option has the same name, except for `others`.
 values := MAC POLICY DATA EPOCHS BATCH RATE SCALE LIMIT EVERY RESULTS ACC PRODUCT ROUND PIPELINE SEED VECTORS B C TO K \
 	ORDER CARRY TANH SIGMOID DERIVATIVE FN PIECES ERROR BREAKPOINTS SLOPES TERMS STRUCTURE LANES SHARING \
 	STOCHASTIC RANDOM RANDOM_SEED ROUNDS TARGET FLOW CLOCK SCHEDULER OUT BOARD MODEL N M CORES DEPTH ROWS VECTOR \
 	SEQUENCE TEST WHY FLIPS STUCK NAME PREFIX RESET
 flags := SATURATE WAVE RESTART RESUME STATIC DSP ROUTE INFERENCE STREAM SAVE CODE RESET_LESS
 others := OUT:-o FLIPS:--bit-flips STUCK:--stuck-at $(if $(filter mutate,$(MAKECMDGOALS)),N:--mutants)
-# Flags with an option for 0.
+# Settings that are 0 or 1 and have a --no- option.
 parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
@@ -87,13 +101,13 @@ options = $(foreach s,$(values),$(if $(call given,$(s)),$(call option,$(s)) $(ca
 	$(foreach s,$(flags),$(if $(filter 1,$(call given,$(s))),$(call option,$(s)))) \
 	$(foreach s,$(parts),$(if $(filter 0,$(call given,$(s))),$(subst --,--no-,$(call option,$(s)))))
 
-# A report on functions has these as arguments, and their format as an option.
+# `report pwl` takes functions as arguments and their format as an option.
 ifeq ($(MAKECMDGOALS) $(call given,UNIT),report pwl)
 unit = pwl $(foreach f,$(call given,FN),$(call quote,$(f))) $(if $(call given,FMT),--fmt $(call quote,$(call given,FMT)))
 values := $(filter-out FN,$(values))
 endif
 
-# The programs call make and simulators, which must not see the settings and flags of this make.
+# The programs call make and simulators, which must not inherit the settings and flags of this make.
 unexport $(settings)
 alone = @unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES; exec
 
@@ -103,7 +117,7 @@ help:
 sim sweep uvm emit synth stats report train match tile formal mutate faults save coverage: .venv/ready
 	$(alone) .venv/bin/halfulp $@ $(unit) $(options)
 
-# Default folder: the project's own records.
+# Default folder: the records of the project.
 cost: .venv/ready
 	$(alone) .venv/bin/halfulp cost $(if $(call given,OUT),,-o fpga/results) $(options)
 
@@ -123,7 +137,7 @@ docs: .venv/docs
 	.venv/bin/pip install -q --no-input -r .ci/docs.lock
 	@touch $@
 
-# Run all checks, then fail if one did.
+# Run all checks, then fail if one failed.
 lint: .venv/ready
 	@failed=0; \
 	.venv/bin/ruff check . || failed=1; \
@@ -136,7 +150,7 @@ clean:
 	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis halfulp.egg-info
 	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-# .ci/setup makes .venv again if its sources changed, or if it was made for another folder or another interpreter.
+# .ci/setup makes .venv again if its sources changed, or if the folder or the interpreter is another one.
 .venv/ready: .ci/requirements.lock pyproject.toml .ci/setup .ci/setup.py
 	@.ci/setup $(call quote,$(PYTHON))
 ifneq ($(PYTHON),)

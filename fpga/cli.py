@@ -23,18 +23,19 @@ if TYPE_CHECKING:
     from .report.coreport import Record
 
 
-_target = target_option(help="device; default: vu9p. `halfulp list targets` prints all")
+_target = target_option(help="device of `halfulp list targets`; default: vu9p")
 
 
 @click.command()
 @unit_options
 @_target
-@click.option("--route", is_flag=True, help="place and route between registers, for the frequency (ecp5-85k)")
+@click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @click.option(
     "--flow",
     type=click.Choice(["yosys", "vivado"]),
     default="yosys",
-    help="synthesis tool; default: yosys; vivado, if installed, places and routes too",
+    metavar="TOOL",
+    help="yosys, or vivado, which also routes; default: yosys",
 )
 @click.option("--clock", metavar="MHZ", type=float, help=f"requested clock of Vivado; default: {DEFAULT_CLOCK}")
 @scheduled
@@ -52,7 +53,7 @@ def synth(
 ) -> None:
     """Measure the cost of a unit on a device.
 
-    UNIT `all` measures every unit with operands in FMT.
+    UNIT `all` measures every unit that takes operands in FMT.
     """
     vivado = flow == "vivado"
     with requests():
@@ -91,9 +92,9 @@ def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -
 @scheduled
 @written
 def cost(pool: JobPool, output: Path | None) -> None:
-    """Measure the units of the cost records; write these as CSV.
+    """Measure the units of the cost records and write them as CSV.
 
-    `make cost` writes the project's own to fpga/results: a change of cost is a change of these files.
+    `make cost` writes the records of the project in fpga/results, so that version control shows each change of cost.
     """
     from .report.records import write
 
@@ -121,11 +122,10 @@ class _Reports(click.Group):
 
 @click.group(cls=_Reports)
 def report() -> None:
-    """Figures side by side, as Markdown, CSV and LaTeX.
+    """Compare units by cost, error and accuracy, in tables and plots.
 
-    COMMAND is one of those below, or a TOML file that describes a study of multiply-accumulates: their cost,
-    clock, error and accuracy, in tables and plots. Tables and plots are drawn again from the JSON file of a finished
-    study.
+    COMMAND is a report of the list below, or the TOML file of a study, which compares multiply-accumulates by cost,
+    clock, error and accuracy. The JSON file of a finished study draws its tables and plots again.
     """
 
 
@@ -133,7 +133,7 @@ def report() -> None:
 @scheduled
 @written
 def sru(pool: JobPool, output: Path | None) -> None:
-    """Stochastic rounding units beside those of Chang et al. (DATE 2023)."""
+    """Compare stochastic rounding units (Chang, DATE 2023)."""
     from .report.sru import study, tables
 
     with pool, Bar("report sru") as bar:
@@ -145,7 +145,7 @@ def sru(pool: JobPool, output: Path | None) -> None:
 @scheduled
 @written
 def adders(pool: JobPool, output: Path | None) -> None:
-    """Stochastic rounding in adders and accumulators, lazy and eager, beside rounding to nearest."""
+    """Compare lazy and eager stochastic rounding in adders."""
     from .report.adders import study, table
 
     with pool, Bar("report adders") as bar:
@@ -162,7 +162,7 @@ def _counts(text: str) -> list[int]:
 
 
 @report.command()
-@click.argument("functions", nargs=-1, metavar="FUNCTION...")
+@click.argument("functions", nargs=-1, metavar="[FUNCTION]...")
 @click.option("--fmt", default="fxp4.12", metavar="FMT", help="operand format; default: fxp4.12")
 @click.option("--to", metavar="FMT", help="result format; default: that of the operand")
 @click.option(
@@ -170,9 +170,9 @@ def _counts(text: str) -> list[int]:
     default="2,3,4,8,16,32",
     metavar="N,N,...",
     type=Parsed(_counts),
-    help="line segments; default: 2,3,4,8,16,32",
+    help="numbers of segments; default: 2,3,4,8,16,32",
 )
-@click.option("--slopes", default="any", metavar="WHICH", help="any, or pow2: sums of powers of two; default: any")
+@click.option("--slopes", default="any", metavar="KIND", help="any, or pow2: sums of powers of two; default: any")
 @_target
 @scheduled
 @written
@@ -186,10 +186,10 @@ def pwl(
     pool: JobPool,
     output: Path | None,
 ) -> None:
-    """Functions as line segments: error over every code, and cost, against the number of segments.
+    """Compare line segments of functions by error and cost.
 
-    FUNCTION is tanh, sigmoid, exp, or another that halfulp sim pwl knows; tanh and sigmoid if none is named. Free
-    breakpoints stand beside uniform ones.
+    FUNCTION is a function of `halfulp sim pwl`, such as exp; default: tanh and sigmoid. Errors are over all codes. The
+    report compares free and uniform breakpoints, for each number of segments.
     """
     from .report.pwl import cases, study
     from .report.pwl import report as report_of
@@ -206,13 +206,14 @@ def pwl(
 
 
 @report.command()
-@click.option(
-    "--largest", default=4, metavar="N", type=int, help="elements of the largest array; default: 4; 8 takes minutes"
-)
+@click.option("--largest", default=4, metavar="N", type=int, help="size of the largest array; default: 4")
 @scheduled
 @written
 def tiles(largest: int, pool: JobPool, output: Path | None) -> None:
-    """Systolic arrays beside those of Ben Ali et al. (DATE 2025)."""
+    """Compare systolic arrays (Ben Ali, DATE 2025).
+
+    Arrays have up to N x N elements; 8 x 8 takes minutes.
+    """
     from .kernel.arrays import cores_cost_model
     from .report.tiles import MAC, TARGET, study, table
 
@@ -227,7 +228,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @report.command()
 @click.option(
-    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; default: that of halfulp train"
+    "--results", "table", metavar="FILE.csv", type=_FILE, help="table of runs; default: that of `halfulp train`"
 )
 @click.option(
     "--mac",
@@ -235,9 +236,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="MAC",
     multiple=True,
     type=Parsed(MacSpec.parse),
-    help="multiply-accumulates of the dot products; default: those published",
+    help="MAC of dot products, repeatable; default: published",
 )
-@click.option("--trained", metavar="FILE.pt", type=_FILE, help="a trained layer; default: one of a LeNet5")
+@click.option("--trained", metavar="FILE.pt", type=_FILE, help="trained layer; default: one of a LeNet5")
 @click.option(
     "--count", default=1024, metavar="N", type=click.IntRange(1, 4096), help="dot products of each kind; default: 1024"
 )
@@ -246,7 +247,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def accuracy(
     table: Path | None, macs: tuple[MacSpec, ...], trained: Path | None, count: int, pool: JobPool, output: Path | None
 ) -> None:
-    """Networks that were trained, beside those of Ben Ali et al. (DATE 2025), and the error of dot products."""
+    """Compare training and dot products (Ben Ali, DATE 2025)."""
     from halfulp.golden.train.results import results, rows
 
     from .report.accuracy import MACS, default_dots, measure, trained_layer
@@ -269,10 +270,10 @@ def accuracy(
 @scheduled
 @written
 def _study(file: Path, pool: JobPool, output: Path | None) -> None:
-    """Multiply-accumulates side by side: cost, clock, error, accuracy and Pareto flags.
+    """Compare multiply-accumulates by cost, clock, error and accuracy.
 
-    FILE is the TOML file of a study; or it is the JSON file of a finished study, whose tables and
-    plots are drawn again; default folder: that of the file.
+    FILE is the TOML file of a study, or the JSON file of a finished study, whose tables and plots are drawn again,
+    by default in its folder.
     """
     from .report.coreport import load
 
@@ -306,7 +307,7 @@ def _measured(file: Path, record: Path, pool: JobPool) -> "Record":
 
 @click.group()
 def stats() -> None:
-    """Statistics of rounding, as a table and plots."""
+    """Measure the statistics of stochastic rounding."""
 
 
 @stats.command(name="sru")
@@ -315,16 +316,15 @@ def stats() -> None:
     "texts",
     metavar="SOURCE",
     multiple=True,
-    help="lfsrN, naiveN (the same), plateauN, or with fewer bits lfsrN.srM; several times for several sources",
+    help="lfsrN, naiveN, plateauN or lfsrN.srM; repeatable",
 )
-@click.option(
-    "--rounds", metavar="N", type=click.IntRange(1), help="roundings of each fraction; default: a period, or 2^17"
-)
+@click.option("--rounds", metavar="N", type=click.IntRange(1), help="roundings per fraction; default: period or 2^17")
 @written
 def stats_sru(texts: tuple[str, ...], rounds: int | None, output: Path | None) -> None:
-    """Measure how often stochastic rounding goes up for each random source, beside the exact and the ideal frequency.
+    """Measure the frequency of rounding up, per random source.
 
-    The tables are printed as Markdown, and written with a plot as Markdown, CSV, LaTeX, PNG and SVG.
+    The table compares it with the exact and the ideal frequency. A naiveN is an lfsrN; lfsrN.srM takes M bits of N.
+    Tables are printed as Markdown, and written with a plot as Markdown, CSV, LaTeX, PNG and SVG.
     """
     from .report.stats import SOURCES, Rounder, measure
     from .report.stats import report as report_of

@@ -1,7 +1,7 @@
-"""The command line: one program, put together from the commands of all rooms.
+"""The program `halfulp`: the commands of all rooms.
 
 Exit codes: 0 success; 1 the thing checked is wrong; 2 the request is wrong; 3 a tool or the machine failed; 130 after
-Ctrl-C. A command is imported when it runs, so that help and refusals come at once.
+Ctrl-C. Commands import what they need when they run, so that help and errors are fast.
 """
 
 import pkgutil
@@ -14,26 +14,41 @@ from halfulp import __version__
 from halfulp.tools.commands import run
 from halfulp.tools.errors import ToolError
 
-COMMANDS = {
-    "bench": "halfulp.sim.cli",
-    "cost": "halfulp.fpga.cli",
-    "coverage": "halfulp.sim.coverage.cli",
-    "emit": "halfulp.fpga.vendor.cli",
-    "faults": "halfulp.sim.mutation.cli",
-    "formal": "halfulp.sim.formal.cli",
-    "match": "halfulp.fpga.match.cli",
-    "mutate": "halfulp.sim.mutation.cli",
-    "report": "halfulp.fpga.cli",
-    "save": "halfulp.sim.cli",
-    "sim": "halfulp.sim.cli",
-    "stats": "halfulp.fpga.cli",
-    "sweep": "halfulp.sim.cli",
-    "synth": "halfulp.fpga.cli",
-    "tile": "halfulp.fpga.match.cli",
-    "train": "halfulp.train",
-    "uvm": "halfulp.sim.uvm.cli",
+GROUPS = {
+    "Check a unit": {
+        "sim": "halfulp.sim.cli",
+        "sweep": "halfulp.sim.cli",
+        "uvm": "halfulp.sim.uvm.cli",
+        "save": "halfulp.sim.cli",
+    },
+    "Prove units and measure the bench": {
+        "formal": "halfulp.sim.formal.cli",
+        "coverage": "halfulp.sim.coverage.cli",
+        "mutate": "halfulp.sim.mutation.cli",
+    },
+    "Write hardware": {
+        "emit": "halfulp.fpga.vendor.cli",
+        "tile": "halfulp.fpga.match.cli",
+    },
+    "Measure cost and error": {
+        "synth": "halfulp.fpga.cli",
+        "report": "halfulp.fpga.cli",
+        "stats": "halfulp.fpga.cli",
+        "faults": "halfulp.sim.mutation.cli",
+    },
+    "Study networks": {
+        "train": "halfulp.train",
+        "match": "halfulp.fpga.match.cli",
+    },
+    "Keep records of the project": {
+        "cost": "halfulp.fpga.cli",
+        "bench": "halfulp.sim.cli",
+    },
 }
-"""Commands, and the module of each."""
+"""Groups of commands in the help, and the module of each command."""
+
+COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
+"""Module of each command."""
 
 LISTS = {
     "boards": "halfulp.boards.catalogue:listing",
@@ -42,29 +57,38 @@ LISTS = {
     "targets": "halfulp.boards.targets:listing",
     "units": "halfulp.sim.listing:units",
 }
-"""Lists that `halfulp list` prints, and the function of each."""
+"""Lists that `halfulp list` prints, with the function of each."""
 
 EXTRAS = ("uvm", "sim", "fpga", "train")
-"""Optional dependencies of commands, under the names of their modules."""
+"""Extras of the package that commands need; the module of a command contains the name."""
 
 
 class Commands(click.Group):
-    """The commands of all rooms, each imported at its use."""
+    """Group of the commands of all rooms; imports a command at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands."""
+        """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *COMMANDS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name."""
+        """Return the command with this name."""
         ctx.meta["command"] = cmd_name
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         command: click.Command = pkgutil.resolve_name(f"{COMMANDS[cmd_name]}:{cmd_name}")
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, group by group."""
+        for title, names in {**GROUPS, "Look up": super().list_commands(ctx)}.items():
+            with formatter.section(title):
+                commands = [(name, self.get_command(ctx, name)) for name in names]
+                formatter.write_dl(
+                    [(f"{name:8}", command.get_short_help_str(64)) for name, command in commands if command]
+                )
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. A package that is not installed is one sentence."""
+        """Run a command; name the extra to install if a package is missing."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -89,7 +113,7 @@ def list_(what: str) -> None:
 
 
 def _end(signum: int, frame: Any) -> NoReturn:
-    """Treat SIGTERM like Ctrl-C, so that cleanup runs."""
+    """Handle SIGTERM like Ctrl-C, so that cleanup code runs."""
     raise KeyboardInterrupt
 
 

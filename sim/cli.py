@@ -24,8 +24,8 @@ def sim(
 ) -> None:
     """Check a unit against the golden model.
 
-    UNIT `all` checks the catalogue. The results are also written as JUnit XML, in results/ of the build folder (build,
-    or HALFULP_BUILD).
+    UNIT `all` checks every unit of the catalogue. Results are also written as JUnit XML, in results/ of the build
+    folder (build, or HALFULP_BUILD).
     """
     from halfulp.tools.progress import Bar
 
@@ -51,16 +51,14 @@ def sim(
 
 @click.command()
 @unit_options
-@click.option(
-    "--vector", required=True, metavar="CODES", help="such as 0x3c,0x40,0x001; steps from reset by semicolons"
-)
-@click.option("--why", default="found by hand", metavar="TEXT", help="one line; default: found by hand")
+@click.option("--vector", required=True, metavar="CODES", help="such as 0x3c,0x40; steps separated by ;")
+@click.option("--why", default="found by hand", metavar="TEXT", help="reason in one line; default: found by hand")
 def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> None:
     """Save a vector of a unit as a regression.
 
-    It runs before all other vectors. With codes for load and clear, too, it is a step from reset of a unit with an
-    accumulator; semicolons separate several steps. Golden model and exact arithmetic have to agree on the results.
-    The files are in tests/regressions, or in the folder HALFULP_REGRESSIONS.
+    Regressions run before all other vectors. Units with an accumulator take codes for load and clear too, and several
+    steps from reset, separated by semicolons. The golden model and exact arithmetic must agree on the results. The
+    files are in tests/regressions, or in the folder HALFULP_REGRESSIONS.
     """
     from . import regressions
     from .ports import Ports
@@ -78,8 +76,8 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
 @click.command()
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
-@click.option("--vectors", metavar="N", type=click.IntRange(1), help="sample N vectors instead of taking all")
-@click.option("--restart", is_flag=True, help="start over; default: go on where an earlier run stopped")
+@click.option("--vectors", metavar="N", type=click.IntRange(1), help="number of sampled vectors; default: every input")
+@click.option("--restart", is_flag=True, help="start over; default: resume an interrupted run")
 @scheduled
 def sweep(
     unit: str, fmt: str | None, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any
@@ -108,7 +106,7 @@ def sweep(
 def bench() -> None:
     """Measure the speed of the golden model and of simulations.
 
-    Figures are ratios within this run, and those of matrix products to torch in FP32.
+    Speeds are relative to other speeds of the same run; those of matrix products, to torch in FP32.
     """
     from .speed import products, table
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from halfulp.cli import COMMANDS, cli
+from halfulp.cli import COMMANDS, GROUPS, cli
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.tools.errors import ToolError
@@ -141,7 +141,7 @@ def test_cli_does_not_import_torch_for_help_and_errors() -> None:
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
     helps = """
 from click.testing import CliRunner
-from halfulp.cli import COMMANDS, cli
+from halfulp.cli import COMMANDS, GROUPS, cli
 import sys
 for words in (["--help"], *([name, "--help"] for name in COMMANDS)):
     assert CliRunner().invoke(cli, words).exit_code == 0, words
@@ -167,15 +167,29 @@ def test_round_option_names_every_mode() -> None:
         assert {*MODES, "exact", "srN"} <= {*re.findall(r"\w+", option.help or "")}
 
 
-def test_help_of_every_command_is_complete(halfulp: Program) -> None:
-    lines = halfulp("--help")[1].splitlines()
-    assert [line for line in lines[1:] if line.endswith("...")] == []
-    for command in COMMANDS:
-        text = " ".join(halfulp(command, "--help")[1].split())
-        assert "by default" not in text
-        if re.match(rf"Usage: halfulp {command} \[OPTIONS\] \[?UNIT", text):
-            assert "mac e5m2*e5m2+e6m5.sr10" in text
+def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
+    reports = [("report", name) for name in ("accuracy", "adders", "pwl", "sru", "tiles", "study.toml")]
+    for words in ((), *((command,) for command in COMMANDS), *reports, ("stats", "sru"), ("list",)):
+        text = halfulp(*words, "--help")[1]
+        usage, _, listed = text.partition("\nOptions:\n")
+        assert [line for line in listed.splitlines() if not re.match(r"  -|  [a-z]+  +[A-Z]|$|[A-Z]", line)] == [], (
+            words
+        )
+        assert [line for line in listed.splitlines() if line.endswith("...") or len(line) > 79] == [], words
+        assert "by default," not in text
+        if re.match(r"Usage: halfulp [a-z]+ \[OPTIONS\] \[?UNIT", usage):
+            assert "mac e5m2*e5m2+e6m5.sr10" in usage.replace("\n  ", " ")
     assert "{boards|formats|grammar|targets|units}" in halfulp("list", "--help")[1]
+
+
+def test_make_help_has_the_groups_and_commands_of_the_program() -> None:
+    helped = subprocess.run(
+        ["make", "-s", "help"], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    ).stdout
+    for title, commands in GROUPS.items():
+        found = [cli.get_command(click.Context(cli), name) for name in commands]
+        rows = [f"  make {command.name:8}  {command.get_short_help_str(64)}" for command in found if command]
+        assert "\n".join([f"{title}:", *rows, ""]) in helped
 
 
 def test_list_targets_prints_parts_and_totals(halfulp: Program) -> None:

@@ -41,7 +41,7 @@ _board = click.option(
     default="u55c",
     metavar="NAME",
     type=Parsed(_board_of),
-    help="board; default: u55c. `halfulp list boards` prints all",
+    help="board of `halfulp list boards`; default: u55c",
 )
 _mac = click.option(
     "--mac", default=MAC, metavar="MAC", type=Parsed(MacSpec.parse), help=f"multiply-accumulate; default: {MAC}"
@@ -56,11 +56,12 @@ _mac = click.option(
     "--model",
     type=click.Choice(["exact", "published"]),
     default="exact",
-    help="arrays of this library, or those of Ben Ali et al. (DATE 2025) as they estimate them",
+    metavar="NAME",
+    help="exact, or published: Ben Ali et al. (DATE 2025)",
 )
 @click.option("--clock", metavar="MHZ", type=float, help="clock of all arrays; default: that of published ones")
-@click.option("--batch", metavar="N", type=int, help="examples of a step; default: the batch size in training")
-@click.option("--inference", is_flag=True, help="forward products only, without those of gradients")
+@click.option("--batch", metavar="N", type=int, help="examples per step; default: as in training")
+@click.option("--inference", is_flag=True, help="forward products only, without gradients")
 @scheduled
 @written
 def match(
@@ -76,8 +77,9 @@ def match(
 ) -> None:
     """Find the arrays on a board that run a network fastest.
 
-    The result is their size, their number and their clock. NETWORK is lenet5, resnet20, gru or nanogpt, or
-    module:function of a function that returns a torch model and its input.
+    The result is the size, number and clock of the arrays. NETWORK is lenet5, resnet20, gru, nanogpt, or the
+    module:function of a function that returns a torch model and its input. --model published takes the arrays of the
+    paper with its estimates, instead of those of this library.
     """
     if clock is not None and model == "published":
         raise Refused("published arrays have their own clocks; --clock is for --model exact")
@@ -100,15 +102,15 @@ def match(
 
 @click.command()
 @_mac
-@click.option("--n", default=8, metavar="N", type=int, help="elements of an array; default: 8")
-@click.option("--m", default=8, metavar="N", type=int, help="multiply-accumulates of an element; default: 8")
-@click.option("--cores", default=1, metavar="N", type=int, help="arrays; default: 1")
+@click.option("--n", default=8, metavar="N", type=int, help="elements per array; default: 8")
+@click.option("--m", default=8, metavar="N", type=int, help="multiply-accumulates per element; default: 8")
+@click.option("--cores", default=1, metavar="N", type=int, help="number of arrays; default: 1")
 @_board
-@click.option("--depth", default=32, metavar="N", type=int, help="vectors of a tile's row; default: 32")
-@click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile that an element computes; default: 1")
-@click.option("--pipeline", default=0, metavar="N", type=int, help="register stages; default: 0")
-@click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: the board's")
-@target_option(help="device for the flow of the bare array; default: vu9p")
+@click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
+@click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
+@click.option("--pipeline", default=0, metavar="N", type=int, help="number of register stages; default: 0")
+@click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
+@target_option(help="device of the flow of the bare array; default: vu9p")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
     mac: MacSpec,
@@ -125,9 +127,9 @@ def tile(
 ) -> None:
     """Write systolic arrays as kernels for a board.
 
-    The folder has Verilog, the description of the kernel, the script that packages it, the configuration that links it,
-    the host's program, a Makefile for all of these, and in tile/ a flow that places and routes one bare array. For a
-    board without XRT platform there is only that flow.
+    The folder contains the Verilog, the kernel description, the packaging script, the link configuration, the host
+    program and a Makefile; tile/ contains a flow that places and routes one bare array. A board without an XRT platform
+    gets only this flow.
     """
     folder = new_folder(output)
     from halfulp.fpga.kernel.arrays import with_source

@@ -12,17 +12,17 @@ from halfulp.sim.options import unit_options
 from halfulp.tools.commands import Parsed, Refused, new_folder, requests, write_folder
 
 DEFAULT_CLOCK = 500
-"""Default clock in MHz, up to which the tools optimise."""
+"""Default requested clock in MHz."""
 
 target_option = partial(click.option, "--target", default="vu9p", metavar="NAME", type=Parsed(target_of))
-"""Option of a device."""
+"""Option for a device."""
 
 
 @click.command()
 @unit_options
-@click.option("--name", metavar="NAME", help="name of the module; default: made of the unit's text")
-@click.option("--prefix", default="", metavar="TEXT", help="beginning of that name")
-@click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low, async-low; default: sync")
+@click.option("--name", metavar="NAME", help="module name; default: from the unit's text")
+@click.option("--prefix", default="", metavar="TEXT", help="prefix of the module name")
+@click.option("--reset", default="sync", metavar="STYLE", help="sync, async, sync-low or async-low; default: sync")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder of a flow; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @click.option("--target", metavar="DEVICE", help="device of a flow, such as vu9p")
@@ -41,7 +41,7 @@ def emit(
 ) -> None:
     """Write a unit as plain Verilog.
 
-    With --flow and --target it is a folder for a vendor's tool.
+    With --flow and --target, write a folder with the Verilog and the scripts of a vendor's tool.
     """
     from halfulp.units.verilog import check_name
 

@@ -83,18 +83,18 @@ def _pool(ctx: click.Context, parameter: click.Parameter, address: str | None) -
 scheduled = click.option(
     "--scheduler",
     "pool",
-    metavar="tls://HOST:PORT",
+    metavar="ADDRESS",
     callback=_pool,
-    help="Dask scheduler whose workers do the work; default: this machine",
+    help="Dask scheduler, tls://HOST:PORT; default: this machine",
 )
 """Adds ``--scheduler`` to a command, which takes the parameter ``pool``."""
 
 _output = partial(click.option, "-o", "--output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
 
-written = _output(help="where the files go; default: reports/ of the build folder")
+written = _output(help="report folder; default: reports/ of the build folder")
 """Adds ``-o`` to a command that always writes a report."""
 
-also_written = _output(help="write the tables there too, as Markdown, CSV and LaTeX")
+also_written = _output(help="folder for the tables as Markdown, CSV and LaTeX")
 """Adds ``-o`` to a command that prints a report and optionally writes it."""
 
 

@@ -16,15 +16,15 @@ from halfulp.tools.report import Report
 @unit_options
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum number of independent vectors")
-@click.option("--code", is_flag=True, help="count lines and toggles of the Verilog, too")
+@click.option("--code", is_flag=True, help="also count lines and toggles of the Verilog")
 @written
 def coverage(
     unit: str, fmt: str | None, seed: int, vectors: int | None, code: bool, output: Path | None, **options: Any
 ) -> None:
     """Count the cases of a unit that `halfulp sim` reaches.
 
-    UNIT `all` takes the catalogue. The same vectors and stalls run, and are counted in bins. Each bin is hit, or
-    proved to be out of reach, or open; tables and a plot are written as files.
+    UNIT `all` takes every unit of the catalogue. The vectors and stalls of `halfulp sim` run and are counted in bins.
+    Each bin is hit, proved unreachable, or open. Tables and a plot are written as files.
     """
     from halfulp.sim.bench import run
     from halfulp.sim.report import summary

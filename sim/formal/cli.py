@@ -22,15 +22,15 @@ from . import LIMIT
     default=LIMIT,
     metavar="SECONDS",
     type=click.FloatRange(1),
-    help=f"time limit for each proof, in seconds; default: {LIMIT:g}",
+    help=f"time limit of each proof; default: {LIMIT:g}",
 )
 @scheduled
 @also_written
 def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None, **options: Any) -> None:
     """Prove claims about units for all inputs.
 
-    Without FMT and options the claims are about the unit in several formats, without UNIT about all units. Verdicts are
-    cached. A refuted claim is printed with a counterexample, and with the commands that save it as a regression.
+    Default: all units. A unit's name alone selects its claims in several formats. Verdicts are cached. A refuted claim
+    is printed with a counterexample and the commands that save it as a regression.
     """
     from halfulp.tools.progress import Bar
 

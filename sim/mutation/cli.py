@@ -20,8 +20,8 @@ from halfulp.tools.report import Report
     "-n", "--mutants", default=200, metavar="N", type=click.IntRange(1, 50000), help="number of mutants; default: 200"
 )
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
-@click.option("--stream", is_flag=True, help="mutate the stream wrapper of the unit, and run that")
-@click.option("--save", is_flag=True, help="save vectors that show survivors as regressions")
+@click.option("--stream", is_flag=True, help="mutate and run the stream wrapper of the unit")
+@click.option("--save", is_flag=True, help="save vectors that detect survivors as regressions")
 @scheduled
 @also_written
 def mutate(
@@ -37,8 +37,8 @@ def mutate(
 ) -> None:
     """Mutate a unit and count the mutants that the bench detects.
 
-    Mutants of the netlist run through the vectors of the bench. Survivors are compared with the unit for all inputs:
-    they are equivalent, or there is a vector that shows them.
+    Mutants of the netlist run the vectors of the bench. A solver compares each survivor with the unit on all inputs: it
+    is equivalent, or a vector detects it.
     """
     from halfulp.tools.progress import Bar
 
@@ -61,11 +61,11 @@ def mutate(
 
 
 FLIPS, STUCK = 100_000, 256
-"""Defaults: upsets in all, and results of every net that is stuck."""
+"""Default numbers of bit flips in total, and of results per stuck net."""
 
 
 def _count(text: str) -> int:
-    """A number of trials, which may be written as 1e5."""
+    """Parse a number of trials, such as 100000 or 1e5."""
     with contextlib.suppress(ValueError):
         if 1 <= (number := float(text)) <= 1e9 and number.is_integer():
             return int(number)
@@ -94,8 +94,8 @@ def faults(
 ) -> None:
     """Inject faults into a unit and count wrong results.
 
-    Default: 1e5 bit flips if the unit has registers, and 256 results per net for stuck-at-0 and stuck-at-1. The
-    table by nets is printed, with errors in ulp, and written with one by bits and a plot.
+    Default: 1e5 bit flips if the unit has registers, and 256 results per net for stuck-at-0 and stuck-at-1. A table of
+    errors in ulp by net is printed; tables by net and by bit and a plot are written.
     """
     from halfulp.tools.progress import Bar
 

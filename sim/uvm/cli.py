@@ -12,16 +12,14 @@ from halfulp.tools.commands import requests
 
 @click.command()
 @unit_options
-@click.option("--n", metavar="N", type=int, help="rows (tile); default: 3")
-@click.option("--m", metavar="M", type=int, help="columns (tile); default: 2")
-@click.option("--depth", metavar="N", type=int, help="use a chain with N vectors per row instead of a grid (tile)")
-@click.option("--rows", metavar="N", type=int, help="rows of an element of a chain (tile); default: 1")
+@click.option("--n", metavar="N", type=int, help="rows of the array (tile); default: 3")
+@click.option("--m", metavar="M", type=int, help="columns of the array (tile); default: 2")
+@click.option("--depth", metavar="N", type=int, help="vectors per row of a chain (tile); default: a grid")
+@click.option("--rows", metavar="N", type=int, help="rows per element of a chain (tile); default: 1")
 @click.option("--sequence", default="campaign", metavar="NAME", help="name of the sequence; default: campaign")
-@click.option("--test", "tests", metavar="FILE:CLASS", help="a test of your own, such as my_tests.py:MyTest")
+@click.option("--test", "tests", metavar="FILE:CLASS", help="test class of your own, such as my_tests.py:MyTest")
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
-@click.option(
-    "--vectors", metavar="N", type=click.IntRange(1), help="maximum number of operations of a sequence; default: 2048"
-)
+@click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum operations per sequence; default: 2048")
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="write a waveform with decoded numbers")
 def uvm(
@@ -37,9 +35,9 @@ def uvm(
 ) -> None:
     """Check a unit in a pyuvm environment.
 
-    UNIT `all` checks the catalogue, and `tile` a systolic array, whose operations are matrix products. Sequences are
+    UNIT `all` checks every unit of the catalogue; `tile` checks a systolic array with matrix products. Sequences are
     campaign, exhaustive, directed, random, chain, storm and regressions. Results are also written as JUnit XML, in
-    results of the build folder. Exit codes are those of `halfulp sim`.
+    results/ of the build folder.
     """
     from halfulp.sim.ports import Ports
     from halfulp.sim.report import summary
