@@ -1,7 +1,7 @@
-"""Takum codes: to raw numbers, and back with one rounding.
+"""Unpacking and rounding of takum codes (Hunhold, CoNGA 2024, section 4).
 
-The characteristic c and its bits follow from the integer G = 1C, a one and the field C, inverted where the direction is
-down: c is G - 1 up, and the complement of that down. (Hunhold, CoNGA 2024, section 4.)
+The characteristic c follows from the integer G = 1C, a one followed by the field C, inverted for direction down: c is
+G - 1 for direction up, and its complement for direction down.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
@@ -13,18 +13,18 @@ from .raw import Raw
 from .wire import extended, leading_zeros, shift_left, wire
 
 BASE = -256
-"""Exponents count from here, so that they are never negative."""
+"""Offset of the exponents, which makes them nonnegative."""
 
 
 def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
-    """Raw number of a code."""
+    """Unpack a code to a raw number."""
     none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
     missing = max(HEAD - 1 + MAX_REGIME - (fmt.width - 1), 0)
     body = wire(m, Cat(Const(0, missing), magnitude_of(bits)), f"{name}_body")
     down = ~body[-1]
     regime = wire(m, body[-4:-1] ^ down.replicate(3), f"{name}_regime")
     tail = body[:-4]
-    # The inverse of zeros comes in below, so that what is left of it above is zeros again.
+    # Low bits are the inverse of zeros, so that the inversion after the shift makes them zeros.
     inverted = Cat(down.replicate(MAX_REGIME), tail ^ down.replicate(len(tail)), Const(1, 1 + MAX_REGIME))
     shifted = shift_left(m, inverted, regime, f"{name}_tail")
     characteristic = (shifted[MAX_REGIME + len(tail) :] - 1)[:8] ^ down.replicate(8)
@@ -34,7 +34,7 @@ def unpack(m: Module, bits: Value, fmt: Takum, name: str) -> Raw:
 
 
 def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
-    """Write the code of a number as a string without end, and truncate it where the code ends."""
+    """Write a number as an unbounded code string and truncate it to the code's width."""
     count, significand, smallest = normal(m, x)
     width = max(x.emax, -smallest, -BASE).bit_length() + 1
     scale = wire(m, extended(x.exponent + x.base - count, width)[:width].as_signed(), "scale")
@@ -56,7 +56,7 @@ def truncate(m: Module, x: Raw, o: Takum, rounding: Rounding) -> Truncated:
         kept=kept,
         discarded=wire(m, string[discarded - rounding.places : discarded], "discarded"),
         sticky=wire(m, string[: discarded - rounding.places].any() | x.sticky, "sticky"),
-        # Neither the last code goes up, nor is the first one zero.
+        # The last code must not round up, and the first code must not become zero.
         beyond=wire(m, over | kept.all() | ~kept.any(), "beyond"),
         nan=wire(m, x.nan | x.inf, "not_real"),
         zero=x.zero,

@@ -1,4 +1,4 @@
-"""Small circuits that every unit is made of."""
+"""Small circuits that all units use."""
 
 from collections.abc import Sequence
 
@@ -6,24 +6,24 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.utils import bits_for
 
 LONGEST_CARRY_IN_TABLES = 5
-"""Most bits of two words whose carry is taken by tables: three and three make one bit in a table of six inputs, and
-that and two and two another in a second one. A carry chain costs a table for each bit, and takes as long."""
+"""Maximum bits of two words whose carry uses LUTs instead of a carry chain. A six-input LUT takes three bits of each
+word, a second one two more. A carry chain needs a LUT per bit and is not faster."""
 
 
 WIDE = 128
-"""Most bits whose leading zeros are counted in a concatenation; an exact sum has more."""
+"""Maximum bits of a value whose leading zeros are counted in a concatenation; exact sums are longer."""
 
 NEVER = Const(0, 1)
-"""Condition that never holds."""
+"""Constant false condition."""
 
 
 def never() -> Value:
-    """`NEVER` as the default of a field, for which a dataclass refuses values without a hash."""
+    """Return `NEVER`; a default factory, because dataclasses reject unhashable defaults."""
     return NEVER
 
 
 def wire(m: Module, value: Value, name: str) -> Value:
-    """Named signal that carries ``value``, so that Verilog and waveforms show it once, under its name."""
+    """Return a signal named ``name`` that carries ``value``, so that Verilog and waveforms show it."""
     if len(value) == 0:
         return value
     signal = Signal(value.shape(), name=name)
@@ -32,26 +32,26 @@ def wire(m: Module, value: Value, name: str) -> Value:
 
 
 def word_at(value: Value, index: Value | int, width: int) -> Value:
-    """Word at an index, counted in words. Unlike ``word_select`` it makes Verilog without implicit truncation."""
+    """Return the word at an index counted in words. Unlike ``word_select``, its Verilog has no implicit truncation."""
     return (value >> index * width)[:width]
 
 
 def extended(value: Value, width: int) -> Value:
-    """The bits of a value, signed or not, in ``width`` bits where it has fewer."""
+    """Return a value, signed or not, extended to at least ``width`` bits."""
     filling = value[-1] if value.shape().signed else Const(0, 1)
     return Cat(value, filling.replicate(max(width - len(value), 0)))
 
 
 def shifted_up(value: Value, places: int) -> Value:
-    """A value, signed or not, with so many zeros below."""
+    """Return a value, signed or not, with ``places`` zeros below."""
     shifted = Cat(Const(0, places), value)
     return shifted.as_signed() if value.shape().signed else shifted
 
 
 def carry_out(x: Value, y: Value) -> Value:
-    """Carry out of the sum of two values of one width.
+    """Return the carry out of the sum of two values of one width.
 
-    Of few bits it is plain logic, of which fewer tables are made than of an adder.
+    Up to `LONGEST_CARRY_IN_TABLES` bits it is plain logic, which needs fewer LUTs than an adder.
     """
     if len(x) > LONGEST_CARRY_IN_TABLES:
         return (x + y)[len(x)]
@@ -62,15 +62,14 @@ def carry_out(x: Value, y: Value) -> Value:
 
 
 def leading_zeros(m: Module, value: Value, name: str) -> Value:
-    """Number of zeros above the first one; the width of ``value`` where it is zero.
+    """Return the number of zeros above the first one; for zero the width of ``value``.
 
-    A balanced tree: two halves count for themselves, and the upper one decides. (Oklobdzija, IEEE Trans. VLSI 2(1),
-    1994.)
+    A balanced tree combines the counts of two halves; the upper half decides (Oklobdzija, IEEE Trans. VLSI 2(1), 1994).
     """
     width = 1 << len(value).bit_length()
-    # A one below the value ends the count of a zero at its width.
+    # A one below the value limits the count to its width.
     padding = Const((1 << (width - len(value))) - 1, width - len(value))
-    # A bit of a concatenation makes Amaranth evaluate all of it, which takes minutes for exact sums of wide formats.
+    # Amaranth evaluates a whole concatenation for each of its bits, which takes minutes for exact sums of wide formats.
     bits = [*padding, *value] if len(value) > WIDE else [*Cat(padding, value)]
     _, count = _leading_zeros(m, bits, name)
     return wire(m, count[: len(value).bit_length()], name)
@@ -87,9 +86,9 @@ def _leading_zeros(m: Module, bits: Sequence[Value], name: str) -> tuple[Value, 
 
 
 def shift_left(m: Module, value: Value, amount: Value, name: str, tail: int = 0) -> Value:
-    """``value << amount`` within the width of ``value``.
+    """Return ``value << amount`` within the width of ``value``.
 
-    So many bits as ``tail`` says, the lowest ones, are zero where the amount is 3 or more: they choose of three.
+    Amounts of 3 or more must make the ``tail`` lowest bits zero; each of these bits then selects one of three.
     """
     if tail > 2 and len(amount) > 1:
         low = value[:tail]
@@ -102,17 +101,18 @@ def shift_left(m: Module, value: Value, amount: Value, name: str, tail: int = 0)
 
 
 def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: int) -> tuple[Value, Value]:
-    """The first ``keep`` bits of ``value << amount`` within the width of ``value``, and whether there is a one below.
+    """Return the first ``keep`` bits of ``value << amount`` within its width, and the OR of the bits below.
 
-    The widest step comes first: it leaves the fewest bits to choose, and a count of zeros has its upper bits first.
-    Of what a step leaves, bits that the rest of the amount cannot bring up to the kept ones are only looked at.
+    The widest step comes first: it leaves the fewest bits to select, and the upper bits of a leading-zero count are
+    ready
+    first. Bits that later steps cannot move into the result are only OR-ed.
     """
     below: Value = NEVER
     for level in reversed(range(len(amount))):
         step = min(1 << level, len(value))
         shifted = Cat(Const(0, step), value[: len(value) - step])
         dropped = max(len(value) - keep - (1 << level) + 1, 0)
-        # Moved, the lowest of these are the zeros that came in.
+        # After the shift, the lowest of these bits are the zeros shifted in.
         below = below | value[: max(dropped - step, 0)].any() | (~amount[level] & value[:dropped].any())
         value = wire(m, Mux(amount[level], shifted, value)[dropped:], f"{name}_by_{1 << level}")
     dropped = max(len(value) - keep, 0)
@@ -122,12 +122,13 @@ def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: i
 def shift_right_sticky(
     m: Module, value: Value, amount: Value, name: str, fill: Value = NEVER, below: int = 0
 ) -> tuple[Value, Value]:
-    """``value >> amount`` within the value's places and so many more ``below``, and whether a one was shifted out.
+    """Return ``value >> amount`` with ``below`` more places, and the OR of the bits shifted out.
 
-    ``fill`` comes in at the top; default: zeros.
+    ``fill`` is shifted in at the top; default: zeros.
 
-    The widest step comes first. But where there are as many places below as in the value, the two narrowest do, and
-    leave the wide ones few bits to choose from; the last one, by four, shares its tables with an adder behind it.
+    The widest step comes first. With at least as many places below as in the value, the two narrowest steps come first,
+    which leaves the wide steps fewer bits to select. The step by four comes last and shares its LUTs with the next
+    adder.
     """
     lost: Value = NEVER
     width = len(value) + below
@@ -148,9 +149,9 @@ def shift_right_sticky(
 
 
 def _enough(amount: Value, width: int) -> Value:
-    """An amount to shift by, in as few bits as move ``width`` places out.
+    """Return a shift amount in the fewest bits that shift out ``width`` places.
 
-    Where it needs more, its first bits are set, as many as are enough.
+    Larger amounts set as many of its upper bits as are needed to shift everything out.
     """
     bits = width.bit_length()
     if len(amount) <= bits:
@@ -164,14 +165,14 @@ def _enough(amount: Value, width: int) -> Value:
 
 
 def lookup(index: Value, values: list[int]) -> Value:
-    """The value at an index, as a table of as many lookup tables as the values have bits."""
+    """Return the value at an index, as a table with one LUT per bit of the values."""
     negative = min(values) < 0
     width = max(bits_for(value, require_sign_bit=negative) for value in values)
     return Array(Const(value, signed(width) if negative else width) for value in values)[index]
 
 
 def saturate(value: Value, width: int) -> Value:
-    """An unsigned value in ``width`` bits, all ones where it needs more."""
+    """Return an unsigned value in ``width`` bits, or all ones if it does not fit."""
     if len(value) <= width:
         return value
     return value[:width] | value[width:].any().replicate(width)

@@ -117,7 +117,7 @@ def test_golden_pwl_matches_exact_in_wide_formats(shape: str) -> None:
 def test_pwl_wraps_where_output_wraps() -> None:
     for shape in ("linear", "none", "reciprocal", "log2"):
         check_golden(made(shape, "fxp4.4", "fxp1.5-wrap"), "rn", saturate=False)
-    with pytest.raises(ValueError, match=r"exp2 in fxp1\.5-wrap is refused: it overflows by any number of bits"):
+    with pytest.raises(ValueError, match=r"fxp1\.5-wrap wraps"):
         made("exp2", "fxp4.4", "fxp1.5-wrap")
 
 
@@ -317,17 +317,17 @@ def test_segments_text_round_trips() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"name": "two words"}, "the name of a function is of letters, digits and underscores, not 'two words'"),
-    ({"pieces": ()}, "odd has 0 pieces; there are 1 to 4096"),
+    ({"name": "two words"}, "name 'two words'"),
+    ({"pieces": ()}, "1 to 4096 pieces"),
     ({"pieces": (Piece(F(0), F(9), F(0)),)}, "fxp4.5 cannot hold the slope 9 (9)"),
-    ({"pieces": (Piece(F(1), F(1), F(0)),) * 2}, "pieces of odd do not start one after the other"),
-    ({"symmetry": "round"}, "unknown symmetry 'round'; there are odd, even, point, linear"),
-    ({"centre": F(2)}, "centre 2 does nothing; only symmetry point has one"),
-    ({"factor": F(3)}, "factor and fraction do nothing; only reduction exp2 has them"),
-    ({"negative": "nan"}, "odd is odd: below zero it has no value of its own"),
-    ({"inf": "large"}, "inf 'large' is no value; there are fractions, inf, -inf, nan, -0"),
-    ({"reduction": "log2"}, "log2 has no value at zero; name zero and minus_zero"),
-    ({"reduction": "exp2", "symmetry": None}, "reaches zero"),
+    ({"pieces": (Piece(F(1), F(1), F(0)),) * 2}, "ascending"),
+    ({"symmetry": "round"}, "symmetry 'round'"),
+    ({"centre": F(2)}, "centre 2"),
+    ({"factor": F(3)}, "factor and fraction"),
+    ({"negative": "nan"}, "omit negative"),
+    ({"inf": "large"}, "'large'"),
+    ({"reduction": "log2"}, "log2 has no value at zero"),
+    ({"reduction": "exp2", "symmetry": None}, "above zero"),
 ]
 
 
@@ -367,16 +367,12 @@ def test_pwl_constructor_fits_nothing() -> None:
 
 
 def test_pwl_rejects_invalid_parameters() -> None:
-    table = made("odd", "fxp4.12", "fxp4.4")
-    for options, sentence in (
-        ({"build": Build(structure="table")}, "16 bits"),
-        ({"build": Build(structure="table"), "rounding": "sr3"}, "a table"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            PiecewiseLinear(table=table, **options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"rounding exact is refused: fxp4\.4 cannot hold every value of odd4-"):
+    for fmt, rounding, keyword in (("fxp4.12", "rn", "up to 8 bits"), ("fxp4.4", "sr3", "stochastically")):
+        with pytest.raises(ValueError, match=keyword):
+            PiecewiseLinear(table=made("odd", fmt, "fxp4.4"), rounding=rounding, build=Build(structure="table"))
+    with pytest.raises(ValueError, match=r"exact .*fxp4\.4 cannot hold every value of odd4-"):
         PiecewiseLinear(table=table, rounding="exact")
-    with pytest.raises(ValueError, match="rounding exact is refused: log2 scales values beyond any place"):
+    with pytest.raises(ValueError, match="exact .* log2"):
         PiecewiseLinear(table=made("log2", "e4m3", "e4m3"), rounding="exact")
 
 

@@ -1,4 +1,4 @@
-"""Accumulation without a multiplier."""
+"""Accumulation without multiplier."""
 
 from typing import Unpack
 
@@ -15,12 +15,12 @@ from .base import Options
 
 
 class Accumulate(Accumulating):
-    """Accumulator that adds one number a step: acc <- round(acc + a).
+    """Accumulator with one number per step: acc <- round(acc + a).
 
     Parameters
     ----------
     a, acc, o, carry
-        As of `SumSpec`; formats and roundings may be texts.
+        Fields of `SumSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
@@ -30,11 +30,11 @@ class Accumulate(Accumulating):
     -------
     a : In(a)
     c, load, clear, o
-        Start value, begin of a sum and result; see `Accumulating`.
+        Start value, start of a sum, and result; see `Accumulating`.
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from the operand to the result; a step every cycle.
+    ``build.pipeline + 1`` cycles from operand to result; one step per cycle.
     """
 
     TERM_BOUNDARIES = ("unpacked",)
@@ -54,6 +54,6 @@ class Accumulate(Accumulating):
         super().__init__(spec, operands={"a": spec.a}, build=build)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
-        """The number itself."""
+        """Return the operand."""
         number, *travelling = pipe.stage("unpacked", unpack(m, self.a.as_value(), self.spec.a, "a"), *travelling)
         return number, travelling

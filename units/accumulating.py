@@ -16,11 +16,11 @@ from halfulp.hdl.specs import AccumulatorSpec, MacSpec, Quire
 from .base import Unit
 
 Travelling = tuple[Value, Value, Value, Value, Value | None]
-"""Signals that travel with the operands: start value, load, clear, valid, random word."""
+"""Signals delayed alongside the operands: start value, load, clear, valid, random word."""
 
 
 def sums(spec: AccumulatorSpec) -> list[Sum]:
-    """Sums that an accumulator rounds in a step: none if it is exact."""
+    """Return the sums that an accumulator rounds in each step; none if it is exact."""
     if not isinstance(spec.acc, Format):
         return []
     factors: tuple[Format, ...] = (spec.a,)
@@ -30,20 +30,20 @@ def sums(spec: AccumulatorSpec) -> list[Sum]:
 
 
 class Accumulating(Unit):
-    """A unit with an accumulator: in a format, rounded in every step, or a quire, rounded when it is read.
+    """Unit with an accumulator: a format rounded in every step, or a quire rounded when it is read.
 
-    Subclasses compute in ``term`` the number that a step adds.
+    Subclasses compute the number to add in ``term``.
 
     Members
     -------
     c : In(o)
         Start value.
     load : In(1)
-        This step starts from ``c`` instead of the accumulator: a new sum begins without an idle cycle.
+        Start this step from ``c`` instead of the accumulator; a new sum needs no idle cycle.
     clear : In(1)
-        This step starts from +0; ``load`` goes first.
+        Start this step from +0; ``load`` has priority.
     o : Out(o)
-        The accumulator; +0 after reset. An exact one is rounded to it, and has no -0.
+        Accumulator, +0 after reset. An exact accumulator is rounded to it and has no -0.
     """
 
     stateful = True
@@ -58,7 +58,7 @@ class Accumulating(Unit):
         super().__init__(spec, inputs=operands | {"c": spec.o} | flags, outputs={"o": spec.o}, sums=sums(spec), **more)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
-        """The number that a step adds, and the signals that travel with it, past the last of TERM_BOUNDARIES."""
+        """Return the number to add and the signals delayed with it, after the last of TERM_BOUNDARIES."""
         raise NotImplementedError
 
     @property
@@ -94,7 +94,7 @@ class Accumulating(Unit):
         return accumulator
 
     def _exact(self, m: Module, pipe: Pipeline, term: Number, travelling: Travelling, register: Quire) -> Value:
-        """Add to the quire, and round its content."""
+        """Add to the quire, and round its value for the output."""
         placed = quire.place(m, term, register.quantum, "term")
         placed, *rest = pipe.stage("placed", placed, *travelling)
         start, load, clear, valid, random = rest
@@ -117,7 +117,7 @@ class Accumulating(Unit):
                 kept.inf.eq(after.inf),
             ]
             if random is not None:
-                # A step that is not valid changes nothing, not even how the last one is rounded.
+                # A step that is not valid changes nothing, including the random word that rounds the last one.
                 held_random = Signal(len(random))
                 m.d.sync += held_random.eq(random)
                 random = held_random
@@ -127,7 +127,7 @@ class Accumulating(Unit):
 
 
 def _held(register: Quire) -> FixedRaw:
-    """Registers of a quire, zero after reset; the sign is that of an infinity."""
+    """Create the registers of a quire, zero after reset; the sign is that of an infinity."""
     names = {"nan": "held_nan_register", "inf": "held_inf_register", "sign": "held_inf_sign"}
     flags = {flag: Signal(name=name) for flag, name in names.items()}
     return FixedRaw(Signal(signed(register.width), name="held"), quantum=register.quantum, **flags)

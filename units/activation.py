@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Activation functions as line segments."""
+"""Activation functions made of line segments."""
 
 import math
 from dataclasses import dataclass, replace
@@ -36,25 +36,25 @@ from halfulp.hdl.wire import NEVER, lookup, wire
 from .base import Arithmetic, Computed, Options
 
 MAX_ADDRESS, SHORT_ADDRESS = 10, 7
-"""Most address bits of the structure ``address``, and most with which it is the default: one bit of a coefficient is
-then a lookup table or two."""
+"""Maximum address bits of the structure ``address``, and maximum for which it is the default. Each bit of a
+coefficient is then one or two LUTs."""
 
 TABLE_WIDTH = 8
-"""Widest format of which a function is made as a table."""
+"""Maximum width of operands of the structure ``table``."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Conditions on an operand that a function's specials give.
+    """Conditions on an operand that select special values.
 
     Attributes
     ----------
     nan, inf, inf_sign : Value
-        The value is not a number, or infinite.
+        The value is NaN, or infinite with this sign.
     negative : Value
-        The operand's sign, where the value follows it.
+        Sign of the operand, if the value has it.
     zero_sign : Value
-        Sign of the value where that is zero.
+        Sign of a zero value.
     """
 
     nan: Value
@@ -66,21 +66,21 @@ class Flags:
 
 @dataclass(frozen=True)
 class Taken:
-    """Finite special values instead of the pieces': for each of ``values`` a bit of ``where``."""
+    """Finite special values that replace the pieces: bit i of ``where`` selects ``values[i]``."""
 
     where: Value
     values: tuple[Fraction, ...]
 
 
 class PiecewiseLinear(Arithmetic):
-    """A function of one number as line segments, exact and then rounded once.
+    """Piecewise linear function of one number, computed exactly and rounded once.
 
     Parameters
     ----------
     table : Segments
-        The segments; formats of operand and result are theirs.
+        Line segments, with the formats of operand and result.
     fit : PwlSpec, optional
-        Description that the table was fitted for, which gives the unit its name; default: the table has its own.
+        Description from which the table was fitted; it gives the unit its name. Default: name of the table.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
@@ -94,7 +94,7 @@ class PiecewiseLinear(Arithmetic):
     Raises
     ------
     TypeError, ValueError
-        As `Unit`, or if the structure is not for the table.
+        As `Unit`, or if the table does not allow the structure.
 
     Latency
     -------
@@ -123,7 +123,7 @@ class PiecewiseLinear(Arithmetic):
 
     @classmethod
     def of(cls, spec: PwlSpec | str, build: Build = Build()) -> Self:
-        """The unit of a description, with its function fitted; see `Unit.of`."""
+        """Return the unit of a description, with its fitted function; see `Unit.of`."""
         from halfulp.hdl.fit.store import table_of
 
         spec = PwlSpec.parse(spec)
@@ -139,13 +139,13 @@ class PiecewiseLinear(Arithmetic):
 
     @property
     def _multiplies(self) -> bool:
-        """True if slopes or the factor of a reduction need a multiplier, not a shift or a table."""
+        """True if slopes or the reduction need a multiplier rather than a shift or a table."""
         by_slope = self._in_raw or not isinstance(self.table.slope, PowerSum)
         return self.structure != TABLE and (by_slope or self.table.reduction == "exp2")
 
     @property
     def _in_raw(self) -> bool:
-        """True if the pieces are of raw numbers."""
+        """True if the lines are evaluated on raw numbers."""
         return self.table.reduction is None and self.table.fmt.spacing != "uniform"
 
     def elaborate(self, platform: object) -> Module:
@@ -160,7 +160,7 @@ class PiecewiseLinear(Arithmetic):
         return m
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
-        """The function's exact value, what lies below the places that rounding looks at merged into sticky."""
+        """Return the exact value of the function, with bits below the rounding position merged into sticky."""
         (x,) = operands
         flags, taken = self._specials(m, x)
         x, bits, flags, taken, random = pipe.stage(
@@ -180,7 +180,7 @@ class PiecewiseLinear(Arithmetic):
     # Specials --------------------------------------------------------------------------------------------------
 
     def _specials(self, m: Module, x: Number) -> tuple[Flags, Taken]:
-        """Conditions and finite values that the specials give for a number."""
+        """Return the conditions and finite values of the special values."""
         t, zero = self.table, _is_zero(m, x)
         finite = ~x.nan & ~x.inf
         conditions = {
@@ -215,7 +215,7 @@ class PiecewiseLinear(Arithmetic):
         return Flags(nan, inf, inf_sign, negative, zero_sign), Taken(Cat(*where), tuple(values))
 
     def _given(self) -> dict[str, Special]:
-        """The specials of what the operand's format has."""
+        """Return the special values of the numbers that the operand's format has."""
         t = self.table
         fmt = t.fmt
         given: dict[str, Special | None] = {"nan": t.nan} if fmt.has_nan else {}
@@ -227,14 +227,14 @@ class PiecewiseLinear(Arithmetic):
             given["minus_zero"] = t.minus_zero
             at_zero = None if t.reduction else t.value(Fraction(0))
             if t.minus_zero is None and at_zero is not None and not self._is_of_pieces("minus_zero", at_zero):
-                # The line of numbers below zero has another value there.
+                # The line for numbers below zero has another value at zero.
                 given["minus_zero"] = at_zero
         if fmt.lowest < 0:
             given["negative"] = t.negative
         return {name: special for name, special in given.items() if special is not None}
 
     def _is_of_pieces(self, name: str, value: Fraction) -> bool:
-        """True if the pieces give a special value anyway: at zero, or on an endless level piece."""
+        """Return True if the pieces already give a special value: at zero, or on a constant outermost piece."""
         t = self.table
         if t.reduction is not None or name in ("nan", "negative"):
             return False
@@ -248,7 +248,7 @@ class PiecewiseLinear(Arithmetic):
     # Selection of a line ---------------------------------------------------------------------------------------
 
     def _choose_point(self, m: Module, x: FixedRaw) -> tuple[Choice, FixedRaw]:
-        """The line that a fixed-point number is on, and what its slope is a multiple of."""
+        """Return the line of a fixed-point number, and the argument that its slope multiplies."""
         t = self.table
         starts = starts_of(t, t.fmt.smallest)
         folded = t.symmetry is not None and x.integer.shape().signed
@@ -257,8 +257,8 @@ class PiecewiseLinear(Arithmetic):
             return by_address(m, x, starts, sides)
         if not folded:
             return by_sign(m, search(m, x.integer, starts, "piece"), NEVER, sides), x
-        # That abs(x) >= start is that one's complement, abs(x) - 1, reaches start - 1: no adder is needed. Where starts
-        # are multiples of a power of two, bits below only matter where all are zero, and a carry would come from them.
+        # One's complement gives abs(x) - 1, so abs(x) >= start is compared with start - 1 and needs no adder. If starts
+        # are multiples of a power of two, the bits below matter only if all are zero, when they would produce a carry.
         sign, low = x.integer[-1], low_bits(len(x.integer) - 1, starts)
         borrowed = wire(m, sign & ~x.integer[:low].any(), "borrowed") if low else sign
         key = Cat(borrowed, x.integer[low:-1] ^ sign.replicate(len(x.integer) - 1 - low))
@@ -266,7 +266,7 @@ class PiecewiseLinear(Arithmetic):
         return by_sign(m, search(m, key, [2 * start - 1 for start in starts], "piece"), sign, sides), x
 
     def _choose_raw(self, m: Module, x: Raw, bits: Value) -> Choice:
-        """The line that a raw number is on, by its code, which is made to grow with the number."""
+        """Return the line of a raw number, found by its code in ascending order of the numbers."""
         t, fmt = self.table, self.table.fmt
         folded = t.symmetry is not None
         if t.by_code:
@@ -290,7 +290,7 @@ class PiecewiseLinear(Arithmetic):
     # Value of a line -------------------------------------------------------------------------------------------
 
     def _line(self, m: Module, pipe: Pipeline, choice: Choice, x: FixedRaw, *travelling: Any) -> tuple[Any, ...]:
-        """Exact value of a line at a fixed-point number, and the signals that travel with it."""
+        """Return the exact value of a line at a fixed-point number, and the signals delayed with it."""
         choice, x, *passed = pipe.stage("selected", choice, x, *travelling)
         values = (*self.table.extremes, *(value for slope, value in choice.lines if slope == 0))
         shifts = isinstance(self.table.slope, PowerSum)
@@ -299,7 +299,7 @@ class PiecewiseLinear(Arithmetic):
     def _raw_line(
         self, m: Module, pipe: Pipeline, choice: Choice, x: Raw, flags: Flags, random: Value | None
     ) -> tuple[Number, Flags, Value | None]:
-        """Value of a line at a raw number."""
+        """Return the value of a line at a raw number."""
         choice, x, flags, random = pipe.stage("selected", choice, x, flags, random)
         slope = as_raw(m, choice.index, choice.slopes, "slope")
         make: Any = as_fixed_raw if self.table.out.spacing == "uniform" else as_raw
@@ -314,11 +314,11 @@ class PiecewiseLinear(Arithmetic):
     def _reduced(
         self, m: Module, pipe: Pipeline, x: Number, flags: Flags, taken: Taken, random: Value | None
     ) -> tuple[Number, Flags, Value | None]:
-        """Value of the pieces at what a reduction leaves, and the reduction undone."""
+        """Evaluate the pieces at the reduced argument and undo the reduction."""
         t = self.table
         reduced = reduce(m, x, t, self.rounding, dsp=self.build.dsp)
         if any(taken.values):
-            # A value that takes the pieces' place is not scaled.
+            # A special value that replaces the pieces is not scaled.
             reduced = unscaled_where(reduced, taken.where.any())
         reduced, flags, taken, random = pipe.stage("reduced", reduced, flags, taken, random)
         argument = reduced.argument
@@ -338,7 +338,7 @@ class PiecewiseLinear(Arithmetic):
 
 
 def overruled(m: Module, x: Number, flags: Flags) -> Number:
-    """A value, replaced by NaN, an infinity or a signed zero where the flags say so."""
+    """Replace a value by NaN, an infinity or a signed zero as the flags require."""
     sign = Mux(flags.inf, flags.inf_sign, Mux(_is_zero(m, x, "value"), flags.zero_sign, x.sign))
     return replace(x, nan=flags.nan, inf=flags.inf, sign=wire(m, sign, "value_sign"))
 
@@ -350,19 +350,19 @@ def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
 
 
 def key_of(number: Fraction, fmt: Format) -> int:
-    """Place of a number among the codes of a format in rising order; the codes of both zeros are there or after."""
+    """Return the rank of a number among the codes of a format in ascending order, at or below both zeros for a zero."""
     code = fmt.encode(number, EXACT)
     if fmt.code_order == "two's complement":
         return code - (1 << fmt.width) if number < 0 else code
     if number > 0:
         return code
-    # Codes below zero are inverted. Where subnormal numbers read as zero, that begins with the largest of them.
+    # Codes below zero are inverted. If subnormals read as zero, the largest of them is the first zero.
     flushed = fmt.encode(fmt.smallest) - 1 if number == 0 and fmt.flushes else 0
     return ~(code & ((1 << (fmt.width - 1)) - 1) | flushed)
 
 
 def starts_of(table: Segments, unit: Fraction) -> list[int]:
-    """Starts of all pieces but the first: keys of a float's codes, or else arguments in a unit."""
+    """Return the starts of all pieces but the first: keys of codes of floats, else multiples of ``unit``."""
     if table.reduction is None and table.fmt.spacing != "uniform":
         return [key_of(number, table.fmt) for number in table.reached]
     starts = table.reached if table.reduction is None else [piece.start for piece in table.pieces[1:]]
@@ -370,19 +370,21 @@ def starts_of(table: Segments, unit: Fraction) -> list[int]:
 
 
 def check_structure(structure: str, table: Segments, rounding: Rounding) -> None:
-    """Raise ValueError unless a unit of the table can have a structure."""
+    """Raise ValueError unless the table allows a structure."""
     if structure == TABLE and table.fmt.width > TABLE_WIDTH:
-        raise ValueError(f"{table.fmt} has {table.fmt.width} bits; a table is for {TABLE_WIDTH} or fewer")
+        raise ValueError(
+            f"structure table takes operands of up to {TABLE_WIDTH} bits, and {table.fmt} has {table.fmt.width}"
+        )
     if structure == ADDRESS and (bits := address_bits(table)) > MAX_ADDRESS:
-        raise ValueError(f"{bits} bits tell the pieces of {table} apart; an address has up to {MAX_ADDRESS}")
+        raise ValueError(f"structure address takes up to {MAX_ADDRESS} address bits, and {table} needs {bits}")
     if structure == COMPARATORS and table.by_code:
-        raise ValueError(f"codes of {table.fmt} are in no order that comparators find; name address or table")
+        raise ValueError(f"comparators need ordered codes, unlike those of {table.fmt}; use address or table")
     if structure == TABLE and rounding.bits:
-        raise ValueError(f"a table holds results, and {rounding} has another for each random word; name another mode")
+        raise ValueError(f"structure table cannot round stochastically ({rounding}); use another structure or mode")
 
 
 def address_bits(table: Segments) -> int:
-    """First bits of an argument that tell which line it is on."""
+    """Return the number of leading argument bits that determine the piece."""
     if table.by_code:
         return table.fmt.width
     if table.reduction == "exp2":
@@ -396,7 +398,7 @@ def address_bits(table: Segments) -> int:
 
 
 def default_structure(table: Segments, rounding: Rounding) -> str:
-    """The structure that is expected to be the smallest."""
+    """Return the structure that is expected to be the smallest."""
     if table.fmt.width <= TABLE_WIDTH and not rounding.bits:
         return TABLE
     return ADDRESS if table.by_code or address_bits(table) <= SHORT_ADDRESS else COMPARATORS

@@ -32,7 +32,7 @@ class Add(Arithmetic):
     a : In(a)
     b : In(b)
     subtract : In(1)
-        a - b instead of a + b.
+        Compute a - b instead of a + b.
     o : Out(o)
 
     Latency
@@ -51,7 +51,7 @@ class Add(Arithmetic):
         super().__init__(spec, controls=("subtract",), build=build, sums=[Sum(terms, spec.o, spec.rounding)])
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
-        """Sum, exact down to the places that rounding looks at."""
+        """Return the sum, exact above the rounding position, with lower bits merged into sticky."""
         a, b = operands
         b = negate_if(b, self.subtract)
         a, b, random = pipe.stage("unpacked", a, b, random)

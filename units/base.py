@@ -1,8 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Common base of units.
 
-A unit of a description is often only looked at. Amaranth warns of a component that is never elaborated, but where the
-file that constructs it, as this one does in `Unit.of`, says otherwise in its first line.
+Units are often constructed without being elaborated, to look at their ports. The comment in the first line turns off
+Amaranth's warning about them.
 """
 
 import functools
@@ -25,25 +25,25 @@ from halfulp.hdl.specs import Build, UnitSpec
 from halfulp.hdl.specs.build import EAGER, LAZY
 
 Computed = tuple[Number, Value | None]
-"""An exact result, with the random word that rounds it."""
+"""An exact result and the random word that rounds it."""
 
 SOURCE = "random"
-"""Beginning of the names of registers of a unit's own sources; a number follows."""
+"""Prefix of the names of registers of internal random sources; a number follows."""
 
 
 class Options(TypedDict, total=False):
-    """Parameters of every unit beside its own.
+    """Parameters that all units have in common.
 
     Parameters
     ----------
     rounding : Rounding or str
         Rounding of the result; default: ``rn``. ``sr`` modes add the port ``random``.
     random : Lfsr, Plateau or str
-        Source of random words in the unit, such as ``lfsr16``; default: ``port``.
+        Internal source of random words, such as ``lfsr16``; default: ``port``.
     seed : int
         State of that source after reset; default: 1.
     saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite. Default: false.
+        Return the largest finite number on overflow; an infinite operand stays infinite. Default: false.
     """
 
     rounding: Rounding | str
@@ -53,54 +53,54 @@ class Options(TypedDict, total=False):
 
 
 class Unit(wiring.Component):
-    """A unit of the library.
+    """Base class of all units.
 
     Parameters
     ----------
     spec : UnitSpec
-        All that decides the result bits. A source of random words in it takes the place of the ports of random words,
-        and steps with every operation that is accepted.
+        Description that determines the result bits. A random source in it replaces the ports of random words and
+        advances once per accepted operation.
     inputs, outputs : dict of str to shape
-        Ports besides the clock enable and those of random words.
+        Ports except the clock enable and the random words.
     name : str, optional
-        Module name but for the build; default: that of ``spec``.
+        Module name without the suffix of the build; default: the name of ``spec``.
     words : dict of str to int, optional
-        Ports that take random words, and their widths; default: those of ``spec``.
+        Widths of the ports of random words; default: those of ``spec``.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     multiplies : bool
-        The unit has products, which DSP blocks can make.
+        The unit has multipliers, which can use DSP blocks.
     sums : sequence of eager.Sum
-        Sums that the unit rounds, whose stochastic rounding can be lazy or eager.
+        Sums that the unit rounds; each may have lazy and eager stochastic rounding.
     structure : str, optional
-        Default of ``build.structure``; None where that has no effect.
+        Default of ``build.structure``; None if the unit has only one structure.
 
     Members
     -------
     random : In(rounding.bits)
-        Random word of stochastic rounding, sampled with the operands, where the unit has no source of its own.
+        Random word of stochastic rounding, sampled with the operands. Absent if the unit has an internal source.
     en : In(1, init=1)
-        Clock enable of all registers, where the unit has any.
+        Clock enable of all registers. Absent without registers.
     valid : In(1, init=1)
-        Presence of operands in this cycle, where the unit has a state or a source of random words.
+        Operands are present in this cycle. Absent without state and internal random source.
 
     Attributes
     ----------
     inputs, outputs : dict of str to shape
-        Ports that carry operands (random words included) and results.
+        Ports of operands, random words included, and of results.
     sources : dict of str to Stream
-        Substitutes for ports of random words; a word is that of the same cycle.
+        Internal sources that replace ports of random words; the word of a cycle is sampled with its operands.
     build : Build
-        Without structures that are the unit's default.
+        Register stages and structure; fields that name a default structure are None.
     stochastic : str
-        Structure of its stochastic rounding, ``lazy`` or ``eager``.
+        Structure of stochastic rounding, ``lazy`` or ``eager``.
     stateful : bool
-        Results depend on earlier operands.
+        True if results depend on earlier operands.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, a rounding is ``exact`` and its format cannot hold every
+        If a parameter has the wrong type or is out of range, a rounding is ``exact`` and its format cannot hold every
         result, or a field of ``build`` has no effect on the unit.
     """
 
@@ -115,7 +115,7 @@ class Unit(wiring.Component):
         return unit
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as the arguments that it was made of, and built anew from them."""
+        """Pickle the constructor arguments."""
         args, options = self._made_of
         return functools.partial(type(self), *args, **options), ()
 
@@ -152,18 +152,18 @@ class Unit(wiring.Component):
 
     @classmethod
     def of(cls, spec: Any, build: Build = Build()) -> Self:
-        """The unit of a description.
+        """Return the unit of a description.
 
         Parameters
         ----------
         spec : UnitSpec or str
-            Description of such a unit, or its text.
+            Description of a unit of this class, or its text.
         build : Build
 
         Raises
         ------
         TypeError, ValueError
-            If the text describes no such unit, or a field of ``build`` has no effect on it.
+            If the text describes another unit, or a field of ``build`` has no effect on it.
         """
         spec = cls.SPEC.parse(spec)
         return cls(**{item.name: getattr(spec, item.name) for item in fields(spec)}, build=build)
@@ -180,7 +180,7 @@ class Unit(wiring.Component):
 
     @property
     def has_valid(self) -> bool:
-        """True if the unit needs to know the cycles without operands."""
+        """True if the unit has a ``valid`` port."""
         return self.stateful or bool(self.sources)
 
     @property
@@ -190,7 +190,7 @@ class Unit(wiring.Component):
 
     @property
     def arguments(self) -> list[str | list[str]]:
-        """Operands as the golden function takes them: names of ports, or lists of them for one vector operand."""
+        """Operands in the order of the golden function: port names, or a list of port names per vector operand."""
         return list(self.inputs)
 
     @property
@@ -199,7 +199,7 @@ class Unit(wiring.Component):
         return self.build.pipeline + (1 if self.stateful else 0)
 
     def start_pipeline(self, m: Module) -> Pipeline:
-        """The unit's register stages, for ``elaborate``."""
+        """Create the register stages of the unit, for use in ``elaborate``."""
         enable: Value = self.en if self.clocked else Signal(init=1)
         return Pipeline(
             m,
@@ -211,14 +211,14 @@ class Unit(wiring.Component):
         )
 
     def rounded(self, m: Module, pipe: Pipeline, number: Number, random: Value | None) -> Value:
-        """Code of a number, rounded to the result format, behind the boundaries ``normalised`` and ``packed``."""
+        """Round a number to the code of the result format, through the boundaries ``normalised`` and ``packed``."""
         fmt, rounding = self.spec.o, self.rounding
         ready, random = pipe.stage("normalised", truncate(m, number, fmt, rounding), random)
         code: Value = pipe.stage("packed", pack(m, ready, fmt, rounding, self.saturate, random))
         return code
 
     def word(self, m: Module, name: str = "random") -> Value | None:
-        """This cycle's random word: from the port of that name, or from the source that stands in for it."""
+        """Return the random word of this cycle, from the port ``name`` or from the source that replaces it."""
         if name not in self.words:
             return None
         if name not in self.sources:
@@ -231,7 +231,7 @@ class Unit(wiring.Component):
         return Cat(Const(0, zeros), ~picked if stream.complemented else picked)
 
     def _shared_word(self, m: Module, stream: Stream) -> Value:
-        """The word of a source, which is built once for all streams of it."""
+        """Return the word of a random source; all streams of one source share its registers."""
         key = (m, stream.source, stream.seed)
         if key not in self._built:
             number = len(self._built)
@@ -240,16 +240,16 @@ class Unit(wiring.Component):
 
 
 def is_source(register: str) -> bool:
-    """True for the name of a register of a unit's own source of random words."""
+    """Return True for the register name of an internal random source."""
     return re.match(rf"{SOURCE}\d", register) is not None
 
 
 def check_build(
     build: Build, name: str, *, multiplies: bool = False, sums: Sequence[eager.Sum] = (), structure: str | None = None
 ) -> Build:
-    """A build without structures that are the default, refused if a field has no effect or cannot be; see `Unit`."""
+    """Return ``build`` without fields that name a default structure; raise an error if a field has no effect."""
     if not isinstance(build, Build):
-        raise TypeError(f"build of {name} is a Build, not {type(build).__name__}")
+        raise TypeError(f"build of {name} must be a Build, not {type(build).__name__}")
     stochastic = [one for one in sums if one.has_structures]
     effects = {"dsp": multiplies, "stochastic": bool(stochastic), "structure": structure is not None}
     effects |= {"reset_less": build.pipeline > 0}
@@ -263,14 +263,14 @@ def check_build(
 
 
 def module_name(name: str, build: Build) -> str:
-    """Name of a Verilog module, with the suffix of a build."""
+    """Return the name of a Verilog module with the suffix of its build."""
     return re.sub(r"\W", "_", f"{name}_{build}" if str(build) else name)
 
 
 class Arithmetic(Unit):
-    """A unit with one rounded result: unpack, compute, round, pack.
+    """Unit with one rounded result: unpack, compute, round, pack.
 
-    Subclasses compute the exact result in ``compute``.
+    Subclasses implement the exact computation in ``compute``.
     """
 
     def __init__(self, spec: UnitSpec, *, controls: Sequence[str] = (), **more: Any) -> None:
@@ -283,9 +283,9 @@ class Arithmetic(Unit):
         )
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
-        """Exact result of unpacked operands, what lies below the places that rounding looks at merged into sticky.
+        """Compute the exact result of unpacked operands; bits below the rounding position may be merged into sticky.
 
-        The random word travels beside them, and comes back as late as the result.
+        The random word passes through the same register stages as the result.
         """
         raise NotImplementedError
 

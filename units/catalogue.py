@@ -1,4 +1,4 @@
-"""The catalogue of units: bench, command line, sweeps and reports iterate over it."""
+"""Catalogue of units, which the bench, the command line, sweeps and reports iterate over."""
 
 from dataclasses import dataclass
 
@@ -20,16 +20,16 @@ from .stochastic import StochasticRounder
 
 @dataclass(frozen=True)
 class Row:
-    """One unit of the library.
+    """Catalogue row of a unit.
 
     Attributes
     ----------
     name : str
-        Name of the unit in texts, and of its function in ``halfulp.golden``.
+        Name of the unit in texts, and of its golden function in ``halfulp.golden``.
     spec : type of UnitSpec
-        Class of its descriptions.
+        Class of the unit's descriptions.
     unit : type of Unit
-        Class of its components.
+        Class of the unit's components.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Row:
 
     @property
     def summary(self) -> str:
-        """The computation in a line."""
+        """One-line summary of the computation."""
         return self.spec.SUMMARY
 
     @property
     def stateful(self) -> bool:
-        """Results depend on earlier operands."""
+        """True if results depend on earlier operands."""
         return self.unit.stateful
 
 
@@ -51,18 +51,18 @@ _UNITS: tuple[type[Unit], ...] = (Mul, Add, Fma, Mac, Accumulate, Quire, Dot)
 _UNITS += (StochasticRounder, Convert, PiecewiseLinear, Compare)
 
 CATALOGUE = {name: Row(name, unit.SPEC, unit) for unit in _UNITS for name in [unit.SPEC.form.unit]}
-"""Rows by name, in the order in which lists show them."""
+"""Catalogue rows by unit name, in display order."""
 
 
 def row(name: str) -> Row:
-    """Row of a unit; ValueError if there is none of that name."""
+    """Return the catalogue row of a unit; raise ValueError if the name is unknown."""
     if name not in CATALOGUE:
         raise ValueError(f"unknown unit {name!r}; the units are {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
 
 
 def component(spec: UnitSpec | str, build: Build = Build()) -> Unit:
-    """Component of a description.
+    """Return the component of a description.
 
     Raises
     ------

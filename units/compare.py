@@ -1,4 +1,4 @@
-"""Comparison, minimum and maximum."""
+"""Comparison, minimum and maximum of two numbers."""
 
 from typing import Unpack
 
@@ -15,11 +15,11 @@ from .base import Options, Unit
 
 
 class Compare(Unit):
-    """Order of two numbers, with their minimum and maximum.
+    """Comparison of two numbers, with their minimum and maximum.
 
-    NaN is unordered: neither less nor equal; but between posits NaR equals itself and is less than any number, as the
-    standard of 2022 has it (5.3). -0 equals +0. Minimum and maximum are those of IEEE 754-2019 (9.6): NaN
-    or NaR if an operand is, and -0 is less than +0.
+    NaN is unordered: neither less nor equal. Between two posits, NaR equals itself and is less than every number
+    (Standard for Posit Arithmetic, 2022, 5.3). -0 equals +0. Minimum and maximum follow IEEE 754-2019 (9.6): the result
+    is NaN or NaR if an operand is, and -0 is less than +0.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Compare(Unit):
     a : In(a)
     b : In(b)
     less, equal, unordered : Out(1)
-        a < b, a = b, and whether an operand is NaN.
+        a < b, a = b, and a or b is NaN.
     minimum, maximum : Out(o)
 
     Latency
@@ -66,7 +66,7 @@ class Compare(Unit):
         code_a, code_b, a, b, random = pipe.stage("unpacked", *codes, a, b, random)
 
         less, equal, unordered, nan = self._relations(m, code_a, code_b, a, b)
-        # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
+        # Equal numbers differ in sign only if both are zero; then the negative zero is the minimum.
         a_first = wire(m, less | (equal & a.sign), "a_first")
         result_a, result_b = (
             self._result(m, code, raw, fmt, random)
@@ -90,7 +90,7 @@ class Compare(Unit):
     def _relations(
         self, m: Module, code_a: Value, code_b: Value, a: Number, b: Number
     ) -> tuple[Value, Value, Value, Value]:
-        """Conditions a < b, a = b, no order between them, and NaN or NaR among them."""
+        """Return the conditions a < b, a = b, unordered, and NaN or NaR present."""
         nan = wire(m, a.nan | b.nan, "is_nan")
         if isinstance(a, FixedRaw) and isinstance(b, FixedRaw):
             quantum = min(a.quantum, b.quantum)
@@ -98,7 +98,7 @@ class Compare(Unit):
             return wire(m, x < y, "is_less"), wire(m, x == y, "is_equal"), NEVER, NEVER
         nan_is_ordered = all(fmt.nan_is_ordered for fmt in self.operands.values())
         if nan_is_ordered and self.operands["a"] == self.operands["b"]:
-            # These codes are ordered as two's-complement integers, NaR the least.
+            # Codes of this format are ordered as two's-complement integers, with NaR the least.
             less, equal = code_a.as_signed() < code_b.as_signed(), code_a == code_b
             return wire(m, less, "is_less"), wire(m, equal, "is_equal"), NEVER, nan
         less, equal = self._raw_relations(m, as_raw(m, a, "a"), as_raw(m, b, "b"))
@@ -109,7 +109,7 @@ class Compare(Unit):
         return wire(m, less, "is_less"), wire(m, equal, "is_equal"), NEVER if nan_is_ordered else nan, nan
 
     def _raw_relations(self, m: Module, a: Raw, b: Raw) -> tuple[Value, Value]:
-        """Conditions a < b and a = b of two numbers that are not NaN."""
+        """Return the conditions a < b and a = b of two numbers that are not NaN."""
         o = order(m, a, b)
         finite = ~a.inf & ~b.inf
         a_magnitude_less = ~a.inf & (b.inf | o.x_less)
@@ -120,7 +120,7 @@ class Compare(Unit):
         return ~(a.zero & b.zero) & Mux(a.sign == b.sign, magnitude_order, a.sign), equal
 
     def _result(self, m: Module, code: Value, number: Number, fmt: Format, random: Value | None) -> Value:
-        """An operand in the result format. Rounding keeps the order, so it may come before the choice."""
+        """Round an operand to the result format. Rounding is monotonic, so it may precede the selection."""
         if fmt == self.result and not fmt.flushes:
             return code
         ready = truncate(m, number, self.result, self.rounding)

@@ -13,7 +13,7 @@ from .base import Arithmetic, Computed, Options
 
 
 class Convert(Arithmetic):
-    """The same number in another format, rounded once.
+    """Conversion of a number to another format, rounded once.
 
     Parameters
     ----------
@@ -43,6 +43,6 @@ class Convert(Arithmetic):
         super().__init__(ConvertSpec.of(a=a, o=o, **options), build=build)
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
-        """The number itself."""
+        """Return the operand unchanged."""
         (a,) = operands
         return pipe.stage("unpacked", a, random)

@@ -1,4 +1,4 @@
-"""Dot products of k pairs at once."""
+"""Dot products of k pairs."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -16,12 +16,12 @@ from .base import Options, Unit
 
 
 class Dot(Unit):
-    """c + a0 * b0 + a1 * b1 + ... of k pairs, every cycle.
+    """Dot product c + a0 * b0 + a1 * b1 + ... of k pairs, one per cycle.
 
     Parameters
     ----------
     k, a, b, o, c, order
-        As of `DotSpec`; formats and roundings may be texts.
+        Fields of `DotSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
@@ -34,7 +34,7 @@ class Dot(Unit):
     b0, b1, ... : In(b)
         Also as the list ``b``.
     c : In(c)
-        Where ``c`` is given.
+        Start value. Absent without ``c``.
     o : Out(o)
 
     Latency
@@ -75,7 +75,7 @@ class Dot(Unit):
 
     @property
     def arguments(self) -> list[str | list[str]]:
-        """Operands as the golden function takes them: vectors, and the start value."""
+        """Operands in the order of the golden function: two vectors and the start value."""
         vectors: list[str | list[str]] = [[f"{operand}{index}" for index in range(self.k)] for operand in "ab"]
         return [*vectors, "c"] if self.spec.c is not None else vectors
 
@@ -91,7 +91,7 @@ class Dot(Unit):
         return m
 
     def _exact(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
-        """All products on one fixed scale, so that nothing is lost before the one rounding."""
+        """Add all products exactly on one fixed-point scale, then round once."""
         spec, quantum = self.spec, self.spec.quire.quantum
         base = unpack(m, start, spec.c or spec.o, "start")
         random = self.word(m)
@@ -108,7 +108,7 @@ class Dot(Unit):
         return self.rounded(m, pipe, total, random)
 
     def _sequential(self, m: Module, pipe: Pipeline, a: Sequence[Number], b: Sequence[Number], start: Value) -> Value:
-        """Multiply-adds in a chain, each rounded once."""
+        """Multiply and add one pair after the other, rounding after each."""
         spec = self.spec
         words = [self.word(m, f"random{index}") for index in range(spec.k)]
         code, *rest = pipe.stage("unpacked", start, *a, *b, *words)
@@ -122,13 +122,13 @@ class Dot(Unit):
             ready = truncate(m, total, spec.o, spec.rounding)
             code = pack(m, ready, spec.o, spec.rounding, spec.saturate, word)
             later = [*rest[1:left], *rest[left + 1 : 2 * left], *rest[2 * left + 1 :]]
-            # The start value's format comes along, for it is that of the result from here on.
+            # From the second step on, the base has the result format.
             code, fmt, *rest = pipe.stage(f"step{index}", code, spec.o, *later)
         result: Value = code
         return result
 
 
 def _sums(spec: DotSpec) -> list[Sum]:
-    """Sums of the sequential order: the first one with the start value, all others with the sum before."""
+    """Return the sums of sequential order: the first adds to the start value, later ones to the previous sum."""
     bases = [spec.c or spec.o, *([spec.o] if spec.k > 1 else [])]
     return [Sum(((spec.a, spec.b), (base,)), spec.o, spec.rounding) for base in bases]

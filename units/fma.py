@@ -14,7 +14,7 @@ from .base import Arithmetic, Computed, Options
 
 
 class Fma(Arithmetic):
-    """a * b + c with a single rounding.
+    """Fused multiply-add a * b + c, rounded once.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Fma(Arithmetic):
         super().__init__(spec, build=build, multiplies=True, sums=[Sum(terms, spec.o, spec.rounding)])
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
-        """Exact product, and the sum, exact down to the places that rounding looks at."""
+        """Return the product plus c, exact above the rounding position, with lower bits merged into sticky."""
         a, b, c = operands
         a, b, c, random = pipe.stage("unpacked", a, b, c, random)
         product, c, random = pipe.stage(

@@ -15,12 +15,12 @@ from .base import Options
 
 
 class Mac(Accumulating):
-    """Accumulator that adds one product a step: acc <- round(acc + a * b).
+    """Multiply-accumulate with one product per step: acc <- round(acc + a * b).
 
     Parameters
     ----------
     a, b, acc, o, carry, product, product_rounding
-        As of `MacSpec`; formats and roundings may be texts.
+        Fields of `MacSpec`; formats and roundings may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
@@ -31,13 +31,13 @@ class Mac(Accumulating):
     a : In(a)
     b : In(b)
     c, load, clear, o
-        Start value, begin of a sum and result; see `Accumulating`.
+        Start value, start of a sum, and result; see `Accumulating`.
     random_product : In(product_rounding.bits)
-        Random word of the product's stochastic rounding.
+        Random word of the product's stochastic rounding. Absent if the product is not rounded stochastically.
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from operands to the result; a step every cycle.
+    ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
@@ -62,12 +62,12 @@ class Mac(Accumulating):
         super().__init__(spec, operands={"a": spec.a, "b": spec.b}, build=build, multiplies=True)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
-        """The product, rounded if it is to be."""
+        """Return the product, rounded if ``product`` is given."""
         return product_term(self, m, pipe, travelling)
 
 
 def product_term(unit: Any, m: Module, pipe: Pipeline, travelling: Any) -> tuple[Number, Any]:
-    """The product of a multiply-accumulate's operands, past ``TERM_BOUNDARIES``, and what travels with it."""
+    """Return the product of the operands of a multiply-accumulate and the values delayed alongside it."""
     spec = unit.spec
     a = unpack(m, Value.cast(unit.a), spec.a, "a")
     b = unpack(m, Value.cast(unit.b), spec.b, "b")

@@ -46,7 +46,7 @@ class Mul(Arithmetic):
         super().__init__(MulSpec.of(a=a, b=b, o=o, **options), build=build, multiplies=True)
 
     def compute(self, m: Module, pipe: Pipeline, random: Value | None, *operands: Number) -> Computed:
-        """Exact product."""
+        """Return the exact product."""
         a, b = operands
         a, b, random = pipe.stage("unpacked", a, b, random)
         return pipe.stage("product", multiply(m, a, b, dsp=self.build.dsp), random)

@@ -15,14 +15,14 @@ from .base import Options
 
 
 class Quire(Accumulating):
-    """Register that holds sums of products exactly, and is rounded when it is read.
+    """Register that holds a sum of products exactly and rounds it when it is read.
 
-    It is the quire of the posit standard (2022, 3.4) for posits, where it has 16 n bits for posits of n bits, and the
-    accumulator of Kulisch for other formats.
+    For posits of n bits it is the quire of the posit standard (2022, 3.4) with 16 n bits; for other formats it is a
+    Kulisch accumulator.
 
     Parameters
     ----------
-    a, b, o, carry
+    Fields of `QuireSpec`; formats may be texts.
         As of `QuireSpec`; formats may be texts.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
@@ -34,13 +34,13 @@ class Quire(Accumulating):
     a : In(a)
     b : In(b)
     subtract : In(1)
-        The product is subtracted.
+        Subtract the product instead of adding it.
     c, load, clear, o
-        Start value, begin of a sum and result; see `Accumulating`.
+        Start value, start of a sum, and result; see `Accumulating`.
 
     Latency
     -------
-    ``build.pipeline + 1`` cycles from operands to the result; a step every cycle.
+    ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")
@@ -61,7 +61,7 @@ class Quire(Accumulating):
         super().__init__(spec, operands=operands, controls=("subtract",), build=build, multiplies=True)
 
     def term(self, m: Module, pipe: Pipeline, travelling: Travelling) -> tuple[Number, Travelling]:
-        """The product, or minus it."""
+        """Return the product, negated if ``subtract`` is 1."""
         a = unpack(m, self.a.as_value(), self.spec.a, "a")
         b = unpack(m, self.b.as_value(), self.spec.b, "b")
         a, b, minus, *travelling = pipe.stage("unpacked", a, b, self.subtract, *travelling)

@@ -1,4 +1,4 @@
-"""Stochastic rounding of fixed point, in many lanes."""
+"""Stochastic rounding of fixed-point numbers in parallel lanes."""
 
 from typing import Unpack
 
@@ -12,34 +12,34 @@ from .base import Options, Unit
 
 
 class StochasticRounder(Unit):
-    """Wide fixed-point numbers truncated to narrow ones, each up or down at random (Chang et al., DATE 2023).
+    """Stochastic rounding of wide fixed-point numbers to narrow ones, in parallel lanes (Chang et al., DATE 2023).
 
     Parameters
     ----------
     a, o : Fixed or str
-        Formats of the wide numbers, such as ``int16``, and of the narrow ones, such as ``fxp8.0-wrap``.
+        Wide format, such as ``int16``, and narrow format, such as ``fxp8.0-wrap``.
     lanes : int
-        Numbers at once, 1 to 4096.
+        Numbers per cycle, 1 to 4096.
     sharing : str
-        ``own`` or ``rotated``: one source for each lane, or one for all; see `RounderSpec`.
+        ``own`` for one random source per lane, ``rotated`` for one source shared by all lanes; see `RounderSpec`.
     increment : bool
-        The unit adds the carry of the rounding decision. If not, ``o`` is the floor, in a format that wraps, and ``up``
-        the carry for an adder of the user's own.
+        If true, the unit adds the carry of the rounding decision. If false, ``o`` is the floor, in a format that
+        wraps, and ``up`` is the carry for an external adder.
     build : Build
         Register stages and structure; changes ``latency`` and no result bit.
     **options
-        A stochastic rounding (default: ``sr3``), random source and saturation; see `Options`.
+        Stochastic rounding (default: ``sr3``), random source and saturation; see `Options`.
 
     Members
     -------
     a0, a1, ... : In(a)
         Also as the list ``a``.
     random0, random1, ... : In(rounding.bits)
-        Random words, where they come from ports.
+        Random words. Absent with an internal source.
     o0, o1, ... : Out(o)
         Also as the list ``o``.
     up0, up1, ... : Out(1)
-        Carries of a unit without increment; also as the list ``up``.
+        Rounding carries, also as the list ``up``. Absent if ``increment`` is true.
 
     Latency
     -------
@@ -75,7 +75,7 @@ class StochasticRounder(Unit):
 
     @property
     def arguments(self) -> list[str | list[str]]:
-        """Operands as the golden function takes them: one vector."""
+        """Operands in the order of the golden function: one vector."""
         return [[f"a{lane}" for lane in range(self.lanes)]]
 
     def elaborate(self, platform: object) -> Module:
@@ -84,7 +84,7 @@ class StochasticRounder(Unit):
         words = [self.word(m, f"random{lane}") for lane in range(self.lanes)]
         numbers = [unpack(m, port.as_value(), self.wide, f"a{lane}") for lane, port in enumerate(self.a)]
         ready = [truncate(m, number, self.narrow) for number in numbers]
-        # One value alone would come back bare.
+        # The leading None makes ``stage`` return a tuple even for a single value.
         _, *held = pipe.stage("cut", None, *ready, *words)
         lanes = list(zip(held[: self.lanes], held[self.lanes :], strict=True))
         if self.increment:

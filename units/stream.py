@@ -1,4 +1,4 @@
-"""Any unit as a stream component with valid and ready on both sides."""
+"""Wrapper of a unit with valid/ready streams for operands and results."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -8,24 +8,24 @@ from .base import Unit
 
 
 class Streamed(wiring.Component):
-    """A unit between two streams.
+    """Unit with valid/ready streams for operands and results.
 
     Parameters
     ----------
     unit : Unit
-        Becomes a submodule.
+        Unit to wrap; it becomes a submodule.
 
     Members
     -------
     i : In(stream.Signature(StructLayout(unit.inputs)))
         Operands.
     o : Out(stream.Signature(StructLayout(unit.outputs)))
-        Results, one for every transfer of operands, in order. While ``valid`` and not ``ready`` they do not change.
+        Results in order, one per transfer of operands; stable while ``valid`` is 1 and ``ready`` is 0.
 
     Latency
     -------
-    ``unit.latency`` cycles without back-pressure, a transfer every cycle. ``i.ready`` follows ``o.ready`` in the same
-    cycle: one waiting result stops all stages.
+    ``unit.latency`` cycles without back-pressure, one transfer per cycle. ``i.ready`` depends on ``o.ready``
+    combinationally: a waiting result stalls all stages.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -42,12 +42,12 @@ class Streamed(wiring.Component):
 
     @property
     def title(self) -> str:
-        """The unit's text, with its interface."""
+        """Text of the unit, with its interface."""
         return f"{self.unit.title}, between two streams"
 
     @property
     def latency(self) -> int:
-        """Clock cycles from operands to result when nothing waits."""
+        """Clock cycles from operands to result without back-pressure."""
         return self.unit.latency
 
     def elaborate(self, platform: object) -> Module:
@@ -63,7 +63,7 @@ class Streamed(wiring.Component):
             if unit.clocked:
                 m.d.comb += unit.en.eq(self.o.ready)
             return m
-        # One bit for every stage says whether it holds operands of a transfer.
+        # Bit i is 1 if stage i holds operands of a transfer.
         occupied = Signal(unit.latency)
         advance = Signal()
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Verilog of any component."""
+"""Generation of Verilog from components."""
 
 import importlib
 import re
@@ -17,12 +17,12 @@ from halfulp.hdl.formats import Format
 from .base import Unit, module_name
 
 SYNC, *_ = RESETS = ("sync", "async", "sync-low", "async-low")
-"""Styles of reset: synchronous or asynchronous, by the port ``rst``, or by ``rst_n``, which is active low."""
+"""Reset styles: synchronous or asynchronous, on the port ``rst``, or on ``rst_n``, which is active low."""
 
 _PRAGMAS = """\
-// Operands are written as wide as they are, and Verilog's own rules extend them.
+// Operands of different width are extended by the rules of Verilog.
 /* verilator lint_off WIDTHEXPAND */
-// Ports have the names of their protocol, even if C++ has such a word.
+// Ports keep the names of their protocol even if C++ reserves them.
 /* verilator lint_off SYMRSVDWORD */
 `timescale 1ns / 1ps
 """
@@ -32,9 +32,9 @@ _CONTROLS = {
     "rst": "reset, {}, active high",
     "rst_n": "reset, {}, active low",
     "en": "clock enable of all registers",
-    "valid": "operands in this cycle",
+    "valid": "operands are present in this cycle",
 }
-"""Ports that stand first, and what they are."""
+"""Meaning of the control ports, which come first."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +55,29 @@ class VerilogPort:
 
 
 def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
-    """Plain Verilog of a component and its submodules, with a comment about its ports.
+    """Return plain Verilog of a component and its submodules, with a header comment about the ports.
 
     Parameters
     ----------
     component : wiring.Component
-        A unit, a `Streamed` one, or a component of your own.
+        A unit, a `Streamed` unit, or a component of your own.
     name : str, optional
-        Name of the top module, with which the names of submodules begin; default: the component's ``name``, which
-        carries its parameters, or the name of its class.
+        Name of the top module and prefix of the names of submodules; default: the component's ``name``, which contains
+        its parameters, or the name of its class.
     reset : str
-        Style of the reset, of `RESETS`.
+        Reset style, one of `RESETS`.
 
     Raises
     ------
     TypeError
-        If ``component`` is no component, or ``name`` no text.
+        If ``component`` is not a component, or ``name`` is not a string.
     ValueError
-        If the name is none that Verilog takes, the style is unknown, or the component has no reset.
+        If Verilog does not allow the name, the style is unknown, or the component has no reset.
     """
     if not hasattr(component, "signature"):
-        raise TypeError(f"Verilog is made of a wiring.Component, not of {type(component).__name__}")
+        raise TypeError(f"cannot emit Verilog of {type(component).__name__}: expected a wiring.Component")
     if reset not in RESETS:
-        raise ValueError(f"unknown reset {reset!r}; the styles are {', '.join(RESETS)}")
+        raise ValueError(f"unknown reset style {reset!r}; available: {', '.join(RESETS)}")
     top = check_name(getattr(component, "name", type(component).__name__) if name is None else name)
     text = verilog.convert(
         component,
@@ -91,7 +91,7 @@ def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
         text = re.sub(r"\brst\b(.*?)\binput rst;\n  wire rst;", low, text, count=1, flags=re.S)
     ports = {port.name: port for port in verilog_ports(text, top)}
     if reset != SYNC and not {"rst", "rst_n"} & set(ports):
-        raise ValueError(f"{top} has no reset, which {reset} could be the style of")
+        raise ValueError(f"{top} has no reset: omit the reset style {reset}")
     shapes = {"__".join(map(str, path)): member.shape for path, member, _ in component.signature.flatten(component)}
     places = {port: place for place, port in enumerate(dict.fromkeys([*_CONTROLS, *shapes]))}
     ports = dict(sorted(ports.items(), key=lambda item: places.get(item[0], -1)))
@@ -104,22 +104,22 @@ def emit(component: Any, name: str | None = None, *, reset: str = SYNC) -> str:
 
 
 def check_name(name: object) -> str:
-    """A name of a Verilog module.
+    """Return ``name`` if it is a valid name of a Verilog module.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no text, or none that Verilog takes.
+        If it is not a string, or Verilog does not allow it.
     """
     if not isinstance(name, str):
-        raise TypeError(f"the name of a module is a text, not {type(name).__name__}")
+        raise TypeError(f"the name of a module must be a string, not {type(name).__name__}")
     if not re.fullmatch(r"[A-Za-z_][\w$]*", name, re.ASCII):
         raise ValueError(f"invalid module name {name!r}: expected letters, digits, _ and $, a letter or _ first")
     return name
 
 
 def verilog_ports(text: str, top: str) -> list[VerilogPort]:
-    r"""Ports of a module, in order of their names, from its Verilog; a keyword as a name is ``\bit`` there.
+    r"""Return the ports of a module, sorted by name, from its Verilog; a keyword ``bit`` as a name is written ``\bit``.
 
     Raises
     ------
@@ -134,16 +134,16 @@ def verilog_ports(text: str, top: str) -> list[VerilogPort]:
 
 
 def _reordered(text: str, top: str, order: list[str]) -> str:
-    """Verilog with the ports of a module in this order."""
+    """Return the Verilog with the ports of a module in the given order."""
     head = re.search(rf"^module \\?{re.escape(top)}\s*\((.*?)\);", text, re.M | re.S)
     assert head is not None
-    # A keyword as a name ends with a blank.
+    # An escaped name ends with a blank.
     written = {port.strip().removeprefix("\\"): port.lstrip() for port in head[1].split(",")}
     return text[: head.start(1)] + ", ".join(written[port] for port in order) + text[head.end(1) :]
 
 
-# In Verilog of Yosys: names with numbers of its own, those that are nothing else, the signal that a statement assigns
-# first, a signal that is another or bits of it, ports of instances, and ports with names of Yosys.
+# Patterns in the Verilog of Yosys: names with a generated number, names that are only a number, the first signal that
+# a statement assigns, aliases of a signal or of its bits, ports of instances, and ports with generated names.
 _NUMBERED = re.compile(r"\\((?!\$auto)\S*\$\S*) ")
 _UNNAMED = re.compile(r"\$\d+")
 _ASSIGNED = re.compile(r"^(?:assign)? *(?:{ )?\\?([\w$][^\s\[,;]*)[^;=\n]* <?= ", re.M)
@@ -153,10 +153,10 @@ _PORT = re.compile(r"^(?: *\.|  (?:input|output) (?:\[\d+:0\] )?)\\(\S+) ", re.M
 
 
 def _named(module: re.Match[str]) -> str:
-    """A module of Yosys with names instead of numbers.
+    """Return a module of Yosys with names in place of generated numbers.
 
-    An unnamed value, such as ``$60``, is a part of the signal that it is, or that it is first used for:
-    ``sum_zero_part1``. Of several signals of one name, as ``x`` and ``x$7``, the others are ``x_2``, ``x_3`` and so on.
+    An unnamed value, such as ``$60``, becomes a part of the signal that first uses it: ``sum_zero_part1``. Further
+    signals of one name, such as ``x$7`` next to ``x``, become ``x_2``, ``x_3`` and so on.
     """
     users: dict[str, str] = {}
     found: dict[str, None] = {}
@@ -173,7 +173,7 @@ def _named(module: re.Match[str]) -> str:
         if (same := _RENAMED.match(statement)) and not _UNNAMED.fullmatch(same[1]):
             users[same[2]] = same[1]
     for name in _PORT.findall(module[0]):
-        # Another module has the same name.
+        # The parent module refers to ports by name, so ports are not renamed.
         found.pop(name, None)
     taken = set(re.findall(r"\w+", module[0]))
     numbers: dict[str, Iterator[int]] = {}
@@ -191,9 +191,9 @@ def _named(module: re.Match[str]) -> str:
 
 
 def _lint_clean(text: str) -> str:
-    """Verilog of Yosys in the words that simulators do not warn of.
+    """Rewrite Verilog of Yosys so that linters do not warn.
 
-    ``~|`` is ``!`` of several bits. A case that does nothing for other values than it names says so.
+    A ``!`` of several bits becomes ``~|``. An incomplete case gets an empty default.
     """
     lines: list[str] = []
     cases: list[list[str]] = []
@@ -213,7 +213,7 @@ def _lint_clean(text: str) -> str:
 
 
 def _complete(patterns: list[str]) -> bool:
-    """True if some pattern matches each value; ``?`` is any bit, and no pattern is longer than the first."""
+    """Return True if the patterns match every value; ``?`` matches any bit, and no pattern is longer than the first."""
     if any(not pattern.strip("?") for pattern in patterns):
         return True
     halves = ([pattern[1:] for pattern in patterns if pattern[0] in (bit, "?")] for bit in "01")
@@ -221,12 +221,12 @@ def _complete(patterns: list[str]) -> bool:
 
 
 def _about(component: Any, top: str, options: list[str], clocked: bool) -> Iterator[str]:
-    """Lines about a component: name, description, command, latency."""
+    """Yield header lines about a component: name, description, command, latency."""
     title = getattr(component, "title", None)
     yield f"{top}: {title}" if isinstance(title, str) else top
-    # An import statement would make all of the package part of the keys of cached Verilog.
+    # An import statement would make the digest of cached Verilog depend on the whole package.
     written = f"Written by halfulp {importlib.import_module('halfulp').__version__}"
-    # A unit of a user's own may have no text.
+    # A component of a user may have no text.
     has_text = isinstance(component, Unit) and hasattr(component.spec, "form")
     if has_text and component.name == module_name(component.spec.name, component.build):
         options = [component.spec.text, *component.build.options, *options]
@@ -239,7 +239,7 @@ def _about(component: Any, top: str, options: list[str], clocked: bool) -> Itera
 
 
 def _table(component: Any, ports: Mapping[str, VerilogPort], shapes: Mapping[str, Any], reset: str) -> Iterator[str]:
-    """Lines about the ports of a component, and about the formats of these."""
+    """Yield header lines about the ports of a component and their formats."""
     timing = "asynchronous" if reset.startswith("async") else "synchronous"
     for name, port in ports.items():
         control = name in _CONTROLS and (name not in shapes or isinstance(component, Unit))
@@ -261,7 +261,7 @@ def _range(low: int, width: int) -> str:
 
 
 def _shape_text(shape: Any) -> str:
-    """A format's name, or the places of fields; nothing of plain bits."""
+    """Return the name of a format, or the fields of a layout; empty for plain bits."""
     if isinstance(shape, Format):
         return str(shape)
     if isinstance(shape, data.ArrayLayout):

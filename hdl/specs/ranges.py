@@ -1,4 +1,4 @@
-"""Ranges of the exact results of an operation, so that ``exact`` can be refused before any hardware is built."""
+"""Ranges of exact results, used to reject rounding ``exact`` before hardware is built."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,15 +15,15 @@ class ValueRange:
     quantum : int
         Every number is a multiple of 2^quantum.
     lowest, largest : Fraction
-        No number is less, none is more.
+        Bounds on all numbers.
     smallest : Fraction
-        No magnitude above zero is less.
+        Lower bound on the nonzero magnitudes.
     precision : int
-        Bits between the first and the last one of any number, both included.
+        Upper bound on the significand bits from the first to the last one, both included.
     inf, nan : bool
-        Whether the set has them.
+        True if the set contains infinities or NaN.
     source : Format, optional
-        Where the set is what a format holds, that format.
+        Format, if the set is exactly the values of one.
     """
 
     quantum: int
@@ -37,12 +37,12 @@ class ValueRange:
 
     @classmethod
     def of(cls, fmt: Format) -> "ValueRange":
-        """The numbers of a format."""
+        """Return the range of a format."""
         return cls(fmt.quantum, fmt.lowest, fmt.largest, fmt.smallest, fmt.precision, fmt.has_inf, fmt.has_nan, fmt)
 
     @property
     def magnitude(self) -> Fraction:
-        """No magnitude is more."""
+        """Upper bound on the magnitudes."""
         return max(-self.lowest, self.largest)
 
     def __mul__(self, other: "ValueRange") -> "ValueRange":
@@ -53,7 +53,7 @@ class ValueRange:
             lowest=min(corners),
             largest=max(corners),
             smallest=self.smallest * other.smallest,
-            # (2^p - 1)(2^q - 1) fills p + q bits once both have two; a power of two adds none.
+            # (2^p - 1)(2^q - 1) has p + q bits if p, q >= 2; multiplication by a power of two adds none.
             precision=max(self.precision, other.precision) if one_bit else self.precision + other.precision,
             inf=self.inf or other.inf,
             nan=self.nan or other.nan or self.inf or other.inf,
@@ -75,11 +75,11 @@ class ValueRange:
         return replace(self, lowest=-self.largest, largest=-self.lowest, source=None)
 
     def plus_or_minus(self, other: "ValueRange") -> "ValueRange":
-        """Sums and differences."""
+        """Return the range of sums and differences."""
         return (self + other) | (self + -other)
 
     def times(self, count: int) -> "ValueRange":
-        """Sums of ``count`` numbers of the set."""
+        """Return the range of sums of ``count`` numbers of the set."""
         lowest, largest = self.lowest * count, self.largest * count
         return ValueRange(
             quantum=self.quantum,
@@ -103,9 +103,9 @@ class ValueRange:
         )
 
     def check_fits(self, fmt: Format, what: str) -> None:
-        """Raise ValueError unless ``fmt`` holds every number of the span.
+        """Raise ValueError unless ``fmt`` holds every number of the range.
 
-        The span of a sum of a product is a bound: it may ask one bit more than the products that really occur.
+        The range is a bound: for a sum with a product it may have one bit more than the real results.
         """
         room = ValueRange.of(fmt)
         lacks = None
@@ -117,44 +117,44 @@ class ValueRange:
             lacks = f"it starts at {decimal_text(room.lowest, 6)} and the results at {decimal_text(self.lowest, 6)}"
         elif self.quantum < room.quantum or self.smallest < room.smallest:
             smallest, needed = decimal_text(room.smallest, 6), decimal_text(self.smallest, 6)
-            lacks = f"its smallest number is {smallest} and the results' is {needed}"
+            lacks = f"its smallest number is {smallest} and that of the results {needed}"
         elif self.inf and not room.inf:
             lacks = "it has no infinity"
         elif self.nan and not room.nan:
             lacks = "it has no NaN"
         if fmt.spacing != "uniform" and self.precision > room.precision:
-            lacks = f"it has {room.precision} significand bits and {self.precision} are needed"
+            lacks = f"it has {room.precision} significand bits and the results have {self.precision}"
         elif lacks is None and fmt.spacing == "tapered":
             lacks = self._lacks_in(fmt)
         if lacks:
             raise ValueError(
-                f"rounding exact is refused: {fmt} cannot hold every {what}, for {lacks}; "
-                "name a rounding mode or a wider result format"
+                f"rounding exact is not possible: {fmt} cannot hold every {what}, because {lacks}; "
+                "choose a rounding mode or a wider result format"
             )
 
     def _lacks_in(self, fmt: Format) -> str | None:
-        """Exponent at which the significands of a format are too short for the set."""
+        """Return the first exponent at which significands of ``fmt`` are too short for the set, as a sentence."""
         for scale in range(floor_log2(self.smallest), floor_log2(self.magnitude) + 1):
             needed, there = min(self.precision, scale - self.quantum + 1), fmt.precision_at(scale)
             if needed > there:
-                return f"at 2^{scale} it has {there} significand bits and {needed} are needed"
+                return f"at 2^{scale} it has {there} significand bits and the results have {needed}"
         return None
 
 
 def _closest(x: ValueRange, y: ValueRange) -> Fraction:
-    """Least sum or difference above zero."""
+    """Return the least nonzero magnitude of a sum or difference."""
     low, high = sorted((x, y), key=lambda span: span.smallest)
     if low.magnitude < high.smallest:
         return min(low.smallest, high.smallest - low.magnitude)
-    # Both sets have high.smallest, a power of two, and are densest there: what differs from it least is the number
-    # above it in the high set, or the one below it in the low set.
+    # Both sets contain high.smallest, a power of two, and are densest there. The nearest number is the one above it in
+    # the high set, or the one below it in the low set.
     below = max(low.quantum, floor_log2(high.smallest) - low.precision)
     return min(low.smallest, Fraction(2) ** high.quantum, Fraction(2) ** below)
 
 
 def _longest(x: ValueRange, y: ValueRange) -> int:
-    """Bits of the longest sum of a number of x and one of y that ends at y's quantum."""
+    """Return the significand bits of the longest sum of a number of x and one of y with y's quantum."""
     unit = Fraction(2) ** y.quantum
-    # The largest number of one set joins the longest odd tail of the other, or the one before if both are odd.
+    # The longest sum adds x's largest number to y's longest odd significand, or to the one before if both are odd.
     joined = x.magnitude + ((1 << y.precision) - 1) * unit
     return max(significand_bits(joined), significand_bits(joined - unit) if y.precision > 1 else 1)

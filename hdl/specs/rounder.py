@@ -16,23 +16,25 @@ MAX_LANES = 4096
 
 
 @dataclass(frozen=True)
-class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at random"):
-    """Wide fixed-point numbers truncated to narrow ones, each up or down at random.
+class RounderSpec(UnitSpec, form="sru a>o", summary="stochastic rounding of fixed point"):
+    """Description of a stochastic rounder from wide to narrow fixed-point numbers.
 
     Parameters
     ----------
     a, o : Fixed
-        Formats of the wide and of the narrow numbers.
+        Wide and narrow format.
     rounding : Rounding
-        A stochastic one; default: sr3.
+        Stochastic rounding; default: ``sr3``.
     lanes : int
-        Numbers at once, 1 to 4096.
+        Numbers per cycle, 1 to 4096.
     sharing : str
-        ``own``: each lane has a source. ``rotated``: all lanes share one; lane i has its words rotated by i places, and
-        those of a plateau source complemented in every second turn, which changes no frequency of any word.
+        ``own``: one random source per lane. ``rotated``: one source for all lanes; lane i rotates its words by i
+        places,
+        and every second full rotation of a plateau source also complements them. Each word stays equally frequent.
     increment : bool
-        Whether the unit adds the carry of the rounding decision. If not, ``o`` is the floor, wraps, and the carry is a
-        result of its own.
+        If true, the unit adds the carry of the rounding decision. If false, ``o`` is the floor, which wraps, and the
+        carry
+        is a separate result.
     """
 
     a: Fixed
@@ -45,23 +47,24 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
     def check(self) -> None:
         for name, fmt in (("a", self.a), ("o", self.o)):
             if not isinstance(fmt, Fixed):
-                raise TypeError(f"{name} of a stochastic rounder is fixed point, such as int16 or fxp8.8, not {fmt}")
+                raise TypeError(
+                    f"{name} of a stochastic rounder must be fixed point, such as int16 or fxp8.8, not {fmt}"
+                )
         check_int("lanes", self.lanes, "stochastic rounder", 1, MAX_LANES)
         if self.rounding.mode != "sr":
-            raise ValueError(f"a stochastic rounder rounds by sr1 to sr32, not by {self.rounding}")
+            raise ValueError(f"rounding of a stochastic rounder must be sr1 to sr32, not {self.rounding}")
         check_bool("increment", self.increment, "stochastic rounder")
         if not self.increment:
             self.o.check_wraps(self.saturate)
         check_one_of("sharing", self.sharing, SHARINGS)
         if self.sharing != "own" and self.random is None:
-            raise ValueError(f"sharing {self.sharing} does nothing where random words are an input; name a source")
+            raise ValueError(f"sharing {self.sharing} does nothing without a random source; add one: @lfsr16")
         if self.sharing != "own" and self.lanes == 1:
-            raise ValueError(f"sharing {self.sharing} does nothing in one lane; name two lanes or more")
+            raise ValueError(f"sharing {self.sharing} does nothing with one lane; use at least 2 lanes")
 
     @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:
-        """Description with the defaults of the short form: 8 bits, as many before the point as ``a`` has; they wrap if
-        they must."""
+        """Fill the short form; the default result has 8 bits, with the integer bits of ``a``."""
         if isinstance(a, Fixed) and given.get("o") is None:
             o = replace(a, int_bits=min(a.int_bits, a.width), frac_bits=8 - min(a.int_bits, a.width))
             given["o"] = o if given.get("increment", True) else replace(o, overflow="wrap")
@@ -73,10 +76,10 @@ class RounderSpec(UnitSpec, form="sru a>o", summary="fixed point, truncated at r
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Numbers of the wide format."""
+        """Range of the wide format, and its name in errors."""
         return ValueRange.of(self.a), f"number of {self.a}"
 
     @property
     def words(self) -> dict[str, int]:
-        """Random words of an operation and their bits: one for each lane."""
+        """Widths of the random words of an operation, one word per lane."""
         return {f"random{lane}": self.rounding.bits for lane in range(self.lanes)}

@@ -1,6 +1,7 @@
-"""Tables of line segments: exact coefficients, and the exact function that they stand for.
+"""Tables of line segments with exact coefficients.
 
-That function is rational. A unit, its golden model and the oracle give it rounded once, to the output format.
+A table defines a piecewise rational function. The unit, the golden model and the exact model round its value once, to
+the output format.
 """
 
 import hashlib
@@ -22,71 +23,73 @@ from .pieces import Piece, PowerSum, ceiling, check_bits, check_holds, last_plac
 from .ranges import ValueRange
 
 SYMMETRIES = ("odd", "even", "point", "linear")
-"""Symmetries, by f(-x): -f(x), f(x), centre - f(x), f(x) - x."""
+"""Symmetries; f(-x) is -f(x), f(x), centre - f(x) or f(x) - x."""
 
 REDUCTIONS = ("exp2", "reciprocal", "rsqrt", "log2")
-"""Reductions of f to a function g on a short interval, see `Segments`."""
+"""Reductions of f to a function g on a short interval; see `Segments`."""
 
 DOMAINS = {"exp2": (0, 1), "reciprocal": (1, 2), "rsqrt": (1, 4), "log2": (1, 2)}
-"""Intervals of reduced arguments: from the first number to below the second."""
+"""Half-open intervals [low, high) of reduced arguments."""
 
 MAX_POWER = 1 << 13
-"""Powers of two of `exp2` are no more than this in magnitude: what is farther out is beyond every format anyway."""
+"""Bound on the magnitude of exponents of `exp2`; results beyond it exceed the range of every format."""
 
 MAX_PIECES, MAX_FRACTION = 1 << 12, 48
-"""Most pieces, and bits behind the point of `exp2`."""
+"""Maximum number of pieces, and of fraction bits of `exp2`."""
 
 Special = Fraction | str
-"""A value of its own: a fraction, ``inf``, ``-inf``, ``nan`` or ``-0``."""
+"""Value of a special case: a fraction, ``inf``, ``-inf``, ``nan`` or ``-0``."""
 
 _SPECIALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-0": -0.0}
 
 
 @dataclass(frozen=True)
 class Segments:
-    """A function as line segments.
+    """Piecewise linear function with exact coefficients.
 
-    Its value at x, a number of ``fmt``, is what ``specials`` say of x, if they do; else x is folded by the symmetry to
-    t = abs(x), t is reduced, the last piece that starts at the argument or before (the first one, if none does) gives
-    ``slope * argument + intercept``, and reduction and symmetry are undone; all that exactly. What a unit gives is
-    this value, rounded once to ``out``. A value of zero is +0, and -0 at a negative x of an odd function.
-
-    Parameters
+    The value at a number x of ``fmt`` is computed exactly in these steps. A matching special value is the result.
+    Otherwise
+    the symmetry folds x to t = abs(x), and the reduction maps t to the argument. The last piece that starts at or below
+    the
+    argument (the first piece if there is none) gives ``slope * argument + intercept``. Reduction and symmetry are then
+    undone. A unit rounds this value once, to ``out``. A zero is +0, or -0 at a negative x of an odd function.
     ----------
     name : str
-        Of the function: letters, digits and underscores.
+        Name of the function: letters, digits and underscores.
     fmt, out : Format
-        Formats of argument and value.
+        Formats of the argument and of the value.
     slope : Format or PowerSum
         Format of the slopes.
     intercept : Format
         Format of the intercepts.
     pieces : tuple of Piece
-        By rising start. A saturated region is a piece of slope 0.
+        Pieces by ascending start. A saturated region is a piece of slope 0.
     symmetry : str, optional
-        Pieces are for x >= 0, and f(-x) is: ``odd``: -f(x); ``even``: f(x); ``point``: centre - f(x), as the sigmoid's
-        is with 1; ``linear``: f(x) - x, as that of softplus, SiLU and GELU is.
+        Definition of f(-x) by pieces for x >= 0. ``odd``: -f(x); ``even``: f(x); ``point``: centre - f(x), as the
+        sigmoid
+        has with centre 1; ``linear``: f(x) - x, as softplus, SiLU and GELU have.
     centre : Fraction
-        Of ``point``.
+        Centre of symmetry ``point``.
     reduction : str, optional
-        ``exp2``: t * factor, floored to ``fraction`` bits behind the point, is k + r with an integer k and 0 <= r < 1,
-        and f is g(r) * 2^k. ``reciprocal``: t is m * 2^e with 1 <= m < 2, and f is g(m) * 2^-e. ``rsqrt``: t is
-        m * 4^h with 1 <= m < 4, and f is g(m) * 2^-h. ``log2``: t is m * 2^e with 1 <= m < 2, and f is e + g(m).
-        The pieces are g's.
+        Reduction to a function g, which the pieces approximate. ``exp2``: t * factor, floored to ``fraction`` fraction
+        bits, is k + r with an integer k and 0 <= r < 1, and f is g(r) * 2^k. ``reciprocal``: t is m * 2^e with 1 <= m <
+        2, and
+        f is g(m) * 2^-e. ``rsqrt``: t is m * 4^h with 1 <= m < 4, and f is g(m) * 2^-h. ``log2``: t is m * 2^e with
+        1 <= m < 2, and f is e + g(m).
     factor : Fraction
-        Of ``exp2``: log2(e) for the exponential function, in as many bits as are wanted.
+        Factor of ``exp2``; for the exponential function log2(e), rounded to finitely many bits.
     fraction : int
-        Of ``exp2``.
+        Fraction bits of ``exp2``.
     nan, inf, minus_inf, zero, minus_zero, negative : Fraction or str, optional
-        Specials: the value at NaN, at the infinities, at the zeros, and at every finite x below zero; ``inf``,
-        ``-inf``, ``nan`` and ``-0`` besides fractions. None leaves it to the pieces (an infinity's value is the limit
-        of the piece that reaches it).
+        Special values at NaN, the infinities, the zeros, and every finite x below zero: a fraction, ``inf``, ``-inf``,
+        ``nan`` or ``-0``. With None the pieces give the value, and at an infinity the limit of the outermost piece.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, out of range, or means nothing beside the others, or a coefficient is not
-        held by its format.
+        If a parameter has the wrong type, is out of range or has no effect with the others, or if a format does not
+        hold a
+        coefficient.
     """
 
     name: str
@@ -121,51 +124,55 @@ class Segments:
 
     def _check_kinds(self) -> None:
         if not isinstance(self.name, str):
-            raise TypeError(f"the name of a function is a text, not {type(self.name).__name__}")
+            raise TypeError(f"the name of a function must be a string, not {type(self.name).__name__}")
         if not self.name.replace("_", "a").isalnum() or not self.name.isascii():
-            raise ValueError(f"the name of a function is of letters, digits and underscores, not {self.name!r}")
+            raise ValueError(f"invalid function name {self.name!r}: expected letters, digits and underscores")
         kinds = dict.fromkeys(("fmt", "out", "intercept"), (Format,)) | {"slope": (Format, PowerSum)}
         for what, allowed in (kinds | dict.fromkeys(("centre", "factor"), (Fraction,))).items():
             if not isinstance(value := getattr(self, what), allowed):
                 expected = " or a ".join(kind.__name__ for kind in allowed)
-                raise TypeError(f"{what} of {self.name} is a {expected}, not {type(value).__name__}")
+                raise TypeError(f"{what} of {self.name} must be a {expected}, not {type(value).__name__}")
         check_int("fraction", self.fraction, "table of segments", 0, MAX_FRACTION)
 
     def _check_folding(self) -> None:
         if self.symmetry is not None:
             check_one_of("symmetry", self.symmetry, SYMMETRIES)
         if self.symmetry != "point" and self.centre != 1:
-            raise ValueError(f"centre {self.centre} does nothing; only symmetry point has one")
+            raise ValueError(f"centre {self.centre} does nothing without symmetry point")
         check_bits(self.centre)
         if self.symmetry is not None and self.negative is not None:
-            raise ValueError(f"{self.name} is {self.symmetry}: below zero it has no value of its own")
+            raise ValueError(
+                f"{self.name} has symmetry {self.symmetry}, which gives the values below zero: omit negative"
+            )
 
     def _check_reduction(self) -> None:
         if self.reduction is not None:
             check_one_of("reduction", self.reduction, REDUCTIONS)
         if self.reduction != "exp2" and (self.factor != 1 or self.fraction != 0):
-            raise ValueError("factor and fraction do nothing; only reduction exp2 has them")
+            raise ValueError("factor and fraction do nothing without reduction exp2")
         if self.reduction is not None and self.symmetry not in (None, "odd"):
-            raise ValueError(f"{self.symmetry} symmetry is refused with a reduction; odd or none goes with it")
+            raise ValueError(f"symmetry {self.symmetry} cannot be combined with a reduction; use odd or none")
         if self.reduction == "exp2":
             if self.symmetry is not None:
-                raise ValueError("symmetry odd is refused with exp2, which has values of one sign")
+                raise ValueError("symmetry odd cannot be combined with exp2, whose values are positive")
             if self.factor <= 0 or self.factor.denominator & (self.factor.denominator - 1):
-                raise ValueError(f"factor {self.factor} of exp2 is no positive number of finitely many bits")
+                raise ValueError(
+                    f"factor of exp2 must be positive with a power of two as denominator, not {self.factor}"
+                )
         elif self.reduction is not None:
             if self.zero is None or self.minus_zero is None:
-                raise ValueError(f"{self.reduction} has no value at zero; name zero and minus_zero")
+                raise ValueError(f"{self.reduction} has no value at zero; give zero and minus_zero")
             if self.symmetry is None and self.negative is None:
-                raise ValueError(f"{self.reduction} is of numbers above zero; name what it is below, or make it odd")
+                raise ValueError(f"{self.reduction} has no value below zero; give negative, or symmetry odd")
 
     def _check_pieces(self) -> None:
         if not isinstance(self.pieces, tuple) or not all(isinstance(piece, Piece) for piece in self.pieces):
-            raise TypeError(f"pieces of {self.name} are a tuple of Piece")
+            raise TypeError(f"pieces of {self.name} must be a tuple of Piece")
         if not 1 <= len(self.pieces) <= MAX_PIECES:
-            raise ValueError(f"{self.name} has {len(self.pieces)} pieces; there are 1 to {MAX_PIECES}")
+            raise ValueError(f"{self.name} must have 1 to {MAX_PIECES} pieces, not {len(self.pieces)}")
         starts = [piece.start for piece in self.pieces]
         if any(after <= before for before, after in pairwise(starts)):
-            raise ValueError(f"pieces of {self.name} do not start one after the other")
+            raise ValueError(f"starts of the pieces of {self.name} must be in ascending order")
         for piece in self.pieces:
             if isinstance(self.slope, PowerSum):
                 self.slope.check(piece.slope)
@@ -180,17 +187,19 @@ class Segments:
             self._check_exp2()
 
     def _check_exp2(self) -> None:
-        """Raise ValueError unless large arguments end in saturation, or in results too small to be told apart."""
+        """Check that all values of exp2 are positive and that large arguments saturate or underflow."""
         if self.extremes[0] <= 0:
-            raise ValueError("a line of exp2 reaches zero, and all values must be above it")
+            raise ValueError("the pieces of exp2 must be above zero")
         if self.out.wraps:
-            raise ValueError(f"exp2 in {self.out} is refused: it overflows by any number of bits; make it saturate")
+            raise ValueError(f"exp2 needs a result format that saturates, and {self.out} wraps")
         if self.unseen(MAX_RANDOM_BITS) > MAX_POWER:
-            raise ValueError(f"exp2 in {self.out} is refused, which has powers of two near or beyond 2^{MAX_POWER}")
+            raise ValueError(f"exp2 cannot use {self.out}, whose range is near or beyond 2^{MAX_POWER}")
 
     def unseen(self, places: int) -> int:
-        """Of ``exp2``, a k at which all values of g overflow, and at minus which none reaches ``places`` below a last
-        place: no other is farther out for a result."""
+        """Return an exponent k of ``exp2`` beyond which results do not change.
+
+        All values of g overflow at k; at -k all are more than ``places`` bits below the last place.
+        """
         low, high = self.extremes
         up = floor_log2(self.out.largest) - floor_log2(low) + 2
         down = floor_log2(high) + 2 - self.out.quantum + places + 1
@@ -201,17 +210,19 @@ class Segments:
             special = getattr(self, what)
             if isinstance(special, str):
                 if special not in _SPECIALS:
-                    raise ValueError(f"{what} {special!r} is no value; there are fractions, {', '.join(_SPECIALS)}")
+                    raise ValueError(
+                        f"invalid value {special!r} of {what}: expected a fraction or one of {', '.join(_SPECIALS)}"
+                    )
             elif isinstance(special, Fraction):
                 check_bits(special)
             elif special is not None or what == "nan":
-                raise TypeError(f"{what} of {self.name} is a Fraction or a text, not {type(special).__name__}")
+                raise TypeError(f"{what} of {self.name} must be a Fraction or a string, not {type(special).__name__}")
 
     # Text -------------------------------------------------------------------------------------------
 
     @cached_property
     def text(self) -> str:
-        """All of its fields, a line each; `read` is the inverse."""
+        """Text with one line per field; `read` is the inverse."""
         lines = []
         for item in fields(self):
             if item.name == "pieces":
@@ -222,7 +233,7 @@ class Segments:
 
     @classmethod
     def read(cls, text: str) -> "Segments":
-        """The segments of a text."""
+        """Parse the text of a table."""
         found: dict[str, object] = {}
         pieces = []
         for line in text.splitlines():
@@ -241,7 +252,7 @@ class Segments:
 
     @cached_property
     def digest(self) -> str:
-        """Eight hexadecimal digits that tell it from others."""
+        """Eight hexadecimal digits of the SHA-256 of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:8]
 
     def __str__(self) -> str:
@@ -250,7 +261,7 @@ class Segments:
     # Values --------------------------------------------------------------------------------------------
 
     def piece_at(self, argument: Fraction) -> Piece:
-        """The piece that an argument, folded and reduced, is on."""
+        """Return the piece of an argument that is folded and reduced."""
         return self.pieces[max(bisect_right(self._starts, argument) - 1, 0)]
 
     @cached_property
@@ -259,11 +270,11 @@ class Segments:
 
     @cached_property
     def reached(self) -> tuple[Fraction, ...]:
-        """The first number of ``fmt`` that, folded, is on the second piece, on the third, and so on.
+        """First number of ``fmt``, folded, on the second piece, on the third, and so on.
 
-        Pieces that start beyond the last number are left out. Not for functions with a reduction.
+        Pieces beyond the last number are omitted. Undefined for tables with a reduction.
         """
-        # Folded, the lowest number of two's complement is more than the largest.
+        # The lowest number of two's complement has a larger magnitude than the largest.
         last = max(self.fmt.largest, -self.fmt.lowest) if self.symmetry else self.fmt.largest
         starts = [start for start in self._starts[1:] if start <= last]
         numbers = (ceiling(self.fmt, start) for start in starts)
@@ -271,19 +282,19 @@ class Segments:
 
     @property
     def by_code(self) -> bool:
-        """True if only a table of all codes tells which piece a number is on: its codes are in no order."""
+        """True if the codes of ``fmt`` are unordered, so that only a table by code finds the piece of a number."""
         return self.reduction is None and self.fmt.code_order == "table"
 
     @cached_property
     def places(self) -> list[int]:
-        """Index of the piece that the number of each code of ``fmt`` is on, folded; that of NaN means nothing."""
+        """Index of the piece of each code of ``fmt``, folded; the entry of NaN is arbitrary."""
         starts = self._starts[1 : len(self.reached) + 1]
         numbers: list[Any] = [abs(number) if self.symmetry else number for number in self.fmt.values]
         return [sum(start <= number for start in starts) for number in numbers]
 
     @cached_property
     def extremes(self) -> tuple[Fraction, Fraction]:
-        """Bounds on what the lines give: with a reduction g's, without one the function's; specials aside."""
+        """Bounds on the values of the lines, of g with a reduction; special values are not included."""
         if self.reduction is not None:
             low, high = (Fraction(end) for end in DOMAINS[self.reduction])
             sides = [(self.pieces, 1, low, high)]
@@ -304,9 +315,9 @@ class Segments:
         return min(values), max(values)
 
     def check_exact(self) -> None:
-        """Raise ValueError unless the output format holds every value."""
+        """Raise ValueError unless the output format holds every value exactly."""
         if self.reduction is not None:
-            raise ValueError(f"rounding exact is refused: {self.reduction} scales values beyond any place; name a mode")
+            raise ValueError(f"rounding exact is not possible with {self.reduction}: choose a rounding mode")
         lines = [piece for negative in (False, True) for piece in self.unfolded(negative)]
         specials = [value for value in (self.zero, self.minus_zero, self.negative) if isinstance(value, Fraction)]
         terms = [piece.slope * self.fmt.smallest for piece in lines] + [piece.intercept for piece in lines] + specials
@@ -326,12 +337,12 @@ class Segments:
         span.check_fits(self.out, f"value of {self}")
 
     def value(self, x: Fraction) -> Fraction:
-        """The exact value of the pieces at a number, specials aside.
+        """Return the exact value at a number; special values are not applied.
 
         Raises
         ------
         ValueError
-            If a logarithm or a power is to be taken of zero or of a number below it.
+            If the reduction is a logarithm or a power, and the number is not positive.
         """
         if self.symmetry is None or x >= 0:
             return self._value_of(x)
@@ -339,7 +350,7 @@ class Segments:
         return {"odd": -value, "even": value, "point": self.centre - value, "linear": value + x}[self.symmetry]
 
     def _value_of(self, t: Fraction) -> Fraction:
-        """Value at a folded number."""
+        """Return the value at a folded number."""
         two = Fraction(2)
         if self.reduction is None:
             return self.piece_at(t).at(t)
@@ -348,7 +359,7 @@ class Segments:
             k = math.floor(scaled)
             return self.piece_at(scaled - k).at(scaled - k) * two ** min(max(k, -MAX_POWER), MAX_POWER)
         if t <= 0:
-            raise ValueError(f"{self.reduction} of {t} is refused; only numbers above zero have one")
+            raise ValueError(f"{self.reduction} of {t} does not exist; the number must be above zero")
         e = floor_log2(t)
         if self.reduction == "rsqrt":
             half = e // 2
@@ -359,14 +370,14 @@ class Segments:
         return g / two**e if self.reduction == "reciprocal" else e + g
 
     def number(self, x: Fraction | float, negative: bool) -> tuple[Fraction | float, bool]:
-        """The exact value at a number or a special one: its magnitude, which may be infinite or NaN, and its sign.
+        """Return the exact value at a finite or special number: magnitude, possibly infinite or NaN, and sign.
 
         Parameters
         ----------
         x : Fraction or float
-            With its sign; inf, -inf and nan as floats.
+            Signed number; inf, -inf and nan are floats.
         negative : bool
-            Sign of x, for zeros.
+            Sign of x, needed for zeros.
         """
         if (special := self._special(x, negative)) is not None:
             return _signed(special)
@@ -376,14 +387,14 @@ class Segments:
         return abs(value), value < 0 or (value == 0 and negative and self.symmetry == "odd")
 
     def code(self, code: int, rounding: Rounding, saturate: bool, random: int = 0) -> int:
-        """Code of the value at a code of ``fmt``, rounded once to ``out``."""
+        """Return the code of the value at a code of ``fmt``, rounded once to ``out``."""
         magnitude, negative = self.number(self.fmt.decode(code), self.fmt.negative(code))
         if isinstance(magnitude, float):
             return self.out.nan_code if math.isnan(magnitude) else self.out.infinity(negative)
         return self.out.encode_magnitude(magnitude, negative, rounding, random, saturate)
 
     def _special(self, x: Fraction | float, negative: bool) -> Special | None:
-        """Value of a number that is a special, if it is."""
+        """Return the special value at a number, or None."""
         if isinstance(x, float):
             if math.isnan(x):
                 return self.nan
@@ -393,7 +404,7 @@ class Segments:
         return self.negative if x < 0 else None
 
     def limit(self, negative: bool) -> Special:
-        """Limit of the value as x goes to an infinity, where no special names it."""
+        """Return the limit of the pieces as x goes to an infinity."""
         if self.reduction is not None:
             return self._reduced_limit(negative)
         piece = self.unfolded(negative)[0 if negative and self.symmetry is None else -1]
@@ -411,16 +422,16 @@ class Segments:
         return "inf" if self.reduction == "log2" else down
 
     def unfolded(self, negative: bool) -> tuple[Piece, ...]:
-        """Lines whose value at x itself, not at abs(x), is the function's, for x of one sign; starts are abs(x)'s.
+        """Return lines in x, not abs(x), for x of one sign; starts are those of abs(x).
 
-        To fold is no more than to choose other coefficients. Of pieces with a reduction they are as they are.
+        Folding only selects other coefficients. Pieces with a reduction are returned unchanged.
         """
         if not negative or self.symmetry is None or self.reduction is not None:
             return self.pieces
         return tuple(Piece(piece.start, *line) for piece, line in zip(self.pieces, self._mirrored(), strict=True))
 
     def _mirrored(self) -> Iterator[tuple[Fraction, Fraction]]:
-        """Slopes and intercepts of the lines for x below zero."""
+        """Yield slopes and intercepts of the lines for x below zero."""
         for piece in self.pieces:
             a, b = piece.slope, piece.intercept
             # At x = -t: -(a t + b); a t + b; centre - (a t + b); (a t + b) - t.
@@ -429,7 +440,7 @@ class Segments:
 
 
 def _signed(special: Special) -> tuple[Fraction | float, bool]:
-    """Magnitude and sign of a special value."""
+    """Return magnitude and sign of a special value."""
     if isinstance(special, Fraction):
         return abs(special), special < 0
     number = _SPECIALS[special]

@@ -8,14 +8,14 @@ from halfulp.hdl.formats.checks import check_int
 
 @dataclass(frozen=True)
 class Tile:
-    """One tile of a matrix product's result.
+    """One tile of the result of a matrix product.
 
     Attributes
     ----------
     row, column : int
-        Where it begins.
+        First row and first column in the result.
     vectors : int
-        Vectors of each of its rows.
+        Vectors per row of the tile.
     """
 
     row: int
@@ -25,30 +25,30 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles of ``n * rows`` rows, and of up to ``depth`` vectors of ``m`` columns in each.
+    """Division of a matrix into tiles of ``n * rows`` rows and up to ``depth`` vectors of ``m`` columns.
 
     Parameters
     ----------
     n : int
-        Elements of an array, each of which makes ``rows`` rows of a tile.
+        Elements of the array; each computes ``rows`` rows of a tile.
     m : int
-        Columns of a vector: multiply-accumulates that work on it at once.
+        Columns per vector: multiply-accumulates per element.
     depth : int
-        Vectors of a tile's row, at most; a row's last tile has no more of them than it needs.
+        Maximum number of vectors per row of a tile; the last tile of a row may have fewer.
     rows : int
-        Rows of a tile that an element makes.
+        Rows of a tile per element.
 
     Raises
     ------
     TypeError, ValueError
-        If a size is no int, or not positive.
+        If a size is not an int or not positive.
 
     Notes
     -----
-    Tiles follow each other along the rows of the result, and then down. A tile takes its k products in ascending k, for
-    each of them its vectors in ascending order, and for each of these the rows of an element; so element (i, j) of a
-    tile is made by multiply-accumulate j mod m of element i div ``rows``, one of n * m, and each of them does
-    k * ``vectors`` * ``rows`` steps in a tile, whether all its elements are wanted or some are padding.
+    Tiles are computed along the rows of the result, then down. A tile runs through k in ascending order; for each k
+    through its vectors in ascending order; for each vector through the rows of an element. Element (i, j) of a tile is
+    computed by multiply-accumulate j mod m of array element i div ``rows``. Each of the n * m multiply-accumulates does
+    k * ``vectors`` * ``rows`` steps per tile, padding included.
     """
 
     n: int
@@ -76,11 +76,11 @@ class Tiling:
         return self.n * self.m
 
     def tiles(self, rows: int, columns: int) -> Iterator[Tile]:
-        """Tiles of a result of so many rows and columns, in order."""
+        """Yield the tiles of a result with the given rows and columns, in order."""
         for row in range(0, rows, self.height):
             for column in range(0, columns, self.columns):
                 yield Tile(row, column, min(-(-(columns - column) // self.m), self.depth))
 
     def steps(self, rows: int, k: int, columns: int) -> int:
-        """Steps that each multiply-accumulate does for a product of so many rows, k, and columns."""
+        """Return the steps of each multiply-accumulate for a product of the given rows, k and columns."""
         return k * self.rows * sum(tile.vectors for tile in self.tiles(rows, columns))

@@ -1,4 +1,4 @@
-"""Descriptions of units: all that decides result bits, as plain, immutable data with a text."""
+"""Descriptions of units: immutable data that determines all result bits, with a text form."""
 
 import re
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from .grammar import BARE, Form, read
 from .ranges import ValueRange
 
 UNITS: dict[str, type["UnitSpec"]] = {}
-"""Class of the description of each unit, by the unit's name: a row for each class that is given a form."""
+"""Description class of each unit by name; each subclass with a form adds itself."""
 
 _NOT_OF_RESULTS = ("random", "seed", "k", "lanes", "sharing")
-"""Fields that the golden function of a unit does not take: it has the words of a source, and the shape of tensors."""
+"""Fields that golden functions do not take, because they concern the random source or the shape of tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,21 +30,22 @@ class UnitSpec:
     rounding : Rounding
         Rounding of the result.
     saturate : bool
-        Overflow gives the largest finite number; an infinite operand stays infinite.
+        Return the largest finite number on overflow; an infinite operand stays infinite.
     random : Lfsr or Plateau, optional
-        Source of the words of stochastic rounding in the unit; without one they are an input.
+        Internal source of random words; without it they are an input.
     seed : int
-        State of that source after reset.
+        State of the source after reset.
 
     Raises
     ------
     TypeError, ValueError
-        If a field is of the wrong kind or out of range, ``rounding`` is ``exact`` and ``o`` cannot hold every result,
-        or ``random`` cannot give the words.
+        If a field has the wrong type or is out of range, ``rounding`` is ``exact`` and ``o`` cannot hold every result,
+        or
+        ``random`` cannot provide the words.
 
     Notes
     -----
-    ``str()`` gives the text, and `UnitSpec.parse` reads it back.
+    ``str()`` returns the text, and `UnitSpec.parse` parses it.
     """
 
     form: ClassVar[Form]
@@ -64,7 +65,7 @@ class UnitSpec:
     def __post_init__(self) -> None:
         for name, fmt in self.operands.items():
             if not isinstance(fmt, Format):
-                raise TypeError(f"{name} is a Format, not {type(fmt).__name__}")
+                raise TypeError(f"{name} must be a Format, not {type(fmt).__name__}")
         self.check()
         if "o" in self.__dataclass_fields__ and getattr(self, "o", None) is None:
             object.__setattr__(self, "o", self.default_result)
@@ -72,7 +73,7 @@ class UnitSpec:
         if self.random is not None:
             check_source(self.random, self.words.values()).check_seed(self.seed)
         elif self.seed != 1:
-            raise ValueError(f"seed {self.seed} does nothing where random words are an input; name a source: @lfsr16")
+            raise ValueError(f"seed {self.seed} does nothing without a random source; add one, such as @lfsr16")
         if self.rounding == EXACT and self.results is not None:
             values, what = self.results
             values.check_fits(self.result, what)
@@ -84,42 +85,42 @@ class UnitSpec:
 
     @property
     def text(self) -> str:
-        """Name of the unit and all that decides its bits."""
+        """Text of the description, starting with the name of the unit."""
         return self.form.write(self)
 
     @property
     def formula(self) -> str:
-        """The text without the name of the unit."""
+        """Text without the name of the unit."""
         return self.text.partition(" ")[2]
 
     @property
     def name(self) -> str:
-        """The text with all formats and in the characters of a Verilog name."""
+        """Text in the characters of a Verilog name, with all formats explicit."""
         return re.sub(r"\W", "_", self.form.write(self, explicit=True))
 
     @classmethod
     def parse(cls, text: "str | UnitSpec") -> Self:
-        """Description of a text; a description is returned as it is.
+        """Parse the text of a description; a description is returned unchanged.
 
-        A formula without the name of a unit is one of the class; where that has no form, or one with a number in its
-        name, it is that of a multiply-accumulate.
+        A formula without the name of a unit is read as one of this class. If the class has no form, or its name has a
+        number,
+        it is read as a multiply-accumulate.
 
         Raises
         ------
         TypeError, ValueError
-            If the text describes no unit, or another one than the class does.
+            If the text is invalid or describes another unit.
         """
         form = getattr(cls, "form", None)
         bare = BARE if form is None or form.count else form.unit
         spec = text if isinstance(text, UnitSpec) else read(text, UNITS, bare)
         if not isinstance(spec, cls):
-            raise ValueError(f"{spec.text} describes the unit {spec.form.unit}; expected {cls.form.text}")
+            raise ValueError(f"{spec.text} describes the unit {spec.form.unit}, expected {cls.form.text}")
         return spec
 
     @classmethod
     def of(cls, **given: Any) -> Self:
-        """Description from its fields, of which formats, roundings and the source may be texts; ``random`` may be
-        ``port``."""
+        """Return the description of the given fields, some as texts; ``random`` may also be ``port``."""
         return cls(**{name: cls._read(name, value) for name, value in given.items()})
 
     @classmethod
@@ -133,11 +134,11 @@ class UnitSpec:
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
-        """Value of a part of the formula."""
+        """Parse one part of the formula."""
         return parse(text)
 
     def writes(self, part: str, explicit: bool) -> bool:
-        """True if the text has an optional part."""
+        """Return True if the text includes an optional part."""
         value = getattr(self, part)
         return value is not None and (part != "o" or explicit or value != self.default_result)
 
@@ -145,25 +146,25 @@ class UnitSpec:
 
     @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:
-        """Description with the defaults of the short form for fields that are not given; see `of`."""
+        """Return the description with the given fields and the defaults of the short form; see `of`."""
         defaults = {name: default for name, default in cls.defaults(a).items() if name not in given}
         return cls.of(a=a, **{name: default() for name, default in defaults.items()}, **given)
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
-        """Fields that the short form may leave out, and functions of their values for an operand format."""
+        """Return the optional fields of the short form, with functions that compute their values."""
         return {"b": lambda: a} if "b" in cls.__dataclass_fields__ else {}
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        """True if the unit takes operands of a format, and a rounding if one is given."""
+        """Return True if the unit accepts operands of a format, and a rounding if one is given."""
         return True
 
     # The computation -------------------------------------------------------------------------------------------
 
     @property
     def operands(self) -> dict[str, Format]:
-        """Formats of the operands by their names."""
+        """Formats of the operands by name."""
         return {name: fmt for name in ("a", "b", "c") if (fmt := getattr(self, name, None)) is not None}
 
     @property
@@ -174,25 +175,25 @@ class UnitSpec:
 
     @property
     def default_result(self) -> Format:
-        """Format of the result where none is given."""
+        """Format of the result if none is given."""
         return self.operands["a"]
 
     def check(self) -> None:
-        """Raise TypeError or ValueError if a field of the subclass is wrong."""
+        """Check the fields of the subclass; raise TypeError or ValueError."""
 
     @property
     def results(self) -> tuple[ValueRange, str] | None:
-        """Exact results before they are rounded, and one of them in words; None if they are not known yet."""
+        """Range of the exact results and their description in errors; None if they are not known yet."""
         raise NotImplementedError
 
     @property
     def words(self) -> dict[str, int]:
-        """Random words of an operation and their widths, in source order."""
+        """Widths of the random words of an operation, in source order."""
         return {"random": self.rounding.bits} if self.rounding.bits else {}
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """Random words that the unit's own source gives, by the names of the words."""
+        """Random words from the internal source, by port name."""
         if self.random is None:
             return {}
         dealt = lanes(self.random, len(self.words), self.seed, getattr(self, "sharing", "own"))
@@ -200,11 +201,11 @@ class UnitSpec:
 
     @property
     def without_source(self) -> Self:
-        """The same computation with random words as inputs."""
+        """Same computation with random words as inputs."""
         own: dict[str, Any] = {"sharing": "own"} if hasattr(self, "sharing") else {}
         return replace(self, random=None, seed=1, **own)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Keywords of the golden function."""
+        """Keyword arguments of the golden function."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _NOT_OF_RESULTS}

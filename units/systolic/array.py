@@ -1,4 +1,4 @@
-"""Common base of systolic arrays: streams, draining of finished tiles, states of sources."""
+"""Common base of systolic arrays: streams, draining of finished tiles, seeds of random sources."""
 
 from typing import Any
 
@@ -13,29 +13,29 @@ from halfulp.units.accumulating import sums
 from halfulp.units.base import check_build, module_name
 
 K_BITS = 32
-"""Bits of a tile's k."""
+"""Bits of k, the number of products per result, in the tile stream."""
 
 
 class Array(wiring.Component):
-    """An array of multiply-accumulates that makes matrix products tile by tile.
+    """Systolic array of multiply-accumulates that computes matrix products tile by tile.
 
     Parameters
     ----------
     mac : MacSpec or str
-        Step of each multiply-accumulate, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``. A stochastic one names a source;
-        number i of the n * m multiply-accumulates has state i of ``source.seeds(n * m, state)`` after reset.
+        Step of each multiply-accumulate, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``. Stochastic rounding needs a
+        source; multiply-accumulate i of n * m starts with seed i of ``source.seeds(n * m, state)``.
     tiling : Tiling
     a_lanes : int
-        Codes of ``a`` in a transfer.
+        Codes of ``a`` per transfer.
     name, shape : str
-        First part of the module name, and its part for the tiling.
+        Parts of the module name: kind of array, and tiling.
     build : Build
         Register stages and structure of each multiply-accumulate; changes no result bit.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind or out of range, or words of stochastic rounding have no source.
+        If a parameter has the wrong type or is out of range, or stochastic rounding has no source.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class Array(wiring.Component):
         self.mac = MacSpec.parse(mac)
         if self.mac.words and self.mac.random is None:
             raise ValueError(
-                f"the multiply-accumulates of an array have sources of their own, but {self.mac} names none, "
-                "as ...@lfsr16 does"
+                f"each multiply-accumulate of an array needs a random source of its own: give {self.mac} a source, "
+                "such as @lfsr16"
             )
         name = f"{name}_{tiling.n}x{tiling.m}_{self.mac.formula}{shape}"
         self.build = check_build(build, name, multiplies=True, sums=sums(self.mac))
@@ -73,14 +73,14 @@ class Array(wiring.Component):
 
     @property
     def title(self) -> str:
-        """Size and multiply-accumulate."""
+        """Size and multiply-accumulate of the array."""
         return f"{type(self).__name__} of {self.n} by {self.m}, {self.mac}"
 
     def cycles(self, n: int, k: int, m: int) -> int:
-        """Clock cycles of a product of (n, k) and (k, m), from an array at rest.
+        """Return the clock cycles of a product of (n, k) and (k, m) by an idle array.
 
-        From the cycle in which the first transfers are offered to the one that takes the last of the result, both
-        counted, where nothing that is sent has to be waited for and nothing that comes is left waiting.
+        The count goes from the cycle in which the first transfers are offered to the one that takes the last result,
+        both included, with ``valid`` of all inputs and ``ready`` of the result always 1.
         """
         for name, size in (("n", n), ("k", k), ("m", m)):
             check_int(name, size, "matrix product", 1)
@@ -91,16 +91,16 @@ class Array(wiring.Component):
 
 
 class Drain(wiring.Component):
-    """Requests the vectors of a finished tile from the array, and queues them until they are taken.
+    """Requests the vectors of a finished tile from the array and queues them for the output stream.
 
-    A requested vector never waits in the array, because the queue has room for it: each cycle with ``ask`` is a word in
-    the queue ``distance`` cycles later.
+    The queue has room for each requested vector, so vectors never wait in the array. Each cycle with ``ask`` writes
+    one word to the queue ``distance`` cycles later.
 
     Parameters
     ----------
     tiling : Tiling
     width : int
-        Bits of a vector.
+        Bits per vector.
     distance : int
         Cycles from ``ask`` to ``arrived``.
     delay : int
@@ -109,20 +109,20 @@ class Drain(wiring.Component):
     Members
     -------
     claim : In(1)
-        A tile begins to write its results, where ``free``.
+        A tile starts writing its results. Allowed only while ``free``.
     finish : In(1)
-        Its last ones are on their way.
+        The last results of the tile are about to be written.
     vectors : In(range(depth + 1))
-        Vectors of each of its rows, with ``finish``.
+        Vectors per row of the tile, sampled with ``finish``.
     free : Out(1)
-        All results have been requested.
+        All results of the previous tile have been requested.
     ask : Out(1)
     row, address : Out
-        Element of the requested vector, and its place in there. A tile's rows come one after the other.
+        Element of the requested vector, and address in its memory. Rows of a tile are requested in order.
     arrived : In(1)
     arriving : In(width)
     valid, ready, payload
-        The vectors in order.
+        Queued vectors, in order.
     """
 
     def __init__(self, *, tiling: Tiling, width: int, distance: int, delay: int) -> None:
@@ -144,7 +144,7 @@ class Drain(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # A vector that is requested when the oldest is taken arrives when that place is free.
+        # A vector that is requested when the oldest is taken arrives when its place is free.
         room = self.distance + 2
         m.submodules.queue = queue = SyncFIFO(width=len(self.arriving), depth=room)
         m.d.comb += [
@@ -186,12 +186,12 @@ class Drain(wiring.Component):
 
 
 def index_of(count: int) -> Any:
-    """Shape of a number below ``count``; at least one bit, because Verilog has no signals of none."""
+    """Return the shape of an index below ``count``: at least one bit, because Verilog has no zero-width signals."""
     return range(max(count, 2))
 
 
 def turns(m: Module, count: int, go: Value) -> tuple[Value, Value]:
-    """Counter modulo ``count`` that advances on ``go``, and true at its last value."""
+    """Count modulo ``count`` on ``go``; return the counter and the condition that it is at its last value."""
     if count == 1:
         return Const(0, 1), Const(1, 1)
     turn = Signal(range(count))
@@ -202,7 +202,7 @@ def turns(m: Module, count: int, go: Value) -> tuple[Value, Value]:
 
 
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """A value after some register stages."""
+    """Return a value after ``cycles`` register stages."""
     for cycle in range(cycles):
         register = Signal(len(value), name=f"{name}_after_{cycle + 1}")
         m.d.sync += register.eq(value)

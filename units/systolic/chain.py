@@ -1,4 +1,4 @@
-"""The one-dimensional array, which keeps many accumulators for each multiply-accumulate."""
+"""One-dimensional systolic array with several accumulators per multiply-accumulate."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,61 +15,61 @@ from .array import K_BITS, Array, Drain, delayed, index_of, turns
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
-"""Default vectors of a tile's row: as many as the small memories of lookup tables hold."""
+"""Default number of vectors per row of a tile; the depth of small memories made of LUTs."""
 
 
 class Chain(Array):
-    """One-dimensional systolic array: a chain of elements, each of which makes some rows of a tile of the result.
+    """One-dimensional systolic array: a chain of elements, each of which computes some rows of a tile.
 
-    An element has ``m`` multiply-accumulates, which share one number of ``a`` and take one vector of ``b`` in each
-    cycle, and memories of accumulators for ``depth`` such vectors of each of its rows. Numbers of ``a`` come down the
-    chain one a cycle, and each element keeps its own until the step of k that they are for; vectors of ``b`` pass
-    through all elements, once for each of an element's rows. So an accumulator rests for all others of the element
-    before it is needed again, and may take that long, with register stages. What the last step leaves goes to a second
-    memory, out of which it is drained down the chain while the next tile is computed.
+    An element has ``m`` multiply-accumulates, which share one number of ``a`` and take one vector of ``b`` per cycle.
+    Memories hold accumulators for ``depth`` vectors of each row of the element. Numbers of ``a`` pass down the chain,
+    one per cycle; each element stores its own until their step of k begins. Each vector of ``b`` passes through all
+    elements, once for each row of an element. An accumulator is therefore idle while the other accumulators of the
+    element are updated, which leaves time for register stages. The last step writes to a second memory, which is
+    drained
+    down the chain while the next tile is computed.
 
     Parameters
     ----------
     mac : MacSpec or str
-        Step of each multiply-accumulate, with a source where it is stochastic; see `Array`.
+        Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n : int
-        Elements.
+        Number of elements.
     m : int
-        Multiply-accumulates of an element.
+        Multiply-accumulates per element.
     depth : int
-        Vectors of a tile's row, at most; a tile has n * rows rows of m * depth columns.
+        Maximum number of vectors per row of a tile; a tile has n * rows rows and m * depth columns.
     rows : int
-        Rows of a tile that an element makes. All of ``b`` is read once for each row of tiles, and vectors of it come no
-        more often than once in so many cycles.
+        Rows of a tile per element. ``b`` is read once for each row of tiles, at most one vector every ``rows`` cycles.
     build : Build
         Register stages and structure of each multiply-accumulate; changes no result bit.
 
     Members
     -------
     tile : In(stream.Signature(StructLayout({"k": 32, "vectors": range(depth + 1)})))
-        A tile to be made, of k products, 1 or more, and so many vectors a row, 1 to ``depth``; without ``vectors``
-        where the depth is 1.
+        Request of a tile: k products per result, at least 1, and the number of vectors per row, 1 to ``depth``.
+        ``vectors`` is absent if the depth is 1.
     a : In(stream.Signature(ArrayLayout(mac.a, 1)))
-        For each step of k of each tile the numbers of all rows, the first row's first.
+        For each tile and step of k: the numbers of all rows, first row first.
     b : In(stream.Signature(ArrayLayout(mac.b, m)))
-        For each step of k of each tile the vectors of its row of ``b``.
+        For each tile and step of k: the vectors of the row of ``b``.
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
-        Of each tile the rows, each as its vectors in order.
+        For each tile: its rows, each as its vectors in order.
 
     Latency
     -------
-    `cycles` says how long a product takes. A step of k takes as many cycles as an element has vectors of the tile, but
-    n * rows, which its numbers of ``a`` take to come in, and ``spacing`` if these are more.
+    `cycles` returns the cycles of a product. A step of k takes the number of vectors in the tile times ``rows``, but
+    at least n * rows cycles, which loading ``a`` takes, and at least ``spacing``.
 
     Notes
     -----
-    Nothing in the chain ever waits: what is sent down it has a place at the end. Where a stream has nothing to offer, a
-    gap is sent, in which no source of random words steps. The bits are those of ``golden.gemm`` with ``tiling``.
+    The chain never stalls, because each result has a place in the queue at its end. Without input a gap is sent, in
+    which random sources do not advance. Results equal those of ``golden.gemm`` with ``tiling``.
 
     Source
     ------
     De Fine Licht, Kwasniewski, Hoefler: Flexible Communication Avoiding Matrix Multiplication on FPGA with High-Level
-    Synthesis, FPGA 2020, where a tile of an element has rows and columns too. Results leave at the chain's far end.
+    Synthesis, FPGA 2020, which also gives an element several rows and columns. Here results leave at the far end.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Chain(Array):
         super().__init__(mac=mac, tiling=tiling, a_lanes=1, name="chain", shape=shape, build=build)
         self.depth, self.rows = depth, rows
         self.spacing = self.build.pipeline - lag(self.mac, self.build) + 2
-        """Cycles after which an accumulator may be used again: it is read, added to and written."""
+        """Minimum number of cycles between two uses of an accumulator: read, add, write."""
 
     @property
     def _reading(self) -> int:
-        """Register stages behind the accumulators, which are there if these are exact."""
+        """Register stages that round exact accumulators; 0 for rounded ones."""
         return self.build.pipeline if self.mac.quire else 0
 
     @property
@@ -102,7 +102,7 @@ class Chain(Array):
         first, free = self.tiling.height, 0
         for tile in self.tiling.tiles(n, m):
             step = max(tile.vectors * self.rows, self.tiling.height, self.spacing)
-            # Results of a tile take the place of those before, which have to be gone.
+            # A tile overwrites the results of the previous one, which must have been drained.
             last = max(first + (k - 1) * step, free)
             drained = last + tile.vectors * self.rows + self.build.pipeline + 1
             free = drained + self.tiling.height * tile.vectors
@@ -128,9 +128,10 @@ class Chain(Array):
         return m
 
     def _load(self, m: Module, head: Any) -> Value:
-        """Send the next step's numbers of ``a``, and say whether all elements have theirs.
+        """Send the numbers of ``a`` for the next step; return the condition that all elements have theirs.
 
-        The first one may go with the vector for which elements take those before, but not pass it.
+        The first number may be sent together with the vector that makes elements use the previous ones, but not
+        earlier.
         """
         row, loaded = Signal(index_of(self.n), name="row"), Signal(name="loaded")
         slot, last_slot = turns(m, self.rows, head.load)
@@ -151,7 +152,7 @@ class Chain(Array):
         return loaded
 
     def _issue(self, m: Module, drain: Drain, head: Any, loaded: Value) -> None:
-        """Send vectors of ``b``, of one tile after the other, each for all rows of the elements."""
+        """Send the vectors of ``b`` tile by tile, each vector once for each row of an element."""
         busy, steps_left = Signal(name="busy"), Signal(K_BITS, name="steps_left")
         vectors = Signal(range(self.depth + 1))
         places = Signal(range(self.depth * self.rows + 1))
@@ -184,7 +185,7 @@ class Chain(Array):
         with m.If(head.valid):
             m.d.sync += address.eq(Mux(ends, 0, address + 1))
             with m.If(ends):
-                # The accumulators of this step are to be written before the next one reads them.
+                # The accumulators of this step must be written before the next step reads them.
                 short = Signal.like(rest)
                 m.d.comb += short.eq(Mux(places < self.spacing, self.spacing - places, 0))
                 m.d.sync += [steps_left.eq(steps_left - 1), begin_of_tile.eq(0), rest.eq(short)]
@@ -195,7 +196,7 @@ class Chain(Array):
             m.d.sync += [busy.eq(1), begin_of_tile.eq(1), steps_left.eq(self.tile.payload.k), vectors.eq(wanted)]
 
     def _collect(self, m: Module, drain: Drain, link: Any) -> None:
-        """Take results off the end of the chain, and round them if they are exact."""
+        """Take results from the end of the chain and round exact ones."""
         width = state_bits(self.mac)
         codes = []
         for lane in range(self.m):
@@ -215,13 +216,14 @@ class Chain(Array):
 
 
 def _link(chain: Chain) -> data.StructLayout:
-    """Signals from one element to the next."""
+    """Return the layout of the signals between two elements."""
     row, slot, address = index_of(chain.n), index_of(chain.rows), index_of(chain.depth * chain.rows)
     return data.StructLayout(
         {
-            # A vector of b, for the accumulators at an address, which are of one of the element's rows: whether it is
-            # the first one for which the next numbers of a are taken, and whether it belongs to the first or the last
-            # step of a tile.
+            # A vector of b and the address of its accumulators, which belong to one row of the element. ``swap`` marks
+            # the
+            # first vector that uses the next numbers of a; ``first`` and ``last`` mark the first and last step of a
+            # tile.
             "valid": 1,
             "swap": 1,
             "first": 1,
@@ -229,12 +231,12 @@ def _link(chain: Chain) -> data.StructLayout:
             "slot": slot,
             "address": address,
             "b": chain.m * chain.mac.b.width,
-            # A number of a for one row of an element.
+            # A number of a for one row of one element.
             "load": 1,
             "row": row,
             "row_slot": slot,
             "a": chain.mac.a.width,
-            # A vector of results that is asked for, and once it has been met its accumulators.
+            # A requested vector of results; the element that has it adds its accumulators.
             "ask": 1,
             "ask_row": row,
             "ask_address": address,
@@ -244,20 +246,20 @@ def _link(chain: Chain) -> data.StructLayout:
 
 
 class Element(wiring.Component):
-    """Rows of a tile: their multiply-accumulates, and the memories of these.
+    """Element of a chain: the multiply-accumulates of some rows of a tile, and their memories.
 
     Parameters
     ----------
     chain : Chain
     row : int
-        Its place in the chain.
+        Position of the element in the chain.
     steps : list of Step
-        Its multiply-accumulates.
+        Multiply-accumulates of the element.
 
     Members
     -------
     i, o
-        From the element before and to the one behind, one cycle later.
+        Signals from the previous and to the next element, delayed by one cycle.
     """
 
     def __init__(self, chain: Chain, row: int, steps: list[Step]) -> None:
@@ -280,7 +282,7 @@ class Element(wiring.Component):
             m.d.sync += Cat(*held_a).eq(Cat(*next_a))
         a = word_at(Cat(*held_a), now.slot, len(now.a)) if self.rows > 1 else held_a[0]
         latency, before_state = self.steps[0].latency, lag(self.steps[0].spec, self.steps[0].build)
-        # What becomes of a vector in the multiply-accumulates, cycle by cycle; before the first one it comes in.
+        # Control flags of a vector in each cycle of the multiply-accumulates; the first entry is the cycle before.
         flags = [Cat(source.valid, source.first, source.last, source.address) for source in (self.i, now)]
         for stage in range(latency):
             flags.append(delayed(m, flags[-1], 1, f"stage{stage}"))
@@ -305,7 +307,7 @@ class Element(wiring.Component):
         return m
 
     def _memory(self, m: Module, name: str, read: Value, write: Value, enable: Value) -> tuple[Value, Value]:
-        """Word that was read a cycle ago, and word to be written."""
+        """Add a memory; return the word read in the previous cycle and the word to write."""
         width = len(self.steps) * len(self.steps[0].o)
         m.submodules[name] = memory = Memory(shape=unsigned(width), depth=max(self.depth, 2), init=[])
         read_port, write_port = memory.read_port(), memory.write_port()

@@ -1,4 +1,4 @@
-"""The two-dimensional array, whose multiply-accumulates have one accumulator each."""
+"""Two-dimensional systolic array with one accumulator per multiply-accumulate."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,16 +14,16 @@ from .array import K_BITS, Array, Drain, delayed, index_of
 
 
 class Grid(Array):
-    """Two-dimensional output-stationary systolic array: one multiply-accumulate for each element of a tile.
+    """Two-dimensional output-stationary systolic array: one multiply-accumulate per element of a tile.
 
-    Numbers of ``a`` go right along the rows and numbers of ``b`` down the columns, each row and column a cycle later
-    than the one before, so that those of one step of k meet in each multiply-accumulate. Finished sums wait beside the
-    accumulators and are drained down the columns while the next tile is computed.
+    Numbers of ``a`` move right along the rows, numbers of ``b`` down the columns. Each row and column is delayed by one
+    cycle more than the previous one, so that operands of one step of k meet in each multiply-accumulate. Finished sums
+    move to a second register and are drained down the columns while the next tile is computed.
 
     Parameters
     ----------
     mac : MacSpec or str
-        Step of each multiply-accumulate, with a source where it is stochastic; see `Array`.
+        Step of each multiply-accumulate, with a source if it is stochastic; see `Array`.
     n, m : int
         Rows and columns.
     build : Build
@@ -32,21 +32,21 @@ class Grid(Array):
     Members
     -------
     tile : In(stream.Signature(StructLayout({"k": 32})))
-        A tile to be made, of k products, 1 or more.
+        Request of a tile with k products per result, at least 1.
     a : In(stream.Signature(ArrayLayout(mac.a, n)))
-        For each step of k of each tile the numbers of all rows.
+        For each tile and step of k: the numbers of all rows.
     b : In(stream.Signature(ArrayLayout(mac.b, m)))
-        For each step of k of each tile the numbers of all columns.
+        For each tile and step of k: the numbers of all columns.
     c : Out(stream.Signature(ArrayLayout(mac.o, m)))
-        Of each tile the rows.
+        For each tile: its rows.
 
     Latency
     -------
-    `cycles` says how long a product takes. A step of k takes one cycle.
+    `cycles` returns the cycles of a product. A step of k takes one cycle.
 
     Notes
     -----
-    As in a `Chain` nothing waits inside, and the bits are those of ``golden.gemm`` with ``tiling``.
+    As in a `Chain`, nothing stalls inside the array. Results equal those of ``golden.gemm`` with ``tiling``.
 
     Source
     ------
@@ -74,7 +74,7 @@ class Grid(Array):
     def _cycles(self, n: int, k: int, m: int) -> int:
         first, free = 1, 0
         for _ in self.tiling.tiles(n, m):
-            # Results of a tile take the place of those before, which have to be gone.
+            # A tile overwrites the results of the previous one, which must have been drained.
             last = max(first + k - 1, free)
             free = last + self._latency + 1 + self.n
             first = last + 1
@@ -108,7 +108,7 @@ class Grid(Array):
                 ]
                 right[row], down[column] = Value.cast(element.right), Value.cast(element.below)
                 passed[column] = element.result_below
-        # The first column's results come out first.
+        # The first column finishes first, so it is delayed most.
         straight = [delayed(m, code, self.m - 1 - column, f"c{column}") for column, code in enumerate(passed)]
         m.d.comb += [
             drain.arriving.eq(Cat(*straight)),
@@ -120,7 +120,7 @@ class Grid(Array):
         return m
 
     def _issue(self, m: Module, drain: Drain) -> tuple[Value, Value]:
-        """Bits of a step: it goes out; it is the first, and the last, of its tile."""
+        """Return the control bits of a step: valid, and first and last step of its tile."""
         busy, first, last, may_go, go = (Signal(name=name) for name in ("busy", "first", "last", "may_go", "go"))
         steps_left = Signal(K_BITS)
         m.d.comb += [
@@ -144,7 +144,7 @@ class Grid(Array):
 
 
 class Element(wiring.Component):
-    """One multiply-accumulate, and the result that it made before.
+    """Element of a grid: one multiply-accumulate, and a register for its last finished result.
 
     Parameters
     ----------
@@ -155,11 +155,11 @@ class Element(wiring.Component):
     Members
     -------
     left, right
-        The number of ``a``, whether it is a step, and whether the first or the last of its tile; one cycle later.
+        Number of ``a``, and the flags valid, first and last step of its tile; delayed by one cycle.
     above, below
-        The number of ``b``, and the row whose result is asked for.
+        Number of ``b``, and the row whose result is requested; delayed by one cycle.
     result_above, result_below
-        The result of the row that was asked for, or of one further up.
+        Result of the requested row, or of a row above.
     """
 
     def __init__(self, grid: Grid, row: int, mac: Mac) -> None:

@@ -1,4 +1,4 @@
-"""One step of a multiply-accumulate whose accumulator is in a memory."""
+"""One step of a multiply-accumulate with its accumulator in a memory."""
 
 from amaranth.hdl import Cat, Module, Mux, Value, unsigned
 
@@ -14,32 +14,32 @@ from halfulp.units.mac import product_term
 
 
 class Step(Unit):
-    """acc + a * b, from a state of the accumulator to the next.
+    """Next state of an accumulator, acc + a * b.
 
     Parameters
     ----------
     spec : MacSpec
-        With a source of random words if any rounding is stochastic.
+        Multiply-accumulate; a stochastic rounding needs a random source.
     build : Build
-        Register stages, of which `lag` come before the state, and structure.
+        Register stages and structure; `lag` of the stages precede the input ``held``.
 
     Members
     -------
     a : In(unsigned(spec.a.width))
     b : In(unsigned(spec.b.width))
     valid : In(1)
-        Presence of operands, with a source of random words.
+        Operands are present. Absent without random source.
     en : In(1, init=1)
     held : In(unsigned(state_bits(spec)))
-        The state before, ``lag`` cycles after the operands.
+        Previous state, ``lag`` cycles after the operands.
     first : In(1)
-        Begin from +0 instead; with ``held``.
+        Start from +0 instead of ``held``; sampled with it.
     o : Out(unsigned(state_bits(spec)))
-        The state after.
+        Next state.
 
     Latency
     -------
-    ``build.pipeline`` cycles from the operands.
+    ``build.pipeline`` cycles from the operands to the next state.
     """
 
     spec: MacSpec
@@ -84,7 +84,7 @@ class Step(Unit):
 
 
 class Read(Unit):
-    """The result of a state that `Step` left.
+    """Rounded result of an accumulator state of `Step`.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Read(Unit):
     -------
     held : In(unsigned(state_bits(spec)))
     en : In(1, init=1)
-        Where there are registers.
+        Clock enable. Absent without registers.
     o : Out(spec.o)
 
     Latency
@@ -126,27 +126,28 @@ class Read(Unit):
 
 
 def boundaries(spec: MacSpec) -> tuple[str, ...]:
-    """Boundaries between the stages of a step; the state comes in behind the first two."""
+    """Return the stage boundaries of a step; the state enters after the first two."""
     adder = ("placed", "held") if spec.quire else ("aligned", "sum", "normalised", "packed")
     return ("unpacked", "product", *adder)
 
 
 def lag(spec: MacSpec, build: Build) -> int:
-    """Cycles from the operands of a step to the state that they are added to."""
+    """Return the cycles from the operands of a step to the input of its state."""
     return sum(place < 2 for place in stage_places(build.pipeline, len(boundaries(spec))))
 
 
 def state_bits(spec: MacSpec) -> int:
-    """Bits of the state of an accumulator.
+    """Return the width of the state of an accumulator.
 
-    An accumulator in a format is its code. An exact one is the quire, flags of NaN and infinity, the infinity's sign,
-    and the random word of the last step, which rounds it when it is read.
+    A rounded accumulator is stored as its code. An exact one is stored as the quire, flags for NaN and infinity, the
+    sign
+    of the infinity, and the random word of the last step, which rounds it when it is read.
     """
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
 
 def _held(spec: MacSpec, state: Value) -> FixedRaw:
-    """Content of a quire, from its state; the sign is that of an infinity."""
+    """Return the quire in a state; its sign is the sign of an infinity."""
     register = spec.quire
     assert register is not None
     nan, inf, inf_sign = state[register.width : register.width + 3]
