@@ -371,8 +371,8 @@ def test_pwl_rejects_invalid_parameters() -> None:
         with pytest.raises(ValueError, match=keyword):
             PiecewiseLinear(table=made("odd", fmt, "fxp4.4"), rounding=rounding, build=Build(structure="table"))
     with pytest.raises(ValueError, match=r"exact .*fxp4\.4 cannot hold every value of odd4-"):
-        PiecewiseLinear(table=table, rounding="exact")
-    with pytest.raises(ValueError, match="exact .* log2"):
+        PiecewiseLinear(table=made("odd", "fxp4.12", "fxp4.4"), rounding="exact")
+    with pytest.raises(ValueError, match=r"exact .* log2"):
         PiecewiseLinear(table=made("log2", "e4m3", "e4m3"), rounding="exact")
 
 

@@ -224,7 +224,7 @@ def test_streams_pass_wide_payloads_and_detect_withdrawal():
         (
             lambda: Chain(mac="e5m2*e5m2+e6m5.sr10", n=1, m=1),
             ValueError,
-            "multiply-accumulates",
+            "source of its own",
         ),
         (lambda: Grid(mac=f"{MACS[1]}:0", n=1, m=1), ValueError, "seed"),
         (lambda: Chain(mac=MACS[0], n=0, m=1), ValueError, "tiling"),
