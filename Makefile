@@ -35,6 +35,7 @@ Develop:
   make test-all  Run every test, in half an hour; HALFULP_EXHAUSTIVE=1 takes all inputs, for hours.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs.
+  make package   Build the sdist and the wheel, and check the wheel in an empty environment.
   make clean     Remove everything that was built but .venv.
 
 Examples:
@@ -85,7 +86,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench docs lint clean FORCE formal mutate faults save coverage
+.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench docs package lint clean FORCE formal mutate faults save coverage
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.

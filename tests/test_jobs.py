@@ -27,7 +27,7 @@ from halfulp.tools import jobs as room
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.paths import scratch
-from halfulp.tools.progress import Progress
+from halfulp.tools.progress import Bar, Progress
 
 TOOL = """
 import json, os, sys
@@ -521,3 +521,19 @@ def test_scratch_removes_folders_of_dead_processes_only(build):
     with scratch("it") as first, scratch("it") as second:
         assert {path for path in (build / "runs").iterdir() if path.is_dir()} == {first, second, others}
     assert set((build / "runs").iterdir()) == {others, others.with_suffix(".lock")}
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_bar_shows_phases_on_a_terminal_only(terminal, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    clock = iter(range(100))
+    monkeypatch.setattr("halfulp.tools.progress.monotonic", lambda: next(clock))
+    with Bar("sim") as bar:
+        bar.total("building")
+        bar.total("checking", 8, 2)
+        bar.advance(3)
+    lines = capsys.readouterr().err.replace("\x1b[2K", "").split("\r")
+    assert lines == (
+        ["sim", "sim: building", f"sim: checking [{6 * '#':24}] 2/8, 1 s",
+         f"sim: checking [{15 * '#':24}] 5/8, 3 s, 3 s left", "", ""] if terminal else [""]
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -155,6 +156,37 @@ def test_wheel_has_every_source_as_a_file(built, checkout):
 def test_installation_has_every_source(installed, checkout, tmp_path):
     code = "import halfulp, sys; sys.stdout.write(halfulp.__file__)"
     assert sources(Path(run(installed, "-c", code, cwd=tmp_path)).parents[1]) == sources(checkout)
+
+
+def setup_script():
+    """The module `setup.py`, which runs nothing when it is imported."""
+    spec = importlib.util.spec_from_file_location("halfulp_setup", ROOT / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_long_description_of_wheel_has_no_relative_links(built):
+    with zipfile.ZipFile(built["wheel"]) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(name).decode()
+    assert "\nDescription-Content-Type: text/markdown\n" in text
+    links = re.findall(r"!?\[[^\]]*\]\(([^)]*)\)", text)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (None, " [a](https://a.org) page [b](#b)"),
+        ("https://host/o", "![p](https://host/o/raw/HEAD/docs/p.svg) [a](https://a.org) "
+         "[page](https://host/o/blob/HEAD/docs/p.md#top) [b](#b)"),
+    ],
+)  # fmt: skip
+def test_long_description_replaces_relative_links(source, text):
+    readme = "![p](docs/p.svg) [a](https://a.org) [page](docs/p.md#top) [b](#b)"
+    assert setup_script().long_description(readme, source) == text
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """Progress of a run, on a terminal."""
 
-from typing import Any
+import shutil
+import sys
+from time import monotonic
 
 
 class Progress:
@@ -26,35 +28,40 @@ class Bar(Progress):
     """A progress bar on standard error until the run ends; none without a terminal."""
 
     def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Rich
-
-        self._console = Console(stderr=True)
-        self._rich: Any = Rich(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
         self._title = title
-        self._task = self._rich.add_task(title, total=None)
+        self._begin(title, None, 0)
 
     def __enter__(self) -> "Bar":
-        self._rich.start()
+        self._draw()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._rich.stop()
+        self._print("")
 
     def total(self, text: str, count: int | None = None, done: int = 0) -> None:
-        # An update cannot make the length unknown again.
-        self._rich.remove_task(self._task)
-        self._task = self._rich.add_task(f"{self._title}: {text}", total=count, completed=done)
+        self._begin(f"{self._title}: {text}", count, done)
+        self._draw()
 
     def advance(self, count: int) -> None:
-        self._rich.update(self._task, advance=count)
+        self._done += count
+        if monotonic() - self._drawn > 0.1:
+            self._draw()
+
+    def _begin(self, text: str, count: int | None, done: int) -> None:
+        self._text, self._count, self._first, self._done = text, count, done, done
+        self._begun = self._drawn = monotonic()
+
+    def _draw(self) -> None:
+        self._drawn = monotonic()
+        line = self._text
+        if self._count:
+            seconds, new = self._drawn - self._begun, self._done - self._first
+            left = f", {seconds * (self._count - self._done) / new:.0f} s left" if new else ""
+            line += f" [{'#' * (24 * self._done // self._count):24}] {self._done}/{self._count}, {seconds:.0f} s{left}"
+        self._print(line)
+
+    def _print(self, line: str) -> None:
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            # The cursor stays at the start of the line, so that a message replaces the bar.
+            print(f"\x1b[2K{line[:width]}\r", end="", file=sys.stderr, flush=True)
