@@ -28,6 +28,7 @@ Study networks:
 
 Keep records of the project:
   make cost      Measure the units of the cost records and write them as CSV.
+  make signoff   Check every unit in every format family and write the records.
   make bench     Measure the speed of the golden model and of simulations.
 
 Develop:
@@ -69,6 +70,7 @@ Examples:
   make match UNIT=lenet5 BOARD=u55c [MODEL=published MAC=bf16*bf16+fp32.rn BATCH=64 OUT=folder]
   make tile MAC=e5m2*e5m2+e6m5.sr10 N=8 M=8 CORES=10 BOARD=u55c OUT=folder
   make cost [SCHEDULER=tcp://host:8786]
+  make signoff [UNIT="mac fma"]
 
 A setting is an option of the same name: `make sim UNIT=mac FMT=e5m2 SEED=7` is `halfulp sim mac e5m2 --seed 7`;
 .venv/bin/halfulp sim --help describes each. PYTHON=python3.12 makes .venv with that interpreter.
@@ -86,7 +88,7 @@ parts := INCREMENT DSP
 option = $(or $(patsubst $(1):%,%,$(filter $(1):%,$(others))),--$(shell echo $(1) | tr A-Z_ a-z-))
 settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 
-.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench docs package lint clean FORCE formal mutate faults save coverage
+.PHONY: help sim sweep uvm emit synth stats report train match tile cost test test-all bench docs package lint clean FORCE formal mutate faults save coverage signoff
 .DEFAULT_GOAL := help
 
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
@@ -121,6 +123,13 @@ sim sweep uvm emit synth stats report train match tile formal mutate faults save
 # Default folder: the records of the project.
 cost: .venv/ready
 	$(alone) .venv/bin/halfulp cost $(if $(call given,OUT),,-o fpga/results) $(options)
+
+# The oracle tests run if no UNIT is given; default folder: the project's own records.
+signoff: .venv/ready
+	@mkdir -p build
+	$(if $(call given,UNIT),,$(alone) .venv/bin/pytest -q -n auto tests/test_oracle_*.py --junitxml=build/oracles.xml)
+	$(alone) .venv/bin/halfulp signoff $(foreach u,$(call given,UNIT),$(call quote,$(u))) \
+		$(if $(call given,UNIT),,--oracles build/oracles.xml) $(if $(call given,OUT),,-o sim/results) $(options)
 
 bench: .venv/ready
 	$(alone) .venv/bin/halfulp bench

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import UNITS
 from halfulp.hdl.specs.grammar import page
+from halfulp.sim import signoff
 from halfulp.tools.paths import write_whole
 from halfulp.units.base import Unit
 from halfulp.units.catalogue import CATALOGUE, Row, component
@@ -24,6 +25,7 @@ def write(folder: Path) -> None:
     """Write all pages that are made from the catalogue."""
     (folder / "units").mkdir(parents=True, exist_ok=True)
     write_whole(folder / "grammar.md", "\n".join(page(UNITS)) + "\n")
+    write_whole(folder / "signoff.md", "\n".join(signoff.page()) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row)) + "\n")
 

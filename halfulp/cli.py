@@ -42,6 +42,7 @@ GROUPS = {
     },
     "Keep records of the project": {
         "cost": "halfulp.fpga.cli",
+        "signoff": "halfulp.sim.cli",
         "bench": "halfulp.sim.cli",
     },
 }

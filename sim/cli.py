@@ -2,11 +2,12 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from halfulp.tools.commands import requests, scheduled
+from halfulp.tools.commands import report_folder, requests, scheduled, written
 from halfulp.tools.jobs import JobPool
 
 from .implementation import implementation, implementations
@@ -100,6 +101,41 @@ def sweep(
         sys.exit(130)
     click.echo(summary(result))
     sys.exit(0 if result.passed else 1)
+
+
+@click.command()
+@click.argument("units", nargs=-1, metavar="[UNIT]...")
+@click.option(
+    "--oracles",
+    metavar="XML",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JUnit XML of a run of tests/test_oracle_*",
+)
+@scheduled
+@written
+def signoff(units: tuple[str, ...], oracles: Path | None, pool: JobPool, output: Path | None) -> None:
+    """Check every unit in every format family and write the records.
+
+    Sweeps, proofs, coverage and mutants of representative formats; default: all units. An interrupted run goes on from
+    the last finished check. `make signoff` writes the records of the project to sim/results.
+    """
+    from halfulp.tools.progress import Bar
+    from halfulp.units.catalogue import CATALOGUE, row
+
+    from .signoff import failed, table, write, write_oracles
+
+    with requests():
+        names = [row(name).name for name in units] or list(CATALOGUE)
+    folder, passed = report_folder(output), True
+    if oracles is not None:
+        with requests():
+            write_oracles(folder, oracles)
+    with pool, Bar("signoff") as bar:
+        for record in write(folder, names, bar, pool):
+            click.echo(f"halfulp: recorded {record['text']}", err=True)
+            passed = passed and not failed(record)
+    click.echo("\n".join(table(names, folder)))
+    sys.exit(0 if passed else 1)
 
 
 @click.command()

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from halfulp.cli import main
+from halfulp.hdl.formats import Format
+from halfulp.sim.signoff import MIXED
 from halfulp.tools.paths import build_root
 
 # A worker has one processor. torch would take all of them, and its threads would wait for each other.
@@ -42,6 +44,18 @@ def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "cache" / kind).symlink_to(shared)
     monkeypatch.setenv("HALFULP_BUILD", str(folder))
     return folder
+
+
+@pytest.fixture
+def oracle(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Record vectors on which an independent library agrees with the golden model of a unit, for `halfulp signoff`."""
+
+    def record(library: str, unit: str, vectors: int, *formats: Format) -> None:
+        families = {fmt.family for fmt in formats}
+        family = families.pop() if len(families) == 1 else MIXED
+        record_property("oracle", f"{library},{unit},{family},{vectors}")
+
+    return record
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def every_code(source):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(FORMATS, FORMATS)))
-def test_convert_matches_ml_dtypes(source, target):
+def test_convert_matches_ml_dtypes(source, target, oracle):
     codes, fmt = every_code(source), FORMATS[target]
     wanted = by_ml_dtypes(codes, source, target)
     nan = is_nan(codes, FORMATS[source])
@@ -110,10 +110,11 @@ def test_convert_matches_ml_dtypes(source, target):
         codes, wanted, found = codes[~nan], wanted[~nan], found[~nan]
     assert_same(found, wanted, fmt)
     assert len(codes) >= (1 << FORMATS[source].width) - 2 * (1 << FORMATS[source].man) or len(codes) > 10**5
+    oracle("ml_dtypes", "convert", len(codes), fmt)
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(TORCH, TORCH)))
-def test_convert_matches_torch(source, target):
+def test_convert_matches_torch(source, target, oracle):
     codes, fmt = every_code(source), FORMATS[target]
     wanted = by_torch(codes, source, target)
     codes, source = rounded_first(codes, source, target, own=[name for name in TORCH if FORMATS[name].width <= 16])
@@ -128,6 +129,7 @@ def test_convert_matches_torch(source, target):
         codes, wanted, found = codes[~infinite], wanted[~infinite], found[~infinite]
     assert_same(found, wanted, fmt)
     assert len(codes) >= 254
+    oracle("PyTorch", "convert", len(codes), fmt)
 
 
 @pytest.mark.parametrize("name", TORCH)

@@ -100,10 +100,11 @@ def compare(operation, fmt, rounding):
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_operations_match_softfloat(operation, fmt, rounding):
+def test_operations_match_softfloat(operation, fmt, rounding, oracle):
     count, wrong = compare(operation, fmt, rounding)
     assert count >= 100_000
     assert wrong.tolist() == []
+    oracle("SoftFloat", {"sub": "add"}.get(operation, operation), count, fmt)
 
 
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
@@ -112,7 +113,7 @@ def test_operations_match_softfloat(operation, fmt, rounding):
     [(FP64, FP32), (FP64, FP16), (FP32, FP16), (FP32, BF16), (FP16, FP32), (FP16, FP64), (FP32, FP64), (BF16, FP32)],
     ids=str,
 )
-def test_convert_matches_softfloat(source, target, rounding):
+def test_convert_matches_softfloat(source, target, rounding, oracle):
     if source.width == 16:
         codes = np.arange(1 << 16, dtype=np.uint64)
     else:
@@ -122,6 +123,7 @@ def test_convert_matches_softfloat(source, target, rounding):
     found = golden_codes(golden.convert(tensor(codes), a=source, o=target, rounding=rounding))
     assert len(codes) >= 1 << 16
     assert differences(found, wanted, target).tolist() == []
+    oracle("SoftFloat", "convert", len(codes), source, target)
 
 
 @pytest.mark.parametrize("rounding", ["rn"], indirect=True)

@@ -1,0 +1,449 @@
+"""Sign-off records: the checks that each unit passed in each format family, as files beside the sources."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from functools import cache, partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from halfulp.hdl.formats import Rounding, parse
+from halfulp.hdl.formats.families import FAMILIES
+from halfulp.hdl.specs import UnitSpec
+from halfulp.tools.cache import cached_value
+from halfulp.tools.digests import code, digest, version
+from halfulp.tools.jobs import LOCAL, JobPool
+from halfulp.tools.paths import machine_errors, write_whole
+from halfulp.tools.progress import Progress, silent
+from halfulp.units.catalogue import CATALOGUE
+
+from .bench import result_formats, run
+from .build import design
+from .corner_segments import corner_cases
+from .implementation import Implementation, short
+from .ports import Ports
+from .reference import reference
+from .report import exact_codes
+from .space import Space
+from .sweep import sweep
+from .vectors import make
+
+RESULTS = Path(__file__).resolve().parent / "results"
+"""Folder of the project's own records."""
+
+FORMATS = {
+    "float": ("e2m1", "e5m2", "fp16", "fp32"),
+    "fixed point": ("fxp2.2", "fxp4.4", "int16", "fxp16.16"),
+    "posit": ("posit4", "posit8", "posit16", "posit32"),
+    "takum": ("takum4", "takum8", "takum16", "takum32"),
+    "codebook": ("nf4",),
+}
+"""Operand formats that stand for each family, by their widths."""
+
+MIXED = "mixed"
+"""Family of units whose operands or results are of several families."""
+
+MIXTURES = (("nf4", "posit4", "fxp4.4"), ("e5m2", "fxp4.4", "posit8"), ("takum16", "bf16", "posit16", "int16"))
+"""Formats of the operands and results of mixed units, in turn."""
+
+CHECKED_WIDTH = 8
+"""Coverage, proofs and mutants are those of the widest operands of at most so many bits."""
+
+STOCHASTIC_WIDTH = 16
+"""Operands of so many bits are rounded stochastically where the unit does that, all others to nearest."""
+
+QUIRE_WIDTH, CHECKED_QUIRE = 512, 128
+"""Bits of the widest exact sum of a record, because the Verilog of wider ones takes minutes; and of the widest one with
+coverage, proofs and mutants, where a narrower format has these."""
+
+SWEEP_BITS, SAMPLES = 24, 1 << 17
+"""Bits of the inputs of a full sweep of the RTL, and vectors of other sweeps."""
+
+EXACT_BITS, EXACT_SAMPLES = 17, 1 << 12
+"""The same for the comparison of the golden model with exact arithmetic."""
+
+MUTANTS, PROOF_LIMIT = 40, 5.0
+"""Mutants of a unit, and seconds of a proof."""
+
+COUNTS = (
+    *("every input", "sampled", "simulated", "exact every input", "exact sampled", "wrong"),
+    *("proved", "refuted", "not finished", "hit", "out of reach", "open"),
+    *("mutants", "killed", "equivalent", "survived", "undecided"),
+)
+"""Figures of a record; those of checks that did not run are empty."""
+
+COLUMNS = ("unit", "family", "operands", "text", *COUNTS, "version", "date", "verilog", "golden")
+"""Columns of ``signoff.csv``; the last two are digests of the Verilog and of the code of the golden function."""
+
+ORACLE_COLUMNS = ("unit", "family", "library", "tests", "vectors")
+"""Columns of ``oracles.csv``."""
+
+Record = dict[str, str]
+
+
+# Implementations ----------------------------------------------------------------------------------------------------
+
+
+def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implementation]]:
+    """Implementations that are checked, by unit and family.
+
+    A family of which a unit takes no format has no row. A new family has rows without implementations.
+    """
+    found = {}
+    for name in names:
+        cls = CATALOGUE[name].spec
+        families = 0
+        for family in (family.family for family in FAMILIES):
+            formats = FORMATS.get(family, ())
+            taken = [fmt for fmt in formats if cls.takes(parse(fmt), None)]
+            families += bool(taken)
+            if taken or not formats:
+                options = map(_pure, [cls] * len(taken), taken, _results(taken))
+                found[name, family] = _without_toys(list(_built(name, options)))
+        if families > 1:
+            found[name, MIXED] = list(_built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES)))
+    return found
+
+
+def _results(formats: list[str]) -> list[str]:
+    """Results of conversions from formats: the next narrower one, and from the narrowest the next wider one."""
+    return [*formats[1:2], *formats[:-1]] or formats
+
+
+def _pure(cls: type[UnitSpec], operand: str, result: str) -> dict[str, str]:
+    """Options of the short form for one family; the default result of conversions is a float."""
+    return {"fmt": operand} | ({"to": result} if cls is CATALOGUE["convert"].spec else {})
+
+
+def _mixture(cls: type[UnitSpec], formats: Iterable[str]) -> dict[str, str]:
+    """Options of the short form for operands and results in several formats."""
+    parts = [part for part in cls.form.parts if part in ("a", "b", "c", "acc", "o")]
+    if "acc" in parts:
+        parts.remove("o")
+    options = dict(zip(("to" if part == "o" else part for part in parts), cycle(formats), strict=False))
+    return {"fmt": options.pop("a"), **options}
+
+
+def _built(name: str, options: Iterable[Mapping[str, str]]) -> Iterator[Implementation]:
+    """Implementations that can be built: functions are fitted to at most 16 bits, and exact sums may be too wide."""
+    for given in options:
+        width = parse(given["fmt"]).width
+        try:
+            asked = short(name, **given)
+            stochastic = width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(
+                parse(given["fmt"]), Rounding("sr", 8)
+            )
+            asked = asked.with_spec(rounding=Rounding("sr", 8)) if stochastic else asked
+            asked.component()
+        except ValueError:
+            continue
+        quire = getattr(asked.spec, "quire", None)
+        if quire is None or quire.width <= QUIRE_WIDTH:
+            yield asked
+
+
+def _without_toys(implementations: list[Implementation]) -> list[Implementation]:
+    """All but the narrowest, if every input of the next one is compared with exact arithmetic, too."""
+    next_one = implementations[1:2]
+    return implementations[sum(_bits(asked.component()) <= EXACT_BITS for asked in next_one) :]
+
+
+def _bits(unit: Any) -> int:
+    """Bits of all inputs without random words."""
+    return Space.of(Ports.of(unit.inputs)).bits
+
+
+def _most_checked(implementations: Iterable[Implementation]) -> Implementation | None:
+    """The implementation that has coverage, proofs and mutants."""
+    narrow = [asked for asked in implementations if asked.spec.operands["a"].width <= CHECKED_WIDTH]
+    quires = [getattr(asked.spec, "quire", None) for asked in narrow]
+    short_sums = [
+        asked for asked, quire in zip(narrow, quires, strict=True) if not quire or quire.width <= CHECKED_QUIRE
+    ]
+    return short_sums[-1] if short_sums else narrow[0] if narrow else None
+
+
+# Checks -------------------------------------------------------------------------------------------------------------
+
+
+def _swept(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+    """RTL against the golden model."""
+    every = _bits(unit) <= SWEEP_BITS
+    result = sweep(unit, limit=None if every else SAMPLES, progress=progress, pool=pool)
+    return {"every input" if every else "sampled": result.checked, "wrong": result.failed}
+
+
+def _exact(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+    """Golden model against exact fractions."""
+    limit = 1 << EXACT_BITS if _bits(unit) <= EXACT_BITS else EXACT_SAMPLES
+    vectors = make(Ports.of(unit.inputs), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
+    expected = reference(unit, vectors.codes)
+    progress.total("comparing with exact arithmetic", vectors.count)
+    wrong = 0
+    for at in range(vectors.count):
+        found = exact_codes(unit, {port: int(column[at]) for port, column in vectors.codes.items()})
+        wrong += any(int(expected[port][at]) != result for port, result in found.items())
+        progress.advance(1)
+    return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}
+
+
+def _covered(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+    """Simulation with stalls, and functional coverage of its vectors."""
+    from .coverage import verdicts
+    from .coverage.collect import Coverage
+
+    watched = Coverage(unit)
+    result = run(unit, watch=watched, progress=progress)
+    found = verdicts.Verdicts.of(watched, progress)
+    return {
+        "simulated": sum(check.checked for check in result.checks if check.tool == "cocotb"),
+        "wrong": result.failed,
+        "hit": found.count(verdicts.HIT),
+        "out of reach": found.count(verdicts.EXCLUDED),
+        "open": found.count(verdicts.OPEN) + found.count(verdicts.REFUTED),
+    }
+
+
+def _proved(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+    """Formal claims."""
+    from .formal.claims import claims, examine
+    from .formal.prove import PROVED, REFUTED, UNFINISHED
+
+    wanted = claims(str(Implementation.of(unit)))
+    progress.total("proving", len(wanted))
+    found = [finding.verdict.status for finding in examine(wanted, limit=PROOF_LIMIT, progress=progress, pool=pool)]
+    return {status: found.count(status) for status in (PROVED, REFUTED, UNFINISHED)}
+
+
+def _mutated(unit: Any, progress: Progress, pool: JobPool) -> dict[str, int]:
+    """Mutants of the netlist."""
+    from .mutation import mutants
+
+    campaign = mutants.mutate(unit, count=MUTANTS, progress=progress, pool=pool)
+    fates = (mutants.KILLED, mutants.EQUIVALENT, mutants.SURVIVED, mutants.UNDECIDED)
+    return {"mutants": len(campaign.mutants), **{fate: campaign.count(fate) for fate in fates}}
+
+
+Check = Callable[[Any, Progress, JobPool], dict[str, int]]
+
+OF_ALL: tuple[Check, ...] = (_swept, _exact)
+OF_ONE: tuple[Check, ...] = (_covered, _proved, _mutated)
+
+
+def measure(
+    asked: Implementation, family: str, more: bool, progress: Progress = silent, pool: JobPool = LOCAL
+) -> Record:
+    """Record of an implementation; finished checks come from the cache.
+
+    Parameters
+    ----------
+    asked : Implementation
+    family : str
+    more : bool
+        Coverage, proofs and mutants, too.
+    progress : Progress
+    pool : JobPool
+    """
+    unit, own = asked.component(), digests(asked)
+    counts: dict[str, int] = {}
+    for check in (*OF_ALL, *(OF_ONE if more else ())):
+        parts = (check.__name__, asked, *own.values(), code(__name__))
+        found = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
+        counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in found.items()}
+    about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}
+    figures = {name: str(counts.get(name, "")) for name in COUNTS}
+    return about | figures | {"version": version("halfulp"), "date": date.today().isoformat()} | own
+
+
+def _operands(asked: Implementation, family: str) -> str:
+    return str(asked.spec.operands["a"]) if family != MIXED else asked.spec.formula
+
+
+@cache
+def digests(asked: Implementation) -> dict[str, str]:
+    """Digests of the Verilog of an implementation and of the code of its golden function."""
+    from halfulp import golden
+
+    module = getattr(golden, asked.spec.form.unit).__module__
+    return {"verilog": digest(design(asked.component()).verilog)[:8], "golden": code(module)[:8]}
+
+
+def failed(record: Record) -> bool:
+    """True if a check of a record failed. What is not finished or not covered is no failure."""
+    return any(int(record[name] or 0) for name in ("wrong", "refuted", "survived"))
+
+
+# Files --------------------------------------------------------------------------------------------------------------
+
+
+def read(stem: str, folder: Path = RESULTS) -> list[Record]:
+    """Rows of ``signoff.csv`` or ``oracles.csv``; none without the file."""
+    path = folder / f"{stem}.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(
+    folder: Path, names: Iterable[str] = CATALOGUE, progress: Progress = silent, pool: JobPool = LOCAL
+) -> Iterator[Record]:
+    """Check units and write ``signoff.csv`` after each record; rows of other units stay. Gives each new record.
+
+    Parameters
+    ----------
+    folder : Path
+    names : iterable of str
+        Units of the catalogue.
+    progress : Progress
+    pool : JobPool
+    """
+    with machine_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    wanted = {
+        (str(asked), family): (asked, asked is _most_checked(implementations))
+        for (_, family), implementations in cases(names).items()
+        for asked in implementations
+    }
+    known = {(row["text"], row["family"]): row for row in read("signoff", folder)}
+    every = [(str(asked), family) for (_, family), found in cases().items() for asked in found]
+    for (text, family), (asked, more) in wanted.items():
+        known[text, family] = measure(asked, family, more, progress, pool)
+        _save(folder / "signoff.csv", COLUMNS, [known[key] for key in every if key in known])
+        yield known[text, family]
+
+
+def write_oracles(folder: Path, junit: Path) -> list[Record]:
+    """Write ``oracles.csv`` from the JUnit XML of a run of the oracle tests.
+
+    The fixture ``oracle`` of the tests adds properties ``library,unit,family,vectors`` to those that pass.
+    ValueError if there are none.
+    """
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for test in ElementTree.parse(junit).iter("testcase"):
+        if all(test.find(kind) is None for kind in ("failure", "error", "skipped")):
+            for item in test.iterfind("properties/property[@name='oracle']"):
+                library, unit, family, vectors = item.attrib["value"].split(",")
+                found = sums.setdefault((unit, family, library), [0, 0])
+                found[:] = found[0] + 1, found[1] + int(vectors)
+    if not sums:
+        raise ValueError(
+            f"{junit} has no passed tests with properties 'oracle'; expected the XML of tests/test_oracle_*"
+        )
+    rows = [dict(zip(ORACLE_COLUMNS, (*key, *map(str, counts)), strict=True)) for key, counts in sorted(sums.items())]
+    _save(folder / "oracles.csv", ORACLE_COLUMNS, rows)
+    return rows
+
+
+def _save(path: Path, columns: Iterable[str], rows: Iterable[Record]) -> None:
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(columns), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_whole(path, text.getvalue())
+
+
+# Table --------------------------------------------------------------------------------------------------------------
+
+PAGE = """# Sign-off
+
+Checks that ran on each unit in each format family. A 0 and an empty family are not covered.
+`make signoff` runs the checks and the oracle tests, and writes the records in `sim/results`; this page shows those
+records, and nothing on it is written by hand.
+
+- every input: vectors of formats whose inputs were all compared, RTL against golden model; random words are sampled.
+- sampled: directed and random vectors of wider formats, RTL against golden model.
+- simulated: vectors in cocotb with stalls, gaps and back-pressure, through the unit and its stream wrapper.
+- golden against exact: vectors of the golden model that were compared with exact fractions.
+- proved: claims that hold for all inputs, of those that are made; the others reached their time limit.
+- coverage: bins that are neither hit nor proved to be out of reach are open; without open bins it is closed.
+- mutants killed: of the mutants of the netlist that are not proved to be equivalent.
+- oracles: independent libraries with which the golden model agrees, and the number of vectors.
+- measured: date of the records; "other sources" if the Verilog or the golden function has changed since.
+"""
+
+HEADS = (
+    *("unit", "family", "every input", "sampled", "simulated", "golden against exact", "proved"),
+    *("coverage", "mutants killed", "oracles", "measured"),
+)
+"""Heads of the sign-off table."""
+
+
+def table(names: Iterable[str] = CATALOGUE, folder: Path = RESULTS) -> Iterator[str]:
+    """Lines of the sign-off table in Markdown, with a row for each unit and family.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Units of the catalogue.
+    folder : Path
+        Folder of the records.
+    """
+    records, oracles = read("signoff", folder), read("oracles", folder)
+    yield f"| {' | '.join(HEADS)} |"
+    yield "|---" * len(HEADS) + "|"
+    for (name, family), implementations in cases(names).items():
+        own = [row for row in records if (row["unit"], row["family"]) == (name, family)]
+        judges = [
+            f"{row['library']} {int(row['vectors']):,}"
+            for row in oracles
+            if (row["unit"], row["family"]) == (name, family)
+        ]
+        cells = (name, family, *_cells(own), ", ".join(judges) or "0", _date(own, implementations))
+        yield f"| {' | '.join(cells)} |"
+
+
+def page() -> Iterator[str]:
+    """Lines of the sign-off page in Markdown."""
+    lines = list(table())
+    yield from (PAGE, _totals(), "", *lines)
+
+
+def _totals() -> str:
+    """Sentence about all records."""
+    records, oracles = read("signoff"), read("oracles")
+    counts = {name: sum(int(row[name] or 0) for row in records) for name in COUNTS}
+    rows = len(cases())
+    known = len({(row["unit"], row["family"]) for row in records})
+    return (
+        f"{known} of {rows} rows have records, of {len(records)} units: "
+        f"{counts['every input'] + counts['sampled'] + counts['simulated']:,} vectors of the RTL and "
+        f"{counts['exact every input'] + counts['exact sampled']:,} of the golden model, {counts['wrong']:,} wrong; "
+        f"{counts['proved']:,} claims proved, {counts['refuted']:,} refuted, {counts['not finished']:,} not finished; "
+        f"{counts['open']:,} open bins; {counts['killed']:,} mutants killed, {counts['equivalent']:,} equivalent, "
+        f"{counts['survived'] + counts['undecided']:,} survived; "
+        f"{sum(int(row['vectors']) for row in oracles):,} vectors of oracles."
+    )
+
+
+def _cells(rows: list[Record]) -> Iterator[str]:
+    def total(*names: str) -> int:
+        return sum(int(row[name] or 0) for row in rows for name in names)
+
+    def vectors(name: str) -> str:
+        formats = [row["operands"] for row in rows if row[name]]
+        return f"{total(name):,}" + (f" ({', '.join(f'`{fmt}`' for fmt in formats)})" if formats else "")
+
+    wrong = f"; {total('wrong'):,} wrong" if total("wrong") else ""
+    yield vectors("every input") + wrong
+    yield vectors("sampled")
+    yield f"{total('simulated'):,}"
+    yield f"{total('exact every input', 'exact sampled'):,}"
+    claims = total("proved", "refuted", "not finished")
+    yield f"{total('proved'):,} of {claims:,}" if claims else "0"
+    bins = total("hit", "out of reach", "open")
+    yield (f"{total('open'):,} of {bins:,} open" if total("open") else f"closed ({bins:,})") if bins else "0"
+    killable = total("mutants") - total("equivalent")
+    yield f"{total('killed'):,} of {killable:,}" if total("mutants") else "0"
+
+
+def _date(rows: list[Record], implementations: list[Implementation]) -> str:
+    """Date of the records, and a remark if they are not those of the present sources."""
+    if not rows:
+        return "never"
+    known = {row["text"]: {name: row[name] for name in ("verilog", "golden")} for row in rows}
+    fits = {str(asked): digests(asked) for asked in implementations} == known
+    return min(row["date"] for row in rows) + ("" if fits else ", other sources")
