@@ -47,7 +47,8 @@ MODES = {
 
 
 def operands(target):
-    """Finite numbers: all of bf16 for narrow targets, and fp32 ones at ties and boundaries for wide ones.
+    """Codes of finite numbers, their format and their values: all of bf16 for narrow targets, and those of fp32 at ties
+    and boundaries for wide ones.
 
     Not fp64: gfloat adds R/2^N in float64, which rounds where the fraction is long.
     """
@@ -57,7 +58,8 @@ def operands(target):
         vectors = make(Ports.of({"a": FP32}), [target], seed=5, limit=1 << 16)
         codes, fmt = torch.from_numpy(vectors.codes["a"].astype(np.int64)), FP32
     values = golden.decode(codes, fmt)
-    return values[values.isfinite()]
+    finite = values.isfinite()
+    return codes[finite], fmt, values[finite]
 
 
 def by_gfloat(values, target, mode, **stochastic_words):
@@ -69,27 +71,33 @@ def by_gfloat(values, target, mode, **stochastic_words):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("target", PAIRS, ids=str)
-def test_encode_matches_gfloat_in_ieee_modes(target, mode):
-    values = operands(target)
+def test_encode_and_convert_match_gfloat_in_ieee_modes(target, mode, oracle):
+    codes, fmt, values = operands(target)
     found = golden.encode(values, target, Rounding.parse(mode), saturate=True)
+    wanted = by_gfloat(values, target, MODES[mode])
     assert len(values) > 30_000
-    assert torch.nonzero(found != by_gfloat(values, target, MODES[mode])).flatten().tolist() == []
+    assert torch.nonzero(found != wanted).flatten().tolist() == []
+    assert torch.equal(golden.convert(codes, a=fmt, o=target, rounding=mode, saturate=True), wanted)
+    oracle("gfloat", "convert", len(values), fmt, target)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 5])
 @pytest.mark.parametrize("target", PAIRS, ids=str)
-def test_encode_matches_gfloat_in_stochastic_modes(target, bits):
-    values = operands(target)
+def test_encode_and_convert_match_gfloat_in_stochastic_modes(target, bits, oracle):
+    codes, fmt, values = operands(target)
+    more = {"rounding": stochastic(bits), "saturate": True}
     for word in range(1 << bits):
         words = torch.full(values.shape, word)
-        found = golden.encode(values, target, stochastic(bits), random=words, saturate=True)
+        found = golden.encode(values, target, random=words, **more)
         wanted = by_gfloat(values, target, RoundMode.StochasticFastest, srbits=words.numpy(), srnumbits=bits)
         assert torch.nonzero(found != wanted).flatten().tolist() == []
+        assert torch.equal(golden.convert(codes, a=fmt, o=target, random=words, **more), wanted)
+    oracle("gfloat", "convert", len(values) << bits, fmt, target)
 
 
 @pytest.mark.parametrize("target", PAIRS, ids=str)
 def test_encode_to_odd_matches_gfloat_truncation(target):
-    values = operands(target)
+    *_, values = operands(target)
     truncated = by_gfloat(values, target, RoundMode.TowardZero)
     exact = golden.decode(truncated, target)
     within = (values != exact) & (values.abs() < float(target.largest))
@@ -99,6 +107,6 @@ def test_encode_to_odd_matches_gfloat_truncation(target):
 
 
 def test_gfloat_comparison_can_fail():
-    values = operands(E4M3FN)
+    *_, values = operands(E4M3FN)
     assert (golden.encode(values, E4M3FN, RZ, saturate=True) != by_gfloat(values, E4M3FN, MODES["rn"])).sum() > 1000
     assert (golden.encode(values, E4M3FN, RN) != by_gfloat(values, E4M3FN, MODES["rn"])).sum() > 1000
