@@ -1,1 +1,1 @@
-"""Costs of units and arrays on devices, and the files that vendor tools need."""
+"""Costs of units and arrays on devices, and input files of vendor tools."""

@@ -104,12 +104,12 @@ def cost(pool: JobPool, output: Path | None) -> None:
 
 
 class _Reports(click.Group):
-    """Named reports, and the report of a study, by the name of its file."""
+    """Group of the named reports; it also accepts the file of a study in place of a name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A command and its arguments."""
+        """Resolve the name of a report, or the file of a study, to a command and its arguments."""
         if Path(args[0]).suffix in (".toml", ".json"):
             return "STUDY", _study, args
         if args[0] not in self.commands:
@@ -154,7 +154,7 @@ def adders(pool: JobPool, output: Path | None) -> None:
 
 
 def _counts(text: str) -> list[int]:
-    """Numbers of pieces, from ``2,3,4``."""
+    """Parse numbers of pieces such as ``2,3,4``."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise ValueError(f"invalid --pieces {text!r}: expected numbers such as 2,3,4")
@@ -291,7 +291,7 @@ def _study(file: Path, pool: JobPool, output: Path | None) -> None:
 
 
 def _measured(file: Path, record: Path, pool: JobPool) -> "Record":
-    """The figures of a study, from its record if nothing changed since."""
+    """Return the figures of a study, from its record if nothing changed since then."""
     from .report.coreport import key_of, load, measure
     from .report.study import read
 

@@ -8,7 +8,7 @@ from halfulp.hdl.formats.codebook import data_files
 
 def formats() -> list[str]:
     """The named formats, the codebooks of data files, and the texts of the others."""
-    lines = [f"{'name':13}{'what it is':40}{'bits':>4}{'largest':>14}  {'smallest above 0'}"]
+    lines = [f"{'name':13}{'description':40}{'bits':>4}{'largest':>14}  {'smallest above 0'}"]
     for name in (*NAMED, *dict.fromkeys(f"codebook:{path.stem}" for path in data_files())):
         try:
             fmt = parse(name)

@@ -211,17 +211,17 @@ def test_stats_tables_have_counts(measurements):
     frame = fractions_table(measurements).frame
     assert frame["fraction"].tolist() == [k / 8 for k in range(8)] * 2
     assert frame["up"].tolist()[:8] == [0, 1, 3, 5, 7, 9, 11, 13]
-    assert frame["law, exact"].tolist()[:8] == ["0", "1/14", "3/14", "5/14", "1/2", "9/14", "11/14", "13/14"]
+    assert frame["expected, exact"].tolist()[:8] == ["0", "1/14", "3/14", "5/14", "1/2", "9/14", "11/14", "13/14"]
     assert frame["bias"].tolist()[:8] == [0] * 8
     assert frame["error"].tolist()[:8] == pytest.approx([0, *((k - 4) / 56 for k in range(1, 8))])
     for _, row in frame.iterrows():
         assert row["P(up)"] == row["up"] / row["rounds"]
-        assert row["bias"] == pytest.approx(row["P(up)"] - row["law"])
+        assert row["bias"] == pytest.approx(row["P(up)"] - row["expected"])
         assert row["error"] == pytest.approx(row["P(up)"] - row["fraction"])
     table = sources_table(measurements)
     whole, part = table.frame.to_dict("records")
     assert (whole["chi-square"], whole["freedom"], whole["p"]) == (0, 224, 1)
-    assert (whole["law, no drop"], whole["law"]) == (0, -1 / 16)
+    assert (whole["bias, no drop"], whole["expected bias"]) == (0, -1 / 16)
     # Just below a quarter, one in 14 goes up.
     assert (whole["largest error"], whole["at"]) == (pytest.approx(1 / 14 - 63 / 256), 63 / 256)
     assert part["chi-square"] > 0

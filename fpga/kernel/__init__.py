@@ -1,1 +1,1 @@
-"""Accelerator kernels: systolic arrays with AXI ports, and the host's side of them."""
+"""Accelerator kernels: systolic arrays with AXI ports, and their host program."""

@@ -1,7 +1,7 @@
 # amaranth: UnusedElaboratable=no
-"""Arrays and kernels around them, with their timing and their costs.
+"""Constructors of arrays and kernels, with their timing and costs.
 
-The first line stops Amaranth's warning about components that are never elaborated.
+The first line disables Amaranth's warning about components that are never elaborated.
 """
 
 import functools
@@ -21,11 +21,11 @@ from .kernel import Kernel
 from .timing import Memory, Timing
 
 KERNEL = "halfulp_gemm"
-"""Name of a kernel. XRT has 63 letters for it and its instance together."""
+"""Name of a kernel. XRT limits this name and that of an instance to 63 letters together."""
 
 
 def with_source(mac: MacSpec) -> MacSpec:
-    """The description, with an LFSR of 16 bits or more if it takes random words and names no source."""
+    """Add an LFSR of 16 bits or more to a description that takes random words and names no source."""
     if mac.random is not None or not mac.words:
         return mac
     return replace(mac, random=parse_source(f"lfsr{max(16, *mac.words.values())}"))
@@ -33,20 +33,20 @@ def with_source(mac: MacSpec) -> MacSpec:
 
 @functools.cache
 def array(mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, rows: int = 1) -> Any:
-    """A chain of n elements of m multiply-accumulates."""
+    """Build a chain of n elements with m multiply-accumulates each."""
     return Chain(mac=mac, n=n, m=m, depth=depth, rows=rows, build=Build(pipeline))
 
 
 def kernel(
     mac: MacSpec, n: int, m: int, depth: int = DEPTH, pipeline: int = 0, name: str | None = None, *, rows: int = 1
 ) -> Any:
-    """A kernel around such a chain."""
+    """Build a kernel around a chain of n elements with m multiply-accumulates each."""
     return Kernel(array=array(mac, n, m, depth, pipeline, rows), name=name)
 
 
 @functools.cache
 def timing(mac: MacSpec, n: int, m: int, memory: Memory, depth: int = DEPTH, pipeline: int = 0) -> Timing:
-    """Timing of such a kernel, from that of the smallest one, because the ports of a large one take long to build."""
+    """Derive the timing of a kernel from that of the smallest one, because a large one takes long to build."""
     small = Timing.of(kernel(mac, 1, 1, depth, pipeline), memory)
     return small.resized(replace(small.tiling, n=n, m=m))
 
@@ -61,5 +61,5 @@ def cores_cost_model(
     pipeline: int = 0,
     rows: int = 1,
 ) -> CostModel:
-    """Cost model of kernels around such chains on a device."""
+    """Return the cost model of kernels around chains on a device."""
     return cost_model(lambda n, m: kernel(mac, n, m, depth, pipeline, rows=rows), target, progress, pool)

@@ -1,4 +1,4 @@
-"""AXI4 masters of a kernel, for reads and for writes, and their bursts."""
+"""AXI4 masters of a kernel: bursts, reads and writes."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from amaranth.lib.wiring import In, Out
 from .layout import ADDRESS_BITS, DATA_BITS
 
 BYTES = DATA_BITS // 8
-"""Bytes of a beat."""
+"""Bytes per beat."""
 
 PLACE_BITS = (BYTES - 1).bit_length()
-"""Bits of the index of a byte in a beat."""
+"""Width of the index of a byte in a beat."""
 
 PAGE_BEATS = 4096 // BYTES
-"""Beats of a page, which no burst crosses, and of the longest burst."""
+"""Beats per 4 KiB page, the limit of a burst; no burst crosses a page."""
 
 OUTSTANDING = 16
-"""Most bursts under way at a port."""
+"""Maximum number of outstanding bursts of a port."""
 
 READ_CHANNELS: dict[str, dict[str, Any]] = {
     "ar": {
@@ -51,13 +51,13 @@ WRITE_CHANNELS: dict[str, dict[str, Any]] = {
 }
 
 Burst = data.StructLayout({"address": ADDRESS_BITS - PLACE_BITS, "beats": range(PAGE_BEATS + 1)})
-"""A burst: the number of its first beat in memory, and its number of beats."""
+"""Layout of a burst: the address of its first beat, in beats, and its number of beats."""
 
 WriteBeat = data.StructLayout({"data": DATA_BITS, "strobe": BYTES})
 
 
 def flat_ports(channels: dict[str, dict[str, Any]], prefix: str = "") -> dict[str, Any]:
-    """Members of a component for the channels of a port, by the names that vendors' tools expect."""
+    """Return the members of a component for the channels of a port, with the names that vendor tools expect."""
     return {f"{prefix}{channel}{name}": port for channel, ports in channels.items() for name, port in ports.items()}
 
 
@@ -69,12 +69,12 @@ def join_ports(m: Module, component: Any, prefix: str, master: Any, channels: di
 
 
 class Split(wiring.Component):
-    """Splits a run of bytes into bursts of whole beats, none across a page.
+    """Splitter of byte ranges into bursts of whole beats that cross no page.
 
     Members
     -------
     i : In(stream of address and bytes)
-        Bytes are 1 or more.
+        ``bytes`` is 1 or more.
     o : Out(stream of Burst)
     idle : Out(1)
     """
@@ -108,7 +108,7 @@ class Split(wiring.Component):
 
 
 class _Master(wiring.Component):
-    """Base of both masters: begins bursts.
+    """Base class of both masters; issues the requests of bursts.
 
     Members
     -------
@@ -137,7 +137,7 @@ class _Master(wiring.Component):
         )
 
     def _begin(self, m: Module, channel: str, ended: Value) -> Value:
-        """Offer bursts on an address channel; 1 in the cycle in which one is taken from the requests.
+        """Issue bursts on an address channel; return a signal that is 1 in each cycle in which a request is accepted.
 
         ``ended`` is 1 in each cycle in which a burst ends.
         """
@@ -155,7 +155,7 @@ class _Master(wiring.Component):
             signals["len"].eq(burst.beats - 1),
             signals["size"].eq(PLACE_BITS),
             signals["burst"].eq(1),
-            # Modifiable and bufferable, as Vivado's interconnects like it.
+            # Modifiable and bufferable, as Vivado's interconnects recommend.
             signals["cache"].eq(0b0011),
             request.ready.eq(~self.stop & (outstanding != OUTSTANDING) & (~held | signals["ready"])),
             self.idle.eq(outstanding == 0),
@@ -169,7 +169,7 @@ class _Master(wiring.Component):
 
 
 class ReadMaster(_Master):
-    """Reads bursts; on ``stop`` it drops the beats still to come."""
+    """Master that reads bursts; after ``stop`` it drops the outstanding beats."""
 
     def __init__(self) -> None:
         super().__init__(READ_CHANNELS, Out(stream.Signature(DATA_BITS)))
@@ -188,7 +188,7 @@ class ReadMaster(_Master):
 
 
 class WriteMaster(_Master):
-    """Writes bursts; on ``stop`` it ends them with beats that write nothing."""
+    """Master that writes bursts; after ``stop`` it completes them with beats without strobes."""
 
     def __init__(self) -> None:
         super().__init__(WRITE_CHANNELS, In(stream.Signature(WriteBeat)))
@@ -197,12 +197,12 @@ class WriteMaster(_Master):
         m = Module()
         bus = self.bus
         begun = self._begin(m, "aw", ended=bus.bvalid & bus.bready)
-        # Lengths of the bursts with beats still to be sent.
+        # Lengths of the bursts with beats that are not sent yet.
         m.submodules.lengths = lengths = SyncFIFO(width=len(self.request.payload.beats), depth=OUTSTANDING)
         m.d.comb += [lengths.w_data.eq(self.request.payload.beats), lengths.w_en.eq(begun)]
         sent = Signal.like(self.request.payload.beats)
         offered = Signal()
-        # An offered beat does not change until it is taken, not even on stop.
+        # AXI4: a valid beat must not change until it is accepted, not even after stop.
         beat, full = Signal(WriteBeat), Signal()
         last = Signal()
         takes = Signal()

@@ -1,4 +1,4 @@
-"""The registers of a kernel behind their AXI4-Lite port."""
+"""Control registers of a kernel with their AXI4-Lite port."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
 
 
 class Control(wiring.Component):
-    """Registers of the protocol ap_ctrl_hs, arguments, and results.
+    """Control registers: protocol ap_ctrl_hs, arguments and results.
 
     Members
     -------
@@ -49,7 +49,7 @@ class Control(wiring.Component):
         The kernel is idle.
     interrupt : Out(1)
     arguments, results
-        One port for each of `layout`, by its name.
+        One port for each register of `layout`, with its name.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Control(wiring.Component):
         return m
 
     def _protocol(self, m: Module, write: Value, read: Value) -> dict[int, Value]:
-        """The first four registers."""
+        """Add the four registers of ap_ctrl_hs; return them by address."""
         bus = self.bus
         done, ready, restart = Signal(), Signal(), Signal()
         enabled, enables, status = Signal(), Signal(2), Signal(2)
@@ -121,7 +121,7 @@ class Control(wiring.Component):
             m.d.sync += enabled.eq(low[0])
         with m.If(self._writes(write, IER) & bus.wstrb[0]):
             m.d.sync += enables.eq(low[:2])
-        # A bit written as 1 is toggled.
+        # Writing 1 toggles a status bit.
         toggled = Mux(self._writes(write, ISR) & bus.wstrb[0], low[:2], 0)
         m.d.sync += status.eq((status ^ toggled) | (enables & self.finished.replicate(2)))
         m.d.comb += self.interrupt.eq(enabled & status.any())
@@ -139,7 +139,7 @@ class Control(wiring.Component):
         return write & (self.bus.awaddr[2:] == address // 4)
 
     def _written(self, before: Value) -> Value:
-        """Value of a register after a write of some of its bytes."""
+        """Return the value of a register after a write with byte strobes."""
         bus = self.bus
         return Cat(
             *(

@@ -1,7 +1,7 @@
-"""Cost model of arrays, from the costs of small ones.
+"""Cost model of arrays, extrapolated from the costs of small ones.
 
-The cells of an array are a constant plus a part for each element, each column and each multiply-accumulate. Four small
-arrays determine these parts, and with them the cells of any other array to a few percent.
+The cells of an array are a constant plus a number of cells per element, per column and per multiply-accumulate. Four
+small arrays determine these numbers. They predict the cells of any other array to a few percent.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ from halfulp.tools.progress import Progress, silent
 from halfulp.tools.records import read_records
 
 SMALL = ((1, 1), (1, 2), (2, 1), (2, 2))
-"""Sizes of the small arrays: elements, and multiply-accumulates of each."""
+"""Sizes of the small arrays: number of elements, and multiply-accumulates per element."""
 
 MEMORY_LUTS = 8
-"""Most lookup tables of a memory that is made of them; Yosys counts memories."""
+"""Upper bound of the lookup tables of a distributed memory; Yosys counts memories only."""
 
 RECORDS = Path(__file__).resolve().parents[1] / "results" / "tiles.csv"
-"""Costs of small arrays, which `halfulp.fpga.report.records` writes."""
+"""Recorded costs of small arrays, written by `halfulp.fpga.report.records`."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class CostModel:
     Parameters
     ----------
     small : dict of (int, int) to Resources
-        Resources of the sizes `SMALL`.
+        Resources of arrays of the sizes `SMALL`.
     source : str
-        Origin of these, in the notes of a table.
+        Origin of these resources, for the notes of a table.
     """
 
     small: dict[tuple[int, int], Resources]
     source: str
 
     def cells(self, n: int, m: int) -> Resources:
-        """Resources of n elements of m multiply-accumulates."""
+        """Estimate the resources of n elements with m multiply-accumulates each."""
 
         def extrapolate(kind: str) -> int:
             one, wide, tall, four = (getattr(self.small[size], kind) for size in SMALL)
@@ -54,7 +54,7 @@ class CostModel:
 
 
 def recorded(names: Sequence[str], target: Target) -> list[Resources] | None:
-    """Recorded resources of components on devices of that kind, by name; None if one is missing."""
+    """Return the recorded resources of components on a device family; None if one is not recorded."""
     if not RECORDS.is_file():
         return None
     counts = dict.fromkeys([kind.upper() for kind in KINDS] + ["memory"], int)
@@ -66,16 +66,16 @@ def recorded(names: Sequence[str], target: Target) -> list[Resources] | None:
 
 
 def _resources(counts: dict[str, int], memory: int) -> Resources:
-    """Resources with memories counted as lookup tables."""
+    """Convert counts to resources, with memories counted as lookup tables."""
     return Resources(**counts | {"lut": counts["lut"] + MEMORY_LUTS * memory})
 
 
 def cost_model(
     build: Callable[[int, int], Any], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> CostModel:
-    """Cost model from the records of small arrays, or from their synthesis, which is cached.
+    """Return the cost model of arrays, from recorded costs or from cached synthesis of small arrays.
 
-    ``build`` makes the component of a size.
+    ``build`` returns the component of a size.
     """
     components = [build(*size) for size in SMALL]
     if (known := recorded([component.name for component in components], target)) is not None:

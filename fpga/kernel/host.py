@@ -1,6 +1,6 @@
-"""Host side of kernels on a card: matrix products through XRT's Python module, checked by the golden model.
+"""Host program of kernels on a card: matrix products through XRT, compared with the golden model.
 
-It needs XRT (https://xilinx.github.io/XRT), whose module ``pyxrt`` it imports when it runs.
+The Python module ``pyxrt`` of XRT (https://xilinx.github.io/XRT) is imported when a `Card` is opened.
 """
 
 import sys
@@ -35,7 +35,7 @@ class Tile:
     cores : int
         Number of instances.
     mac : str
-        Text of a multiply-accumulate, with the state of the first one's source after reset.
+        Text of the multiply-accumulates, with the state after reset of the source of the first one.
     tiling : Tiling
         Tiling of the array in each instance.
     """
@@ -47,24 +47,24 @@ class Tile:
 
     @property
     def spec(self) -> MacSpec:
-        """The description of a multiply-accumulate."""
+        """Parsed description of the multiply-accumulates."""
         return MacSpec.parse(self.mac)
 
     def shares(self, rows: int) -> list[slice]:
-        """The rows of each core that has any, in whole tiles but for the last one."""
+        """Divide the rows of a product among the cores, in whole tiles except for the last core in use."""
         tiles = -(-rows // self.tiling.height)
         share = -(-tiles // self.cores) * self.tiling.height
         return [slice(first, min(first + share, rows)) for first in range(0, rows, share)]
 
 
 def stride_of(columns: int, width: int) -> int:
-    """Bytes from a row in memory to the next: whole beats, at which the kernel is fastest."""
+    """Return the bytes from a row in memory to the next: whole beats, the fastest layout for the kernel."""
     beat = DATA_BITS // 8
     return -(-columns * element_bytes(width) // beat) * beat
 
 
 def to_memory(codes: Tensor, width: int) -> bytes:
-    """Memory image of codes: row by row, each code in whole bytes, the lowest first, and zeros after each row."""
+    """Return the memory image of codes: little-endian elements, rows padded with zeros to whole beats."""
     rows, columns = codes.shape
     size = element_bytes(width)
     words = np.zeros((rows, stride_of(columns, width) // size), f"<u{size}")
@@ -73,21 +73,21 @@ def to_memory(codes: Tensor, width: int) -> bytes:
 
 
 def from_memory(data: bytes, width: int, shape: tuple[int, int]) -> Tensor:
-    """Codes of a memory image."""
+    """Return the codes in a memory image."""
     words = np.frombuffer(data, f"<u{element_bytes(width)}").reshape(shape[0], -1)
     return torch.from_numpy(words[:, : shape[1]].astype(np.int64))
 
 
 class Card:
-    """A card that is programmed with kernels; ToolError if XRT is not installed.
+    """Card programmed with kernels; ToolError if XRT is not installed.
 
     Parameters
     ----------
     tile : Tile
     xclbin : Path
-        Output of the linker.
+        File that the linker ``v++`` wrote.
     device : int
-        Number of the card.
+        Index of the card.
     """
 
     def __init__(self, tile: Tile, xclbin: Path, device: int = 0) -> None:
@@ -101,7 +101,7 @@ class Card:
         self._xrt: Any = pyxrt
         self._device = pyxrt.device(device)
         uuid = self._device.load_xclbin(str(xclbin))
-        # XRT takes the name of an instance in braces.
+        # XRT expects the name of an instance in braces.
         self._kernels = [
             pyxrt.kernel(self._device, uuid, f"{tile.kernel}:{{{tile.kernel}_{core + 1}}}", pyxrt.kernel.exclusive)
             for core in range(tile.cores)
@@ -109,9 +109,9 @@ class Card:
         self._steps = [0] * tile.cores
 
     def product(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
-        """Matrix product of codes of shapes (n, k) and (k, m), without a size of 0; the cores share its rows.
+        """Multiply matrices of codes of shapes (n, k) and (k, m), sizes 1 or more; the cores share the rows.
 
-        ``go_on`` continues the random words of the product before, instead of a start from the seeds.
+        ``go_on`` continues the random words of the previous product; otherwise the sources start from their seeds.
         """
         shares = self.tile.shares(a.shape[0])
         runs = [self._start(core, a[rows], b, go_on) for core, rows in enumerate(shares)]
@@ -121,7 +121,7 @@ class Card:
         return torch.cat([self._finished(*run) for run in runs])
 
     def expected(self, a: Tensor, b: Tensor, *, go_on: bool = False) -> Tensor:
-        """Expected result of the next `product`, by the golden model."""
+        """Compute the expected result of the next `product` with the golden model."""
         spec = self.tile.spec
         parts = []
         for core, rows in enumerate(self.tile.shares(a.shape[0])):
@@ -133,7 +133,7 @@ class Card:
         return torch.cat(parts)
 
     def _start(self, core: int, a: Tensor, b: Tensor, go_on: bool) -> tuple[int, Any, Any, tuple[int, int]]:
-        """Send the operands to the memory of a core, and start it."""
+        """Send the operands to the memory of a core and start it."""
         spec, kernel = self.tile.spec, self._kernels[core]
         (n, k), m = a.shape, b.shape[1]
         values: dict[str, Any] = {"n": n, "k": k, "m": m, "flags": int(go_on) << CONTINUE}
@@ -150,7 +150,7 @@ class Card:
         return core, kernel(*(values[argument.name] for argument in ARGUMENTS)), values["c"], (n, m)
 
     def _finished(self, core: int, run: Any, buffer: Any, shape: tuple[int, int]) -> Tensor:
-        """Wait for a core, and fetch its result."""
+        """Wait for a core and fetch its result."""
         state = run.wait(PATIENCE)
         if state != self._xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
             raise ToolError(f"core {core + 1} of {self.tile.kernel} did not finish: {state}")
@@ -161,18 +161,18 @@ class Card:
 
 
 def run(tile: Tile) -> None:
-    """Run the program of a card's host; exit code 1 for a wrong element, 2 for a wrong request, 3 if the card fails."""
+    """Run the host program of a card; exit code 1 for a wrong result, 2 for a wrong request, 3 if the card fails."""
 
     @click.command(context_settings={"help_option_names": ["-h", "--help"]})
     @click.argument("xclbin", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-    @click.option("--device", default=0, metavar="N", type=click.IntRange(0), help="number of the card; 0 by default")
-    @click.option("--n", "rows", default=100, metavar="N", type=click.IntRange(1), help="rows; 100 by default")
-    @click.option("--k", "depth", default=100, metavar="N", type=click.IntRange(1), help="products of a sum")
+    @click.option("--device", default=0, metavar="N", type=click.IntRange(0), help="index of the card; default: 0")
+    @click.option("--n", "rows", default=100, metavar="N", type=click.IntRange(1), help="rows; default: 100")
+    @click.option("--k", "depth", default=100, metavar="N", type=click.IntRange(1), help="products per sum")
     @click.option("--m", "columns", default=100, metavar="N", type=click.IntRange(1), help="columns")
-    @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="of the operands; 0 by default")
-    @click.option("--runs", default=2, metavar="N", type=click.IntRange(1), help="products one after the other")
+    @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the operands; default: 0")
+    @click.option("--runs", default=2, metavar="N", type=click.IntRange(1), help="number of products")
     def main(xclbin: Path, device: int, rows: int, depth: int, columns: int, seed: int, runs: int) -> None:
-        """Run matrix products of random codes on the card that XCLBIN is for, and check every element."""
+        """Run matrix products of random codes on a card and check every element. XCLBIN is the output of v++."""
         card = Card(tile, xclbin, device)
         random = torch.Generator().manual_seed(seed)
         spec = tile.spec
@@ -187,6 +187,6 @@ def run(tile: Tile) -> None:
                 row, column = wrong[0].tolist()
                 click.echo(f"{shape}: {len(wrong):,} of {want.numel():,} elements are wrong, first [{row}, {column}]")
                 sys.exit(1)
-            click.echo(f"{shape}: all {want.numel():,} elements are as the golden model has them")
+            click.echo(f"{shape}: all {want.numel():,} elements match the golden model")
 
     commands.run(main, Path(sys.argv[0]).name)

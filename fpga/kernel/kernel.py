@@ -1,4 +1,4 @@
-"""The accelerator core: a systolic array between ports to memory, with control registers."""
+"""Accelerator kernel: a systolic array with memory ports and control registers."""
 
 from typing import Any
 
@@ -28,29 +28,29 @@ from .control import CHANNELS, Control
 from .layout import ADDRESS_BITS, DATA_BITS, ERRORS, MASTERS, element_bytes
 
 CHUNK = 32
-"""Default number of columns of ``a`` that are read at a time and stored on chip."""
+"""Default number of columns of ``a`` per read."""
 
 READ_AHEAD = 16
 """Depth of the queue behind each read port, in beats."""
 
 
 class Kernel(wiring.Component):
-    """An array with ports to memory: c = a * b for matrices of any size, row by row.
+    """Systolic array with memory ports: c = a * b for row-major matrices of any size.
 
-    Control registers (`layout`) hold the arguments of a run and start it. Elements take 1, 2, 4 or 8 bytes each, the
-    fewest that hold their codes, which are in the lowest bits; rows begin at any multiple of that, at the given
-    strides. The bits are those of ``golden.gemm``, with the array's tiling for random words; a run begins with the
-    seeds, or with flag `CONTINUE` where the run before ended. Padding of tiles is made on chip, and nothing but ``c``
-    is written.
+    Control registers (`layout`) hold the arguments of a run and start it. An element takes 1, 2, 4 or 8 bytes, the
+    smallest size that holds its code in the low bits. Rows begin at multiples of that size, with the given strides.
+    Result bits equal those of ``golden.gemm`` with the array's tiling for random words. A run starts its random
+    sources from the seeds, or with flag `CONTINUE` from the end of the previous run. The kernel pads tiles on chip and
+    writes nothing but ``c``.
 
     Parameters
     ----------
     array : Array
-        Becomes a submodule.
+        The array; it becomes a submodule.
     chunk : int
-        Columns of ``a`` that are read at a time, a power of two; four chunks of each row of a tile are stored on chip.
+        Columns of ``a`` per read, a power of two. Four chunks of each row of a tile are stored on chip.
     name : str, optional
-        Name of the module; default: that of the array after ``kernel_``.
+        Name of the module; default: ``kernel_`` and the name of the array.
 
     Members
     -------
@@ -59,8 +59,8 @@ class Kernel(wiring.Component):
     interrupt : Out(1)
     s_axi_control_* : AXI4-Lite
     m_axi_a_*, m_axi_b_*, m_axi_c_* : AXI4
-        The first two read, the third writes: bursts of whole beats in ascending order, none across a page of 4 KiB,
-        with strobes for writes.
+        Two read ports and one write port. Bursts have whole beats in ascending order and cross no 4 KiB page; writes
+        have strobes.
 
     Raises
     ------
@@ -69,17 +69,17 @@ class Kernel(wiring.Component):
 
     Notes
     -----
-    If a size is 0, or an address or stride is not a multiple of an element's bytes, nothing is read or written. After
-    an error of the memory no further bursts begin, and the run ends with those under way. The register ``error``
-    reports both.
+    If a size is 0, or an address or stride is not a multiple of the element size, the run neither reads nor writes.
+    After a memory error the kernel starts no further bursts, and the run ends when the outstanding ones end. The
+    register ``error`` reports both cases.
 
-    Vectors of ``b`` and results move at full speed if ``m`` of the array is a power of two; otherwise in as many parts
-    as its largest power of two divides it into.
+    A vector of ``b`` or of the result takes one cycle if ``m`` of the array is a power of two, and otherwise
+    ``m / p`` cycles, with p the largest power of two that divides ``m``.
     """
 
     def __init__(self, *, array: Array, chunk: int = CHUNK, name: str | None = None) -> None:
         if not isinstance(array, Array):
-            raise TypeError(f"a kernel is built around an array, not {type(array).__name__}")
+            raise TypeError(f"array is a systolic Array, not {type(array).__name__}")
         if not isinstance(chunk, int) or isinstance(chunk, bool):
             raise TypeError(f"chunk is an int, not {type(chunk).__name__}")
         if chunk < 1 or chunk & (chunk - 1):
@@ -102,12 +102,12 @@ class Kernel(wiring.Component):
 
     @property
     def title(self) -> str:
-        """Size and multiply-accumulate of the array."""
+        """Size of the array and text of its multiply-accumulates."""
         return self.array.title
 
     @property
     def bytes(self) -> tuple[int, int, int]:
-        """Bytes of an element of a, of b, and of c."""
+        """Bytes per element of a, b and c."""
         mac = self.array.mac
         a, b, c = (element_bytes(fmt.width) for fmt in (mac.a, mac.b, mac.o))
         return a, b, c
@@ -141,7 +141,7 @@ class Kernel(wiring.Component):
         return m
 
     def _run(self, m: Module, control: Control, path: "Datapath", masters: Any, flush: Signal) -> None:
-        """The state machine of runs."""
+        """Add the state machine of a run."""
         error, cycles = Signal(len(ERRORS)), Signal(32)
         resting, failing, calm = Signal(), Signal(3), Signal()
         stop = Signal()
@@ -155,7 +155,7 @@ class Kernel(wiring.Component):
             *(master.stop.eq(stop) for master in masters),
         ]
         with m.If(~resting):
-            # Bits of memory errors follow those of wrong arguments.
+            # The bits for memory errors follow those for wrong arguments.
             m.d.sync += [cycles.eq(cycles + 1), error.eq(error | (failing << len(wrong)))]
         with m.FSM():
             with m.State("rest"):
@@ -189,7 +189,7 @@ class Kernel(wiring.Component):
                 m.next = "rest"
 
     def _wrong(self, control: Control) -> Value:
-        """Bits of the error register for wrong arguments."""
+        """Return the error bits of the arguments: a size of 0, or a misaligned address or stride."""
         misplaced = []
         for name, size in zip(("a", "b", "c"), self.bytes, strict=True):
             for register in (getattr(control, name), getattr(control, f"{name}_stride")):
@@ -199,7 +199,7 @@ class Kernel(wiring.Component):
 
 
 class Datapath(wiring.Component):
-    """The array, with the streams between it and the memory; elements of a, b and c have ``sizes`` bytes."""
+    """Array with its streams from and to memory; ``sizes`` are the bytes per element of a, b and c."""
 
     def __init__(self, array: Array, sizes: tuple[int, int, int], chunk: int) -> None:
         self.array, self.sizes, self.chunk = array, sizes, chunk
@@ -242,7 +242,7 @@ class Datapath(wiring.Component):
         return tiles
 
     def _segments(self, m: Module, operand: str, blocks: Any, most: int, size: int) -> tuple[movers.Fork, Split]:
-        """Rows of blocks, and the requests of their bursts."""
+        """Split blocks into rows and request their bursts."""
         rows = movers.Rows(most=most)
         fork = movers.Fork(most=most, size=size)
         split = Split(most_bytes=most * size)
@@ -255,7 +255,7 @@ class Datapath(wiring.Component):
         return fork, split
 
     def _elements(self, m: Module, operand: str, fork: movers.Fork, most: int, size: int, group: int) -> Any:
-        """Elements of segments from beats."""
+        """Unpack beats into the elements of segments."""
         m.submodules[f"beats_{operand}"] = queue = SyncFIFO(width=DATA_BITS, depth=READ_AHEAD)
         m.submodules[f"unpack_{operand}"] = unpack = packing.Unpack(most=most, size=size, group=group)
         movers.connect(m, getattr(self, f"{operand}_beats"), queue.w_stream)
@@ -264,7 +264,7 @@ class Datapath(wiring.Component):
         return unpack.o
 
     def _feed_a(self, m: Module) -> None:
-        """Feed columns of the rows of tiles, through a memory of chunks."""
+        """Feed ``a`` to the array by columns of each tile, transposed in a memory of chunks."""
         array, size, bits = self.array, self.sizes[0], self.array.mac.a.width
         tiles = self._tiles(m, "tiles_a", along=0, down=True, operand="a")
         m.submodules.chunks = chunks = movers.Chunks(tiling=array.tiling, size=size, chunk=self.chunk)
@@ -280,7 +280,7 @@ class Datapath(wiring.Component):
         movers.connect(m, join.o, array.a)
 
     def _feed_b(self, m: Module) -> None:
-        """Feed rows, up to the columns of a tile."""
+        """Feed ``b`` to the array by rows of each tile."""
         array, size, bits = self.array, self.sizes[1], self.array.mac.b.width
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_b", along=size, down=False, operand="b")
@@ -293,7 +293,7 @@ class Datapath(wiring.Component):
         movers.connect(m, join.o, array.b)
 
     def _take_c(self, m: Module) -> Value:
-        """Write rows of tiles inside the result; 1 when all have been handed over."""
+        """Write the rows of tiles that are inside the result; return a signal that is 1 when all are written."""
         array, size, bits = self.array, self.sizes[2], self.array.mac.o.width
         most = array.tiling.columns
         tiles = self._tiles(m, "tiles_c", along=size, down=True, operand="c")
@@ -311,7 +311,7 @@ class Datapath(wiring.Component):
         return tiles.idle & fork.idle & split.idle & pack.idle
 
     def _blocks(self, m: Module, tiles: movers.Tiles, *, rows: Value, wanted: Value) -> Any:
-        """A block for each tile."""
+        """Convert a stream of tiles to a stream of blocks."""
         blocks = stream.Signature(movers.block_layout(self.array.tiling.columns)).create()
         tile = tiles.o.payload
         m.d.comb += [

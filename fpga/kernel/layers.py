@@ -1,6 +1,6 @@
-"""Layers of `golden.nn` on hardware: a Verilated kernel computes their matrix products.
+"""Matrix products of `golden.nn` layers on a Verilated kernel.
 
-The import of this module lets policies say ``device=rtl``, for few and small products.
+Importing this module registers ``device=rtl`` for policies; it suits small products.
 """
 
 import functools
@@ -19,21 +19,21 @@ from .verilated import Verilated
 
 DEVICE = "rtl"
 TILING = Tiling(2, 2, 8)
-"""Tiling of the array in the kernel: small, because the build of its model takes longest."""
+"""Tiling of the array in the kernel; small, because compiling its model dominates the time."""
 
 LARGEST = 1 << 24
-"""Most steps of the array for a layer's product: a few minutes."""
+"""Maximum number of array steps of a layer's product; this many take a few minutes."""
 
 BEGINNINGS = 1 << 10
-"""Number of steps of the sources at which random words of a product may begin, by its key."""
+"""Number of offsets in the random sequence at which a product may begin; its key selects one."""
 
 
 def product(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) -> Tensor:
-    """Matrix product of codes on a kernel, to the bits of `expected`.
+    """Multiply matrices of codes on a kernel, with the bits of `expected`.
 
-    Products of a batch follow each other. For random words, a product of zeros first advances the sources to their
-    beginning. ValueError if the product is too large, a start value is no product with 1, or stochastic rounding has no
-    source.
+    The products of a batch run one after the other. With random words, a product of zeros first advances the sources
+    to the start of the sequence. ValueError if the product is too large, a start value is not representable as an
+    operand, or stochastic rounding has no source.
     """
     a, b, shape = _operands(a, b, mac, start)
     result = torch.zeros(shape, dtype=torch.int64)
@@ -53,10 +53,10 @@ def product(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) 
 
 
 def expected(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int) -> Tensor:
-    """The same by the golden model: `golden.gemm`, with the array's tiling for random words.
+    """Compute the same product by `golden.gemm`, with the array's tiling for random words.
 
-    Sums of an array start from +0. Start values are a first row of b, which is multiplied by ones; this step takes a
-    random word as other steps do, but is exact.
+    Sums of an array start from +0, so start values become a first row of b that is multiplied by ones. This step takes
+    a random word as other steps do, but is exact.
     """
     a, b, _ = _operands(a, b, mac, start)
     dealt: dict[str, Any] = {"tiling": TILING, "step": key % BEGINNINGS} if mac.words else {}
@@ -64,10 +64,10 @@ def expected(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None, key: int)
 
 
 def _operands(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Operands of the array, the batches of both alike, and the shape of the result."""
+    """Expand both operands to a common batch; return them and the shape of the result."""
     if mac.words and mac.random is None:
         raise ValueError(
-            f"{mac.formula} has stochastic rounding without a source; on device {DEVICE} it needs one, such as "
+            f"{mac.formula} has stochastic rounding without a random source; device {DEVICE} needs one, such as "
             f"{mac.formula}@lfsr16"
         )
     *batch, n, m = shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
@@ -79,7 +79,7 @@ def _operands(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor | None) -> tuple
     if steps > LARGEST:
         raise ValueError(
             f"{products} products of {n} x {k} x {m} are {steps:,} steps of an array of {TILING.n} x {TILING.m}; "
-            f"layers on device {DEVICE} have up to {LARGEST:,}, take smaller ones or fewer images at once"
+            f"device {DEVICE} allows {LARGEST:,} for a layer; use smaller layers or fewer images at once"
         )
     return a.expand(*batch, n, k), b.expand(*batch, k, m), shape
 
@@ -91,8 +91,8 @@ def _with_start(a: Tensor, b: Tensor, mac: MacSpec, start: Tensor) -> tuple[Tens
     words: dict[str, Any] = {"tiling": TILING} if mac.words else {}
     if not torch.equal(golden.gemm(ones, row, mac, **words), start):
         raise ValueError(
-            f"sums on device {DEVICE} start from products with 1, and not all biases are such in {mac}; round them to "
-            f"its operands, as bias={mac.b}.rn does, or take a layer without bias"
+            f"device {DEVICE} adds biases as products with 1, and not every bias is an operand of {mac}; round biases "
+            f"to its operand format with bias={mac.b}.rn, or use a layer without bias"
         )
     return (
         torch.cat([ones, a.expand(*start.shape[:-2], *a.shape[-2:])], -1),

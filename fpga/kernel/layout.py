@@ -1,13 +1,13 @@
 """Ports and registers of a kernel, as plain data.
 
-The control registers are those of the protocol ap_ctrl_hs as Vitis documents it (UG1399, S_AXILITE Control Register
-Map); arguments follow from 0x10 on, as XRT expects them.
+The control registers are those of the protocol ap_ctrl_hs in the Vitis documentation (UG1399, S_AXILITE Control
+Register Map). The arguments start at 0x10, as XRT requires.
 """
 
 from dataclasses import dataclass
 
 CLOCK, RESET = "ap_clk", "ap_rst_n"
-"""Clock, and reset, which is active low and synchronous."""
+"""Clock, and synchronous reset, active low."""
 
 INTERRUPT = "interrupt"
 
@@ -15,30 +15,32 @@ CONTROL = "s_axi_control"
 """Prefix of the AXI4-Lite port of the registers."""
 
 MASTERS = ("m_axi_a", "m_axi_b", "m_axi_c")
-"""Prefixes of the AXI4 ports to memory: two for operands, which read, and one for the result, which writes."""
+"""Prefixes of the AXI4 memory ports: two read the operands, one writes the result."""
 
 DATA_BITS, ADDRESS_BITS = 512, 64
-"""Widths of the ports to memory."""
+"""Widths of the memory ports."""
 
 CONTROL_DATA_BITS, CONTROL_ADDRESS_BITS = 32, 12
-"""Widths of the port of the registers."""
+"""Widths of the register port."""
 
 AP_CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
-"""Control; global interrupt enable; interrupt enable and status, with bit 0 for done and bit 1 for ready."""
+"""Addresses of the registers control, global interrupt enable, interrupt enable and interrupt status.
+
+In the last two, bit 0 is done and bit 1 is ready."""
 
 START, DONE, IDLE, READY, AUTO_RESTART = 0, 1, 2, 3, 7
-"""Bits of the control register. A read clears done and ready, the end of a run clears start."""
+"""Bits of the control register. A read clears done and ready; the end of a run clears start."""
 
 
 @dataclass(frozen=True)
 class Register:
-    """One register, of 32 bits, or of 64 in two words, the lower one first.
+    """Register of 32 bits, or of 64 bits in two words, the lower word first.
 
     Attributes
     ----------
     name : str
     offset : int
-        Address.
+        Address in the register map.
     bits : int
     meaning : str
     port : str, optional
@@ -62,24 +64,26 @@ ARGUMENTS = (
     Register("a_stride", 0x40, 32, "bytes from a row of a to the next"),
     Register("b_stride", 0x48, 32, "bytes from a row of b to the next"),
     Register("c_stride", 0x50, 32, "bytes from a row of c to the next"),
-    Register("flags", 0x58, 32, "bit 0: continue the random words of the run before"),
+    Register("flags", 0x58, 32, "bit 0: continue the random words of the previous run"),
 )
-"""Arguments of a run, in the order of the host's call; they must not change during a run."""
+"""Arguments of a run, in the order of the host's call. They must not change during a run."""
 
 CONTINUE = 0
-"""Bit of ``flags``."""
+"""Bit of ``flags`` that continues the random words of the previous run."""
 
 RESULTS = (
-    Register("error", 0x60, 32, "a bit for each of ERRORS in the last run"),
+    Register("error", 0x60, 32, "errors of the last run, a bit for each of ERRORS"),
     Register("cycles", 0x68, 32, "clock cycles of the last run, from start to done"),
 )
-"""Registers with the results of a run."""
+"""Result registers of a run."""
 
 ERRORS = ("size", "alignment", "read_a", "read_b", "write_c")
-"""Bits of the error register: n, k or m is 0; an address or a stride is not a multiple of the bytes of an element; the
-memory answered a read or a write with an error. After an error ``c`` is written in part or not at all."""
+"""Bits of the error register, in order.
+
+``size``: n, k or m is 0. ``alignment``: an address or stride is not a multiple of the element size. The others: the
+memory responded to a read or write with an error. After an error ``c`` is written in part or not at all."""
 
 
 def element_bytes(width: int) -> int:
-    """Bytes of a code in memory, 1, 2, 4 or 8; the code is in the lowest bits."""
+    """Return the bytes of a code in memory, 1, 2, 4 or 8; the code is in the low bits."""
     return next(count for count in (1, 2, 4, 8) if width <= 8 * count)

@@ -1,4 +1,4 @@
-"""Addresses of a kernel's matrices in memory: tiles, and the places of their rows."""
+"""Address generation of a kernel: tiles of the result, and the rows of each matrix in memory."""
 
 from typing import Any
 
@@ -16,30 +16,30 @@ SIZE_BITS = 32
 
 
 def power_below(number: int, most: int) -> int:
-    """The largest power of two up to ``most`` that divides a number; ``most`` is a power of two."""
+    """Return the largest power of two up to ``most``, itself a power of two, that divides a number."""
     return min(number & -number, most)
 
 
 class Tiles(wiring.Component):
-    """The tiles of a result, in order, with the addresses of a matrix at each.
+    """Generator of the tiles of a result, in order, each with its address in one matrix.
 
     Parameters
     ----------
     tiling : Tiling
     along : int
-        Bytes from a column to the next; 0 if the address does not depend on it.
+        Bytes from a column to the next; 0 if the address does not depend on the column.
     down : bool
-        The address depends on the row.
+        True if the address depends on the row.
 
     Members
     -------
     start : In(1)
     n, m : In(32)
-        Sizes of the result, not 0.
+        Rows and columns of the result, 1 or more.
     base, stride : In
         Address of the first element, and bytes from a row to the next.
     o : Out(stream of address, rows, columns and vectors)
-        Rows and columns inside the result, and vectors of these columns.
+        Rows and columns of the tile inside the result, and the vectors that hold these columns.
     idle : Out(1)
     """
 
@@ -93,7 +93,7 @@ class Tiles(wiring.Component):
 
 
 def tile_layout(tiling: Tiling) -> data.StructLayout:
-    """One tile from `Tiles`."""
+    """Return the layout of a tile from `Tiles`."""
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,
@@ -105,8 +105,9 @@ def tile_layout(tiling: Tiling) -> data.StructLayout:
 
 
 def block_layout(most: int) -> data.StructLayout:
-    """Rows of memory ``stride`` bytes apart, the first ``wanted`` of which are read or written: each has ``count``
-    elements, padded to ``total``."""
+    """Return the layout of a block of rows in memory: the first ``wanted`` rows are read or written.
+
+    Each row has ``count`` elements, padded to ``total``."""
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,
@@ -119,12 +120,12 @@ def block_layout(most: int) -> data.StructLayout:
 
 
 def segment_layout(most: int) -> data.StructLayout:
-    """Adjacent elements in memory: ``count`` of them, padded to ``total``."""
+    """Return the layout of ``count`` adjacent elements in memory, padded to ``total``."""
     return data.StructLayout({"address": ADDRESS_BITS, "count": range(most + 1), "total": range(most + 1)})
 
 
 class Chunks(wiring.Component):
-    """Blocks of ``chunk`` columns of ``a``, of ``size`` bytes an element, for the rows of a tile."""
+    """Splitter of the rows of a tile of ``a`` into blocks of ``chunk`` columns; elements have ``size`` bytes."""
 
     def __init__(self, *, tiling: Tiling, size: int, chunk: int) -> None:
         self.tiling, self.size, self.chunk = tiling, size, chunk
@@ -161,7 +162,7 @@ class Chunks(wiring.Component):
 
 
 class Rows(wiring.Component):
-    """The rows of blocks, one after the other."""
+    """Splitter of blocks into their rows, in order."""
 
     def __init__(self, *, most: int) -> None:
         super().__init__(
@@ -190,17 +191,17 @@ class Rows(wiring.Component):
 
 
 def place_layout(most: int) -> data.StructLayout:
-    """Place of a segment in its beats: the byte at which it begins, and its numbers of elements."""
+    """Return the layout of a segment's position in its beats: first byte, and numbers of elements."""
     return data.StructLayout({"place": PLACE_BITS, "count": range(most + 1), "total": range(most + 1)})
 
 
 class Fork(wiring.Component):
-    """Sends segments two ways: those with elements as runs of bytes, and the places of all to the beats.
+    """Fork of segments: byte ranges of non-empty ones to the master, positions of all to the packer.
 
     Parameters
     ----------
     most : int
-        Elements of a segment.
+        Maximum number of elements of a segment.
     size : int
         Bytes of an element.
 
@@ -210,7 +211,7 @@ class Fork(wiring.Component):
     runs : Out(stream of address and bytes)
     places : Out(stream of places)
     idle : Out(1)
-        No place is waiting.
+        No position is queued.
     """
 
     def __init__(self, *, most: int, size: int) -> None:
@@ -249,7 +250,7 @@ class Fork(wiring.Component):
 
 
 def connect(m: Module, source: Any, sink: Any, payload: Value | None = None) -> None:
-    """Connect a stream to another one, with the same bits or another payload made of them."""
+    """Connect a source stream to a sink; ``payload`` replaces the payload of the source."""
     m.d.comb += [
         Value.cast(sink.payload).eq(Value.cast(source.payload) if payload is None else payload),
         sink.valid.eq(source.valid),

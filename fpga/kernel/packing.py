@@ -1,4 +1,4 @@
-"""Conversion between elements and beats of memory."""
+"""Conversion between elements and memory beats."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -12,23 +12,23 @@ from .movers import connect, place_layout
 
 
 class Unpack(wiring.Component):
-    """Unpacks the elements of segments from beats, in groups padded with zeros.
+    """Unpacker of the elements of segments from beats, in groups padded with zeros.
 
     Parameters
     ----------
     most : int
-        Elements of a segment.
+        Maximum number of elements of a segment.
     size : int
-        Bytes of an element; its address is a multiple.
+        Bytes per element; addresses are multiples of it.
     group : int
-        Elements at a time, a power of two up to those of a beat; totals are multiples of it.
+        Elements per transfer: a power of two, at most a beat. Totals are multiples of it.
 
     Members
     -------
     places : In(stream of places)
     beats : In(stream of DATA_BITS)
     o : Out(stream of group * size bytes)
-        One group a cycle while there are beats.
+        One group per cycle while beats are available.
     """
 
     def __init__(self, *, most: int, size: int, group: int) -> None:
@@ -47,7 +47,7 @@ class Unpack(wiring.Component):
         in_beat = BYTES // size
         busy, at = Signal(), Signal(range(in_beat))
         left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
-        # The beat with the next element; the next beat is at the port.
+        # Holds the beat with the next element; the following beat is at the port.
         beat, full = Signal(8 * BYTES), Signal()
         to_end, crosses, go, last = Signal(range(in_beat + 1)), Signal(), Signal(), Signal()
         m.d.comb += [
@@ -62,7 +62,7 @@ class Unpack(wiring.Component):
         over, drops, used_next = Signal(), Signal(), Signal()
         m.d.comb += [
             over.eq(left <= group),
-            # The rest of the beat is not needed: its elements, or those of the segment, have been taken.
+            # All remaining elements of the beat, or of the segment, have been taken.
             drops.eq(go & (left != 0) & (over | (to_end <= group))),
             used_next.eq(over & crosses),
             self.beats.ready.eq(~full | drops),
@@ -84,7 +84,7 @@ class Unpack(wiring.Component):
         return m
 
     def _group(self, m: Module, beat: Value, at: Value, left: Value) -> Value:
-        """The elements from a place in the beat on, which may reach into the next beat."""
+        """Return the group of elements that starts at position ``at`` of the beat; it may extend into the next beat."""
         size, group = self.size, self.group
         bits, words = 8 * size * group, BYTES // (size * group)
         low = (group - 1).bit_length()
@@ -102,17 +102,17 @@ class Unpack(wiring.Component):
 
 
 def _in_bits(elements: Value, size: int) -> Value:
-    """Number of bits of elements of ``size`` bytes, a power of two."""
+    """Return the number of bits of some elements; ``size``, their bytes, is a power of two."""
     return Cat(Const(0, (8 * size - 1).bit_length()), elements)
 
 
 class Pack(wiring.Component):
-    """Packs the elements of segments into beats, with a strobe for each byte.
+    """Packer of the elements of segments into beats, with a strobe for each byte.
 
     Parameters
     ----------
     most, size, group
-        As `Unpack` has them.
+        Parameters of `Unpack`.
     """
 
     def __init__(self, *, most: int, size: int, group: int) -> None:
@@ -136,7 +136,7 @@ class Pack(wiring.Component):
         shift, word = Signal(max(low, 1)), Signal(range(max(words, 2)))
         left, total = Signal(range(self.most + 1)), Signal(range(self.most + 1))
         m.submodules.queue = queue = SyncFIFO(width=WriteBeat.size, depth=4)
-        # A group moved to its place in a word, and the rest of the group before, which reaches into this word.
+        # The group shifted to its position in a word, and the rest of the previous group, which extends into this word.
         moved, there = Signal(2 * bits), Signal(2 * group)
         rest, rest_there = Signal(bits), Signal(group)
         lanes = Cat(*(left > lane for lane in range(group)))
@@ -147,7 +147,7 @@ class Pack(wiring.Component):
         mask = Cat(*(bit.replicate(8 * size) for bit in there))
         now, now_there = Signal(bits), Signal(group)
         m.d.comb += [now.eq((moved & mask)[:bits] | rest), now_there.eq(there[:group] | rest_there)]
-        # The beat so far, and with this word.
+        # The beat without and with this word.
         beat, strobe = Signal(8 * BYTES), Signal(BYTES)
         next_beat, next_strobe = Signal(8 * BYTES), Signal(BYTES)
         m.d.comb += [next_beat.eq(beat), next_strobe.eq(strobe)]
@@ -165,7 +165,7 @@ class Pack(wiring.Component):
             self.i.ready.eq(busy & ~flush & queue.w_rdy),
             over.eq(flush | (left <= group)),
             more.eq(~flush & there[group:].any()),
-            # The last word of the segment, unless the group reaches into another one.
+            # The last word of the segment, unless the group extends into another word.
             ends.eq((flush | (left != 0)) & over & ~more),
             emit.eq(go & (ends | ((flush | (left != 0)) & (word == words - 1)))),
             queue.w_en.eq(emit),

@@ -1,4 +1,4 @@
-"""Streams of elements in another order, or in groups of another size."""
+"""Reordering of element streams: transposition, and groups of another size."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -10,24 +10,25 @@ from halfulp.hdl.wire import word_at
 from .movers import SIZE_BITS, connect
 
 BUFFERS = 4
-"""Chunks of ``a`` on chip: the last one of a tile may be short, and used up before a whole one arrives."""
+"""Chunks of ``a`` on chip; a short last chunk of a tile may be used before a whole one is loaded."""
 
 
 class Transpose(wiring.Component):
-    """Transposes chunks: rows come in, columns go out.
+    """Transposer of chunks: takes rows, gives columns.
 
     Parameters
     ----------
     rows : int
-        Rows of a chunk.
+        Rows per chunk.
     chunk : int
-        Most columns of a chunk, a power of two.
+        Maximum number of columns per chunk, a power of two.
     bits : int
+        Bits per element.
 
     Members
     -------
     k : In(32)
-        Columns of a tile, of which the last chunk has the rest.
+        Columns of a tile; the last chunk has the remainder.
     i, o : stream of bits
     """
 
@@ -71,7 +72,7 @@ class Transpose(wiring.Component):
 
 
 class _Place:
-    """Counters of buffer, row and column that go through the chunks of tiles, by rows or by columns."""
+    """Counters of buffer, row and column that traverse the chunks of tiles, by rows or by columns."""
 
     def __init__(self, m: Module, chunks: Transpose, name: str, *, rows_first: bool) -> None:
         self.buffer = Signal(range(BUFFERS), name=f"{name}_buffer")
@@ -92,7 +93,7 @@ class _Place:
         ]
 
     def step(self, m: Module, go: Value) -> None:
-        """Step to the next place while ``go`` is 1."""
+        """Advance the counters in each cycle in which ``go`` is 1."""
         inner = (self.row, self.last_row) if self.rows_first else (self.column, self.last_column)
         outer = (self.column, self.last_column) if self.rows_first else (self.row, self.last_row)
         with m.If(go):
@@ -107,16 +108,16 @@ class _Place:
 
 
 class Regroup(wiring.Component):
-    """Joins groups of elements to larger ones, or splits them.
+    """Converter of a stream of element groups to larger or smaller groups.
 
     Parameters
     ----------
     bits : int
         Bits of a small group.
     ratio : int
-        Small groups in a large one.
+        Small groups per large group.
     joins : bool
-        Small groups come in, and large ones go out.
+        True for small groups to large ones, False for the reverse.
     """
 
     def __init__(self, *, bits: int, ratio: int, joins: bool) -> None:

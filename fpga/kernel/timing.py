@@ -1,4 +1,4 @@
-"""Number of clock cycles of a kernel for a product, from those of its parts.
+"""Timing model of a kernel: clock cycles of a matrix product.
 
 The model uses the constants of the kernel and of its chain. The tests compare it with the simulated kernel.
 """
@@ -17,42 +17,42 @@ from .movers import power_below
 from .reorder import BUFFERS
 
 Time = int | Fraction
-"""A number of clock cycles; an average of two steps if it is not an integer."""
+"""Number of clock cycles; an average over steps may be a fraction."""
 
 REQUESTED = 5
-"""Cycles from the start to the first request: three to begin the run, one to split off the burst, one to offer it."""
+"""Cycles from the start to the first request: three to begin the run, one to split off the burst, one to issue it."""
 
 UNPACKED = 2
 """Cycles from a beat to its first element."""
 
 REOPENED = 1
-"""Cycles from the last beat of a burst to a request that waits for its end, without the beat's own."""
+"""Cycles from the last beat of a burst to a request that waited for it, excluding that of the beat."""
 
 WRITTEN = 2
-"""Cycles from the last element of a burst to the beat on the port."""
+"""Cycles from the last element of a burst to its beat at the port."""
 
 ENDED = 3
-"""Cycles from the last answer of the memory to the end of the run, its own included."""
+"""Cycles from the last response of the memory to the end of the run, including that of the response."""
 
 LATENCY = 100
 """Default latency of a memory, in cycles."""
 
 OVERHEAD = 12
-"""Cycles of a run without work of the array and without a wait for the memory."""
+"""Cycles of a run besides those of the array and the memory latency."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Timing of a memory at the ports of a kernel.
+    """Latency and throughput of a memory at the ports of a kernel.
 
     Parameters
     ----------
     read : int
         Cycles from an accepted request to its first beat.
     write : int
-        Cycles from the last beat of a burst to its answer.
+        Cycles from the last beat of a burst to its response.
     rate : float
-        Beats a cycle after the first one: 1, or less if the memory is slower than the port.
+        Beats per cycle after the first one: 1, or less if the memory is slower than the port.
     """
 
     read: int
@@ -62,20 +62,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class Timing:
-    """Timing of a kernel around a chain, from start to done.
+    """Timing model of a kernel around a chain, from start to done.
 
-    Rows of the three matrices begin at whole beats, and nothing else uses the memory.
+    It assumes that rows of the three matrices begin at whole beats and that nothing else uses the memory.
 
     Parameters
     ----------
     tiling : Tiling
     chunk : int
-        Columns of ``a`` in a chunk.
+        Columns of ``a`` per chunk.
     pipeline, spacing, distance : int
-        Of the chain: register stages, cycles between uses of an accumulator, and cycles from the request of a result
-        to the result.
+        Constants of the chain: register stages, cycles between uses of an accumulator, and cycles from the request of
+        a result to the result.
     sizes : tuple of int
-        Bytes of an element of a, b and c.
+        Bytes per element of a, b and c.
     memory : Memory
     """
 
@@ -89,21 +89,21 @@ class Timing:
 
     @classmethod
     def of(cls, kernel: Kernel, memory: Memory) -> "Timing":
-        """The timing of a kernel; TypeError if its array is not a chain."""
+        """Return the timing model of a kernel; TypeError if its array is not a chain."""
         array = kernel.array
         if not isinstance(array, Chain):
-            raise TypeError(f"the timing is of a kernel around a Chain, not around a {type(array).__name__}")
+            raise TypeError(f"a timing model needs a kernel around a Chain, not a {type(array).__name__}")
         return cls(
             array.tiling, kernel.chunk, array.build.pipeline, array.spacing, array._distance, kernel.bytes, memory
         )
 
     def resized(self, tiling: Tiling) -> "Timing":
-        """The timing with another tiling."""
+        """Return the timing model with another tiling."""
         return replace(self, tiling=tiling, distance=self.distance - self.tiling.n + tiling.n)
 
     @property
     def group(self) -> int:
-        """Elements of the result in a packed group."""
+        """Elements of the result per packed group."""
         return power_below(self.tiling.m, BYTES // self.sizes[2])
 
     @property
@@ -112,11 +112,11 @@ class Timing:
         return self.tiling.m // self.group
 
     def step(self, vectors: int) -> Time:
-        """Average cycles of a step of k in the middle of a tile: the largest of several limits.
+        """Return the average cycles of a step along k in the middle of a tile, the largest of these limits.
 
-        These are the vectors, each for all rows of an element, the first in as many cycles as it has parts in beats;
-        the numbers of ``a``, one a cycle; the spacing of an accumulator; and the requests for rows of ``b``, of which
-        `OUTSTANDING` may be under way.
+        The array takes each vector of ``b`` for all rows of an element, and the first one in parts of a beat. ``a``
+        arrives one element per cycle. An accumulator can be used again after ``spacing`` cycles. At most
+        `OUTSTANDING` requests for rows of ``b`` are outstanding.
         """
         b = self.tiling.m // power_below(self.tiling.m, BYTES // self.sizes[1])
         beats = math.ceil(-(-vectors * self.tiling.m * self.sizes[1] // BYTES) / self.memory.rate)
@@ -125,16 +125,16 @@ class Timing:
         return own if OUTSTANDING * own >= window else Fraction(window, OUTSTANDING)
 
     def cycles(self, n: int, k: int, m: int) -> int:
-        """Clock cycles of a product of (n, k) and (k, m), as the kernel counts them; ValueError for a size of 0."""
+        """Compute the value of the register ``cycles`` after a product of (n, k) and (k, m); sizes are 1 or more."""
         if min(n, k, m) < 1:
             raise ValueError(f"a product of {n} x {k} x {m} has an empty matrix; sizes are 1 or more")
         rows = self.tiling.height
-        # When the last number of a chunk was put into the memory, and of those before when the last was taken out.
+        # Cycles of the last write of this chunk to its memory, and of the last reads of earlier chunks.
         begin = REQUESTED + self.memory.read + UNPACKED - 1
         put: Time = begin
         taken: list[Time] = [begin] * BUFFERS
         requested = 0
-        # The last two steps, and how far apart they have to be.
+        # Start of the last two steps, and their minimum distance.
         before: Time = 0
         began: Time = 0
         apart: Time = 0
@@ -142,21 +142,21 @@ class Timing:
         for columns, last, vectors, height in self._chunks(n, k, m):
             step = self.step(vectors)
             put = max(put, taken[-BUFFERS]) + rows * columns
-            # The burst of a row is requested every second cycle while fewer than `OUTSTANDING` are under way; padding
-            # comes after the rows of the tile.
+            # The burst of a row is requested every second cycle, up to `OUTSTANDING` bursts; padding follows the rows
+            # of the tile.
             requested += height
             windows, place = divmod(requested - 1, OUTSTANDING)
             beats = math.ceil(-(-columns * self.sizes[0] // BYTES) / self.memory.rate)
             window = max(self.memory.read + beats + REOPENED, 2 * OUTSTANDING)
             put = max(put, begin + windows * window + 2 * place + columns * (1 + rows - height))
-            # Two cycles later the first number is there, and rows of them are taken for each step, one step ahead.
+            # The first element is available two cycles later; each step takes ``rows`` elements, one step ahead.
             first = max(began + apart, max(put + 2, began) + rows)
             steps = [before, began, *(first + step * column for column in range(max(columns - 2, 0), columns))]
             if columns > 2:
                 steps[1] = steps[2] - step
             if last:
                 steps[-1] = max(steps[-1], free)
-            # A number is taken out when the one before it goes to the array, which is in the step before its own.
+            # An element is read when its predecessor goes to the array, one step before its own.
             taken.append(steps[-2] + rows - 2 if rows > 1 else steps[-3])
             before, began, apart = steps[-2], steps[-1], step
             if last:
@@ -165,16 +165,16 @@ class Timing:
         return max(answered, packed + self.parts) + ENDED - 1
 
     def _chunks(self, n: int, k: int, m: int) -> Iterator[tuple[int, bool, int, int]]:
-        """Chunks of ``a``: columns, if these are the last of a tile, its vectors, and its rows inside the result."""
+        """Yield the chunks of ``a``: columns, True for the last chunk of a tile, and the tile's vectors and rows."""
         for tile in self.tiling.tiles(n, m):
             for first in range(0, k, self.chunk):
                 columns = min(self.chunk, k - first)
                 yield columns, first + columns == k, tile.vectors, min(self.tiling.height, n - tile.row)
 
     def _drain(self, vectors: int, rows: int, last: int, packed: int) -> tuple[int, int, int]:
-        """Cycles in which a tile's results have been requested, the last one is packed, and the last inside the result.
+        """Return the cycles after a tile's last request, of its last packing, and of the last inside the result.
 
-        Results are requested one a cycle while there is room for them, and packed one after the other, with a cycle
+        Results are requested one per cycle while there is room for them. They are packed in order, with a cycle
         between rows.
         """
         parts = self.parts
@@ -192,10 +192,11 @@ class Timing:
 
 
 def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write: int = LATENCY) -> int:
-    """Clock cycles of a run, as the register ``cycles`` counts them.
+    """Estimate the value of the register ``cycles`` after a run.
 
-    For a chain they are exact to a few cycles if rows begin at whole beats and the outstanding requests of a port hide
-    the memory's latency; otherwise to three percent, unless four chunks of ``a`` take less time than that latency.
+    For a chain the estimate is exact to a few cycles if rows begin at whole beats and the outstanding requests of a
+    port hide the memory latency. Otherwise its error is up to three percent, or more if four chunks of ``a`` take less
+    time than that latency.
 
     Parameters
     ----------
@@ -203,14 +204,14 @@ def cycles(kernel: Kernel, n: int, k: int, m: int, *, read: int = LATENCY, write
     n, k, m : int
         Sizes of a product of (n, k) and (k, m).
     read, write : int
-        Latencies of a `Memory` with a beat in every cycle.
+        Latencies of a `Memory` with one beat per cycle.
     """
     array = kernel.array
     if isinstance(array, Chain):
         return Timing.of(kernel, Memory(read, write)).cycles(n, k, m)
-    # Before the first step a chunk of every row has come, element by element.
+    # Before the first step, a chunk of every row is loaded one element per cycle.
     chunk = array.tiling.height * min(k, kernel.chunk)
     busy = array.cycles(n, k, m)
-    # Elements of a come one by one, and those of b as many as a power of two is in m.
+    # A cycle brings one element of a, or as many of b as the largest power of two in m.
     parts = max(array.a_lanes, array.m // power_below(array.m, BYTES // kernel.bytes[1]))
     return OVERHEAD + read + chunk + max(busy, parts * array.tiling.steps(n, k, m)) + write

@@ -1,4 +1,4 @@
-"""The Verilated model of a kernel, with a memory and a host, at compiled speed."""
+"""Verilated model of a kernel with a simulated memory and host."""
 
 import numpy as np
 from torch import Tensor
@@ -14,13 +14,13 @@ from .layout import AP_CTRL, ARGUMENTS, GIE, IER, ISR, RESULTS
 from .timing import cycles
 
 BASE = 1 << 40
-"""Address of the memory, with bits in both words."""
+"""Base address of the memory; it has bits in both words of an address register."""
 
 PAGE = 4096
 """Alignment of operands and result."""
 
 SLOWEST = 64
-"""Multiple of the expected cycles after which a run has failed."""
+"""Multiple of the expected cycles after which a run is stopped as failed."""
 
 PORTS = DriverPorts(
     clock=kernelmap.CLOCK,
@@ -34,12 +34,12 @@ PORTS = DriverPorts(
 
 
 class Verilated:
-    """The Verilated model of a kernel.
+    """Verilated model of a kernel.
 
     Attributes
     ----------
     cycles : int
-        Clock cycles of the last run, by the count of the kernel.
+        Register ``cycles`` after the last run.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -68,17 +68,17 @@ class Verilated:
         stall: float = 0.0,
         seed: int = 1,
     ) -> Tensor:
-        """Matrix product of codes of shapes (n, k) and (k, m), without a size of 0.
+        """Multiply matrices of codes of shapes (n, k) and (k, m); sizes are 1 or more.
 
-        ToolError if the kernel does not finish, reports an error, breaks a rule of AXI4, or writes beside the result.
+        ToolError if the kernel does not finish, reports an error, violates AXI4, or writes outside the result.
 
         Parameters
         ----------
         a, b : Tensor
         go_on : bool
-            Continue the random words of the product before, instead of a start from the seeds.
+            Continue the random words of the previous product instead of starting from the seeds.
         read, write, stall, seed
-            Behaviour of the memory, as for `halfulp.sim.model.CompiledModel.attach`.
+            Behaviour of the memory; see `halfulp.sim.model.CompiledModel.attach`.
         """
         mac, (n, k), m = self.kernel.array.mac, a.shape, b.shape[1]
         size = n * stride_of(m, mac.o.width)
@@ -93,7 +93,7 @@ class Verilated:
         result = memory[places[2] : places[2] + size].tobytes()
         memory[places[2] : places[2] + size] = 0
         if not np.array_equal(memory, before):
-            raise ToolError(f"{self.kernel.name} wrote beside the result of a product of {n} x {k} x {m}")
+            raise ToolError(f"{self.kernel.name} wrote outside the result of a product of {n} x {k} x {m}")
         return from_memory(result, mac.o.width, (n, m))
 
     def _run(self, arguments: dict[str, int], limit: int) -> None:
@@ -115,12 +115,12 @@ class Verilated:
             raise ToolError(
                 f"{self.kernel.name} failed: "
                 + ("" if done else f"it is not done after {limit:,} cycles; ")
-                + f"its register error is {results['error']:#x}, and {core.faults - faults} rules of AXI4 were broken"
+                + f"register error is {results['error']:#x}, with {core.faults - faults} violations of AXI4"
             )
 
 
 def _laid_out(parts: list[bytes]) -> tuple[np.ndarray, list[int]]:
-    """A memory with each part at a page, and the places of these."""
+    """Return a memory with each part at the start of a page, and the addresses of the parts."""
     places, end = [], 0
     for part in parts:
         places.append(end)

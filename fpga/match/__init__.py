@@ -1,1 +1,1 @@
-"""Performance model of arrays on boards, and the search for the fastest ones."""
+"""Performance model of arrays on boards, and search for the fastest arrays."""

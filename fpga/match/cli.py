@@ -1,4 +1,4 @@
-"""Commands about boards: `halfulp match` and `halfulp tile`."""
+"""Commands for arrays on boards: `halfulp match` and `halfulp tile`."""
 
 import shlex
 from pathlib import Path
@@ -30,7 +30,7 @@ MAC = "e5m2*e5m2+e6m5.sr10"
 
 
 def _board_of(name: str) -> "Board":
-    # Amaranth, which some boards have platforms for, takes long to load.
+    # Some boards import Amaranth for their platforms, which takes long.
     from halfulp.boards.catalogue import board_of
 
     return board_of(name)
@@ -75,14 +75,14 @@ def match(
     pool: JobPool,
     output: Path | None,
 ) -> None:
-    """Find the arrays on a board that run a network fastest.
+    """Find the arrays on a board that run a network fastest: their size, number and clock.
 
     The result is the size, number and clock of the arrays. NETWORK is lenet5, resnet20, gru, nanogpt, or the
     module:function of a function that returns a torch model and its input. --model published takes the arrays of the
     paper with its estimates, instead of those of this library.
     """
     if clock is not None and model == "published":
-        raise Refused("published arrays have their own clocks; --clock is for --model exact")
+        raise Refused("published arrays have fixed clocks; use --clock with --model exact")
     folder = report_folder(output)
     # torch takes long to load.
     from .search import published, searched
@@ -147,5 +147,5 @@ def tile(
     click.echo(
         f"{cores} x {n} x {m} multiply-accumulates of {design.mac.formula} for {board.title}: about "
         f"{cores * cells.lut:,} LUT, {whole['LUT']:.1f} %, at a requested clock of {design.clock:g} MHz"
-        + ("" if board.platform else f"; {board.name} has no XRT platform: only the flow of the bare array, in tile/")
+        + ("" if board.platform else f"; {board.name} has no XRT platform, so tile/ has only the flow of the array")
     )

@@ -1,7 +1,7 @@
-"""The matrix products of a torch model, traced as torch computes them.
+"""Trace of the matrix products of a torch model.
 
-The model runs forward and backward on shapes alone (torch's device ``meta``), which takes no memory and no time, or on
-values where its steps depend on them, and every product is recorded. Convolutions are products of patches (im2col).
+The model runs forward and backward on torch's device ``meta``, which computes shapes without values, or on values if
+its control flow depends on them. Every product is recorded. Convolutions are products of patches (im2col).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Phase = Literal["forward", "backward"]
 
 @dataclass(frozen=True)
 class Gemm:
-    """A matrix product (n x k) times (k x m), ``forward``, or ``backward`` of a gradient."""
+    """Matrix product (n x k) times (k x m), of the forward or the backward pass."""
 
     n: int
     k: int
@@ -35,25 +35,25 @@ class Gemm:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates."""
+        """Number of multiply-accumulates."""
         return self.n * self.k * self.m
 
 
 def trace(model: nn.Module, *inputs: Any, training: bool = True, **named: Any) -> list[Gemm]:
-    """The products of one step, in the order in which they are computed.
+    """Trace the products of one step, in order of computation.
 
-    A model whose steps depend on values, such as those of an attention mask, is run on a copy. ValueError if the model
-    cannot be run, has no products, or has no gradient.
+    A model whose control flow depends on values, such as an attention mask, is copied and run on values. ValueError if
+    the model cannot be run, has no products, or has no gradient.
 
     Parameters
     ----------
     model : nn.Module
-        Not changed. Its gradients are those of the sum of its outputs. Converted layers are traced as torch's own:
-        their products have the same shapes.
+        The model; it is not changed. Gradients are of the sum of its outputs. Converted layers are traced as layers of
+        torch, because their products have the same shapes.
     inputs, named : Tensor
-        One batch of examples, as the model takes it.
+        One batch of examples, as arguments of the model.
     training : bool
-        Forward and backward, or forward alone. Inputs have no gradient.
+        True for the forward and backward pass, False for the forward pass. Inputs have no gradient.
     """
     with _in_torch(model):
         try:
@@ -70,8 +70,8 @@ def trace(model: nn.Module, *inputs: Any, training: bool = True, **named: Any) -
 
 
 def _on_shapes(model: nn.Module, inputs: Any, named: Any, training: bool) -> list[Gemm]:
-    """Products of a step on shapes alone."""
-    # Shared parameters remain shared.
+    """Trace a step on torch's device ``meta``."""
+    # The same parameter gives the same tensor, so that shared parameters remain shared.
     shapes: dict[int, Tensor] = {}
 
     def shape_of(tensor: Tensor) -> Tensor:
@@ -99,10 +99,10 @@ def _on_shapes(model: nn.Module, inputs: Any, named: Any, training: bool) -> lis
 
 
 def _on_values(model: nn.Module, inputs: Any, named: Any, training: bool) -> list[Gemm]:
-    """Products of a step of a copy."""
+    """Trace a step of a copy of the model on values."""
     made = copy.deepcopy(model).train(training)
     given, words = tree_map(lambda x: x.detach().clone() if isinstance(x, Tensor) else x, (inputs, named))
-    # Fused layers would hide their products.
+    # Fused layers would hide their products from the recorder.
     fused, fast = torch.backends.mkldnn.set_flags(False)[0], torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -128,7 +128,7 @@ def _recorded(run: Callable[[], Any], training: bool) -> list[Gemm]:
 
 @contextlib.contextmanager
 def _in_torch(model: nn.Module) -> Iterator[None]:
-    """The layers of a model in torch's own arithmetic for a while."""
+    """Let the converted layers of a model compute in torch's arithmetic within the context."""
     layers = {module: module._plain for module in model.modules() if isinstance(module, Computed)}
     elements = [module for module in model.modules() if isinstance(module, (Quantize, PiecewiseLinear))]
     for layer in layers:
@@ -145,7 +145,7 @@ def _in_torch(model: nn.Module) -> Iterator[None]:
 
 
 class _Recorder(TorchDispatchMode):
-    """Records the products that torch computes, of any layer."""
+    """Recorder of every product that torch computes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,13 +165,13 @@ Shapes = Iterator[tuple[int, int, int]]
 
 
 def _product(a: Tensor, b: Tensor, **_: Any) -> Shapes:
-    """Shapes of the products of two matrices, of a matrix and a vector, or of batches of matrices."""
+    """Yield the shapes of the products of matrices, of a matrix and a vector, or of batches of matrices."""
     *batch, n, k = a.shape
     yield from itertools.repeat((n, k, b.shape[-1] if b.dim() > 1 else 1), math.prod(batch))
 
 
 def _after_sum(count: Callable[..., Shapes]) -> Callable[..., Shapes]:
-    """Shapes of a product that is added to something."""
+    """Adapt a function of two operands to an operator whose first argument is an addend."""
     return lambda added, a, b, **rest: count(a, b, **rest)
 
 
@@ -207,9 +207,9 @@ def _convolution_backward(
 
 
 def _patches(x: Tensor, weight: Tensor, places: Sequence[int], groups: int) -> tuple[int, int, int]:
-    """Patches of a batch, numbers in each, and output channels, of one group.
+    """Return the number of patches of a batch, their elements and the output channels of one group.
 
-    A transposed convolution multiplies channels to patches: its input has the shape of the other's output.
+    A transposed convolution maps channels to patches: its input has the shape of the output of the other.
     """
     return x.shape[0] * math.prod(places), math.prod(weight.shape[1:]), weight.shape[0] // groups
 
@@ -231,4 +231,4 @@ PRODUCTS: dict[Any, Callable[..., Shapes]] = {
     _aten.convolution: _convolution,
     _aten.convolution_backward: _convolution_backward,
 }
-"""Operators to which torch reduces all products, and functions that give their shapes."""
+"""Operators to which torch reduces all products, with functions that yield the shapes of their products."""

@@ -1,4 +1,4 @@
-"""Figures of the published arrays: Ben Ali et al., MPTorch-FPGA, DATE 2025, on an Alveo U55C by Vitis HLS 2023.1."""
+"""Published arrays: Ben Ali et al., MPTorch-FPGA, DATE 2025, on an Alveo U55C by Vitis HLS 2023.1."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ import numpy as np
 from .performance import Arrays
 
 PUBLISHED_LUT = 1_303_680
-"""Lookup tables of the device, of which shares are percentages."""
+"""Lookup tables of the device, 100 % of the published shares."""
 
 
 @dataclass(frozen=True)
 class Built(Arrays):
-    """Arrays after place and route; of e5m2 products, in e6m5 with stochastic rounding of 10 bits.
+    """Arrays after place and route, of e5m2*e5m2+e6m5.sr10.
 
     Attributes
     ----------
@@ -34,20 +34,21 @@ TABLE_III = (
     Built(32, 32, 2, 197.3, 62.19, 71.48, 2.77),
     Built(64, 32, 1, 150.0, 52.57, 71.64, 1.93),
 )
-"""The most cores that fit, for each size of array."""
+"""Maximum number of cores that fit, for each array size."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A training step by the published model.
+    """Time of a training step by the published model.
 
     Attributes
     ----------
     cores : int
         Number of arrays, each with 8 elements of 8 multiply-accumulates.
     mhz : float
+        Clock.
     lenet5, resnet20 : str
-        Seconds as printed, at a batch of 64 and of 128. (Their heading says ms.)
+        Seconds as printed, with batches of 64 and 128. The published heading has ms by mistake.
     """
 
     cores: int
@@ -68,19 +69,19 @@ TABLE_IV = (
     Step(9, 203.1, "0.0215", "0.63"),
     Step(10, 196.2, "0.0218", "0.63"),
 )
-"""Arrays of 8 x 8."""
+"""Training steps on arrays of 8 x 8."""
 
 
 def clocks() -> dict[tuple[int, int, int], float]:
-    """Published clocks, in MHz, by size of array and number of cores."""
+    """Return the published clocks in MHz, by n, m and number of cores."""
     return {(row.n, row.m, row.cores): row.mhz for row in TABLE_III} | {(8, 8, row.cores): row.mhz for row in TABLE_IV}
 
 
 def clock_of(lut: float) -> float | None:
-    """Expected clock in MHz of a design with ``lut`` percent of the lookup tables; None if it is larger than all.
+    """Estimate the clock in MHz of a design with ``lut`` percent of the lookup tables.
 
-    Linear between published designs, but never rising with size. Smaller designs than all have the clock of the
-    smallest one.
+    The estimate interpolates linearly between published designs and never increases with size. A design smaller than
+    all has the clock of the smallest. None for a design larger than all.
     """
     rows = sorted(TABLE_III, key=lambda row: row.lut)
     shares, mhz = [row.lut for row in rows], np.minimum.accumulate([row.mhz for row in rows])

@@ -1,4 +1,4 @@
-"""Search for the arrays on which a network trains fastest, over their size, number and clock."""
+"""Search for the arrays with the fastest step of a network, over size, number and clock."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from .published import PUBLISHED_LUT, TABLE_III, clock_of, clocks
 from .workload import Workload
 
 PORTS = len(MASTERS)
-"""Memory ports of a core."""
+"""Memory ports per core."""
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-"""Tried numbers of elements of an array, and of multiply-accumulates of each."""
+"""Candidate numbers of elements per array, and of multiply-accumulates per element."""
 
 
 @dataclass(frozen=True)
 class Option(Arrays):
-    """Arrays that could be built.
+    """Candidate of the search.
 
     Attributes
     ----------
@@ -42,22 +42,22 @@ class Option(Arrays):
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Time and size, by which options are ordered."""
+        """Sort key: time, then size."""
         return self.total.seconds, self.macs
 
     @property
     def used(self) -> float:
-        """Average percentage of the multiply-accumulates that do useful work."""
+        """Utilization of the multiply-accumulates, in percent."""
         return 100 * self.total.macs / (self.total.seconds * self.mhz * 1e6 * self.macs)
 
 
 def storage(fmt: Format) -> int:
-    """Bits of an element in memory."""
+    """Return the bits of an element in memory."""
     return 8 * element_bytes(fmt.width)
 
 
 def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option], list[str]]:
-    """Published arrays that fit the board, with their clocks; and notes. ValueError if there is none."""
+    """Return the published arrays that fit a board, and notes; ValueError if none fits."""
     bits = max(storage(mac.a), storage(mac.b))
     luts = {(row.n, row.m, row.cores): row.lut * PUBLISHED_LUT / board.target.lut for row in TABLE_III}
     found = [
@@ -67,7 +67,7 @@ def published(board: Board, load: Workload, mac: MacSpec) -> tuple[list[Option],
         for model in [Published(n, m, cores, mhz, bits, board.pcie_gbps)]
     ]
     if not found:
-        raise ValueError(f"{board.name} has ports for {board.cores(PORTS)} cores, and the published arrays need more")
+        raise ValueError(f"{board.name} has ports for {board.cores(PORTS)} cores; the published arrays need more")
     return found, ["Clocks and lookup tables as published (Ben Ali et al., DATE 2025), on a U55C."]
 
 
@@ -80,29 +80,29 @@ def searched(
     *,
     clock: float | None = None,
 ) -> tuple[list[Option], list[str]]:
-    """Arrays of this library with the fastest number of cores for each size; and notes.
+    """Search the arrays of this library: the fastest number of cores of each size, without dominated ones; and notes.
 
     Parameters
     ----------
     board : Board
     load : Workload
     mac : MacSpec
-        Gets an LFSR if it is stochastic and names no source.
+        Multiply-accumulate; an LFSR is added if it is stochastic and names no source.
     progress : Progress
     pool : JobPool
         Runs the synthesis of arrays without a recorded cost.
     clock : float, optional
-        Clock of all arrays in MHz; default: that of published designs with as many lookup tables.
+        Clock of all arrays in MHz; default: that of published designs of the same size.
 
     Raises
     ------
     ValueError
-        If there is room for none, or the clock is out of range.
+        If no array fits, or the clock is out of range.
     ToolError
         If Yosys or the machine fails.
     """
     if clock is not None and not 1 <= clock <= BUFG_MHZ:
-        raise ValueError(f"a clock of {clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
+        raise ValueError(f"a clock of {clock:g} MHz is out of range; the device supports 1 to {BUFG_MHZ}")
     mac = with_source(mac)
     costs = cores_cost_model(mac, board.target, progress, pool)
     progress.total("arrays", len(SIZES) ** 2)
@@ -113,18 +113,18 @@ def searched(
     if not found:
         raise ValueError(f"{board.name} has no room for one core with one multiply-accumulate of {mac.formula}")
     how = (
-        "MHz: that of published designs with as large a share of lookup tables (Ben Ali et al., DATE 2025)."
+        "MHz: clock of published designs with the same share of lookup tables (Ben Ali et al., DATE 2025)."
         if clock is None
         else "MHz: as requested."
     )
-    # Cells of every option are known here.
+    # Every option has a number of lookup tables here.
     front = undominated([(option.total.seconds, option.lut) for option in found])
     return list(itertools.compress(found, front)), [
-        f"Multiply-accumulates: {mac.formula}. Of {len(SIZES) ** 2} sizes of arrays, each with the fastest number of "
-        "cores, those that no other beats in time and lookup tables.",
-        "Time: from start to done of the kernels, exact in cycles but for the memory, whose latency is assumed to be "
+        f"Multiply-accumulates: {mac.formula}. The search has {len(SIZES) ** 2} array sizes, each with the fastest "
+        "number of cores; the table has those on the Pareto front of time and lookup tables.",
+        "Time: from start to done of the kernels, by their timing model, with a memory latency of "
         f"{board.memory.latency_ns:g} ns.",
-        f"LUT: of the cores, extrapolated from small ones ({costs.source}); the platform takes some too.",
+        f"LUT: of the cores without the platform, extrapolated from small ones ({costs.source}).",
         how,
     ]
 
@@ -132,7 +132,7 @@ def searched(
 def _fastest_number(
     n: int, m: int, board: Board, load: Workload, mac: MacSpec, cells: Resources, clock: float | None
 ) -> list[Option]:
-    """The fastest number of cores of a size, if there is room for one."""
+    """Return the option with the fastest number of cores of a size; an empty list if no core fits."""
     bits = (storage(mac.a), storage(mac.b), storage(mac.o))
     options = []
     for cores in range(1, board.cores(PORTS) + 1):
@@ -148,5 +148,5 @@ def _fastest_number(
 
 
 def fastest(options: Sequence[Option]) -> Option:
-    """The fastest option; of equal ones the smallest."""
+    """Return the fastest option; ties go to the smallest."""
     return min(options, key=lambda option: option.rank)

@@ -1,4 +1,4 @@
-"""Results of a search for arrays, as a table and a plot."""
+"""Table and plot of a search for arrays."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from .workload import Workload
 
 
 def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str]) -> Table:
-    """The options, the fastest first."""
+    """Return a table of the options, the fastest first."""
     rows = [
         {
             "N": option.n,
@@ -36,11 +36,11 @@ def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequen
     formats = {"MHz": ".1f", "LUT %": ".1f", "step ms": ".3f", "host ms": ".3f", "GMAC/s": ".1f", "used %": ".1f"}
     chosen = fastest(options)
     sentences = [
-        f"The fastest: N = {chosen.n}, M = {chosen.m}, C = {chosen.cores} at {chosen.mhz:.1f} MHz, "
+        f"Fastest: N = {chosen.n}, M = {chosen.m}, C = {chosen.cores} at {chosen.mhz:.1f} MHz, "
         f"{1e3 * chosen.total.seconds:.3f} ms for {load.text} ({load.size}).",
-        "N elements of M multiply-accumulates in each of C cores; step: on the arrays, each product or its transpose "
-        f"on the best number of cores; host: transfers between the host and the board at {board.pcie_gbps:g} GB/s, not "
-        "included in step; used: average share of multiply-accumulates that do useful work.",
+        "Each of C cores has N elements of M multiply-accumulates. Step: time on the arrays, each product or its "
+        f"transpose on the best number of cores. Host: transfers between host and board at {board.pcie_gbps:g} GB/s, "
+        "not included in step. Used: utilization of the multiply-accumulates.",
         *notes,
     ]
     return Table(
@@ -55,13 +55,13 @@ def table(options: Sequence[Option], board: Board, load: Workload, notes: Sequen
 def report(
     options: Sequence[Option], board: Board, load: Workload, notes: Sequence[str], stem: str, command: str
 ) -> Report:
-    """The table and a plot of time against size."""
+    """Return the report: the table, and a plot of time against size."""
     found = table(options, board, load, notes)
     return Report({stem: found}, {stem: partial(plot, options, board, load)}, title=found.title, made_by=command)
 
 
 def plot(options: Sequence[Option], board: Board, load: Workload) -> Any:
-    """Time against lookup tables, or against multiply-accumulates if the tables of some are unknown."""
+    """Plot time against lookup tables, or against multiply-accumulates if an option has no number of tables."""
     ordered = sorted(options, key=lambda option: option.rank)
     luts = [option.lut for option in ordered if option.lut is not None]
     known = len(luts) == len(ordered)

@@ -1,4 +1,4 @@
-"""Networks whose products are to be computed: known ones by name, and the user's own."""
+"""Workloads of the search: the matrix products of a known network, or of a user's network."""
 
 import importlib
 import sys
@@ -16,7 +16,7 @@ from halfulp.golden.train.networks import NETWORKS, NanoGpt, Rows, lenet5, resne
 from .products import Gemm, trace
 
 LETTERS = 65
-"""Letters of the transformer's alphabet: those of the plays of Shakespeare, its usual training set."""
+"""Size of the transformer's alphabet: the letters of the plays of Shakespeare, its usual training set."""
 
 EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
     "lenet5": lambda batch: (lenet5(), torch.zeros(batch, 1, 28, 28)),
@@ -24,20 +24,20 @@ EXAMPLES: dict[str, Callable[[int], tuple[nn.Module, Tensor]]] = {
     "gru": lambda batch: (Rows(28, 10), torch.zeros(batch, 1, 28, 28)),
     "nanogpt": lambda batch: (NanoGpt(LETTERS), torch.zeros(batch, BLOCK, dtype=torch.long)),
 }
-"""Known networks and an input of each; the values do not matter."""
+"""Known networks, each with an input; only the shape of the input matters."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Matrix products to be computed.
+    """Matrix products of a step of a network.
 
     Attributes
     ----------
     name : str
     batch : int or None
-        Examples in a step; None of a user's network.
+        Examples per step; None for a user's network.
     training : bool
-        A step of training, or of inference.
+        True for a training step, False for inference.
     gemms : list of Gemm
     """
 
@@ -48,45 +48,45 @@ class Workload:
 
     @property
     def size(self) -> str:
-        """Size of the computation, in words."""
+        """Number of products and multiply-accumulates, as text."""
         return f"{len(self.gemms):,} products, {sum(gemm.macs for gemm in self.gemms) / 1e9:.3g} * 10^9 MACs"
 
     @property
     def text(self) -> str:
-        """Name of the computation, in words."""
+        """Name of the step, as text."""
         batch = "" if self.batch is None else f", batch {self.batch}"
         return f"{'a training step' if self.training else 'inference'} of {self.name}{batch}"
 
 
 def workload(name: str, batch: int | None = None, training: bool = True) -> Workload:
-    """The products of a network; ValueError if it is unknown, or cannot be traced.
+    """Trace the products of a network; ValueError if it is unknown or cannot be traced.
 
     Parameters
     ----------
     name : str
-        A network of `EXAMPLES`, or ``module:function`` of a function without parameters that returns a torch model and
-        its input, a tuple of its inputs, or a dict of them by name.
+        A network of `EXAMPLES`, or ``module:function`` for a function without parameters that returns a torch model and
+        its inputs: one tensor, a tuple, or a dict by name.
     batch : int, optional
-        Examples in a step of a known network; default: its training batch.
+        Examples per step of a known network; default: its training batch.
     training : bool
     """
     if name in EXAMPLES:
         batch = NETWORKS[name].batch if batch is None else batch
         if batch < 1:
-            raise ValueError(f"a batch has 1 example or more, not {batch}")
+            raise ValueError(f"batch is {batch}; expected 1 or more")
         model, example = EXAMPLES[name](batch)
         return Workload(name, batch, training, trace(model, example, training=training))
     if batch is not None:
-        raise ValueError(f"the batch of {name} is that of its input; --batch is for known networks")
+        raise ValueError(f"the input of {name} determines its batch; --batch is for known networks")
     model, inputs, named = _made(name)
     return Workload(name, None, training, trace(model, *inputs, training=training, **named))
 
 
 def _made(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """Model and inputs that a user's function returns, by place and by name."""
+    """Call a user's function; return its model, positional inputs and named inputs."""
     module, colon, function = name.partition(":")
     if not (colon and module and function):
-        raise ValueError(f"unknown network {name!r}; there are {', '.join(EXAMPLES)}, or module:function of your own")
+        raise ValueError(f"unknown network {name!r}; expected {', '.join(EXAMPLES)}, or module:function of your own")
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:

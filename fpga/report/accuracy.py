@@ -1,4 +1,4 @@
-"""Accuracy of networks beside the published one (Ben Ali et al., DATE 2025, Table II), and of dot products."""
+"""Accuracy of networks, compared with Ben Ali et al. (DATE 2025, Table II), and of dot products."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,21 +27,21 @@ LENGTHS = (16, 64, 256, 1024, 4096)
 """Lengths of dot products."""
 
 NETWORKS = {"lenet5": "LeNet5/MNIST", "resnet20": "ResNet20/CIFAR10"}
-"""Published networks that can be trained here, and their published names."""
+"""Published networks that can be trained here, with their published names."""
 
 EXACT_PRODUCT, FLOAT = "e5m2, exact product", "fp32"
 
 
 @dataclass(frozen=True)
 class Published:
-    """A row of the published table.
+    """Row of the published table.
 
     Attributes
     ----------
     multiplier, accumulator : str
         Published names.
     mac : str
-        Our description. ``fp32`` is torch's own arithmetic.
+        Text of the multiply-accumulate; ``fp32`` is torch's arithmetic.
     lenet5, resnet20, vgg16, resnet50 : float
         Test accuracy in percent, on MNIST, CIFAR10, CIFAR10 and Imagewoof.
     """
@@ -67,31 +67,31 @@ PUBLISHED = (
     Published("fxp4.4 rz", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.rz+fxp8.8.rn", 98.85, 10.00, 10.00, 10.00),
     Published("fxp4.4 ro", "fxp8.8", "fxp4.4*fxp4.4=fxp4.4.ro+fxp8.8.rn", 10.00, 10.00, 10.00, 10.00),
 )
-"""The published table. fxp8.8 holds products of fxp4.4, so the published rounding is that of the product."""
+"""Published table. fxp8.8 holds every product of fxp4.4, so the published rounding is that of the product."""
 
 MACS = tuple(MacSpec.parse(row.mac) for row in PUBLISHED if row.mac != FLOAT)
 
 SETTING = ("data", "train", "test", "epochs", "batch", "rate")
-"""Columns of a table of runs; runs with the same values have a common mean."""
+"""Columns of a table of runs that are equal in the runs of one mean."""
 
 
 @dataclass(frozen=True)
 class Ours(Accuracy):
-    """Accuracy in percent of a network trained with one multiply-accumulate."""
+    """Accuracy, in percent, of a network trained with one multiply-accumulate."""
 
     mac: str
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All figures.
+    """All figures of the report.
 
     Attributes
     ----------
     command : str
-        Command that made it.
+        Command that measured the figures.
     tools : dict of str to str
-        Versions.
+        Versions of the tools.
     ours : list of Ours
     settings : dict of str to str
         Note on the training of each network.
@@ -99,9 +99,9 @@ class Figures:
         Number of runs with other settings.
     dots : Dots
     trained : str
-        Origin of the layer operands.
+        Origin of the operands from a layer.
     errors : dict of str to list of Error
-        Errors of each multiply-accumulate.
+        Errors of dot products, by multiply-accumulate.
     """
 
     command: str
@@ -115,18 +115,18 @@ class Figures:
 
     @property
     def made_by(self) -> str:
-        """Command and versions, in a line."""
+        """Command and versions, in one line."""
         return provenance(self.command, self.tools)
 
 
 def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer, str]:
-    """Operands of a trained layer, and a description of it.
+    """Return operands of a trained layer and its description.
 
     Parameters
     ----------
     path : Path, optional
-        A file of two tensors, as `Layer` has them, or of a run of ``halfulp train lenet5``. By default a LeNet5 is
-        trained in torch's own arithmetic, once. ValueError if the file is neither.
+        File of two tensors as in `Layer`, or of a run of ``halfulp train lenet5``. ValueError if it is neither.
+        Default: a LeNet5 is trained in torch's arithmetic and cached.
     """
     import torch
 
@@ -169,7 +169,7 @@ def trained_layer(path: Path | None, progress: Progress = silent) -> tuple[Layer
 
 
 def _operands(model: Any, inputs: Any) -> dict[str, Any]:
-    """Inputs of the first fully connected layer, and its weights."""
+    """Return the inputs and weights of the first fully connected layer."""
     import torch
     from torch import nn
 
@@ -191,9 +191,9 @@ def measure(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> Figures:
-    """Errors of dot products of multiply-accumulates, and accuracy by the rows of a table of training runs.
+    """Measure errors of dot products, and collect accuracies from the rows of a table of training runs.
 
-    ``trained`` is the origin of the layer operands, and ``command`` the origin of the figures.
+    ``trained`` is the origin of the operands from a layer, and ``command`` that of the figures.
     """
     ours, settings, others = trained_with(runs)
     found = errors(macs, dots, progress, pool)
@@ -210,9 +210,9 @@ def measure(
 
 
 def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[str, str], int]:
-    """Means over seeds, a note on the training of each network, and the number of other runs.
+    """Return mean accuracies over seeds, a note on the training of each network, and the number of other runs.
 
-    The mean is over the runs with the settings of the network's last one, in one multiply-accumulate for all layers.
+    A mean is over the runs with the settings of the network's last run and one multiply-accumulate for all layers.
     """
     ours, settings, counted = [], {}, 0
     for network, name in NETWORKS.items():
@@ -220,7 +220,7 @@ def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[st
         if not own:
             continue
         last = [own[-1].get(column, "") for column in SETTING]
-        # Runs in torch's own arithmetic have no loss scale.
+        # Runs in torch's arithmetic have no loss scale.
         scale = next((run["scale"] for run in reversed(own) if run.get("scale")), "")
         alike = [run for run in own if _setting(run, scale) == (last, scale)]
         counted += len(alike)
@@ -236,12 +236,12 @@ def trained_with(runs: Sequence[Mapping[str, str]]) -> tuple[list[Ours], dict[st
 
 
 def _setting(run: Mapping[str, str], scale: str) -> tuple[list[str], str]:
-    """Setting of a training run, with a default loss scale."""
+    """Return the settings of a training run; ``scale`` replaces a missing loss scale."""
     return [run.get(column, "") for column in SETTING], run.get("scale") or scale
 
 
 def tables(figures: Figures) -> dict[str, Table]:
-    """Table II and the table of all dot products, by names of files."""
+    """Return Table II and the table of dot products, by file names."""
     return {"accuracy-networks": _networks(figures), "accuracy-dots": _dots(figures)}
 
 
@@ -265,34 +265,34 @@ def _networks(figures: Figures) -> Table:
     frame[columns] = frame[columns].astype(float)
     others = f"Training runs with other settings, not shown: {figures.others}."
     notes = [
-        "Test accuracy in %; published: Ben Ali et al., DATE 2025, Table II, trained on all of MNIST and CIFAR10. "
-        "Ours: mean over runs with other seeds, and s.d., their standard deviation, if there are several.",
-        "All layers, forward and backward, are computed in the MAC; fp32 is torch's own arithmetic.",
-        *(figures.settings.values() or ["There are no training runs yet; halfulp train runs some."]),
+        "Test accuracy in %. Published: Ben Ali et al., DATE 2025, Table II, trained on all of MNIST and CIFAR10. "
+        "Ours: mean over runs with different seeds; s.d.: their standard deviation, if there are several.",
+        "All layers, forward and backward, are computed in the MAC; fp32 is torch's arithmetic.",
+        *(figures.settings.values() or ["There are no training runs yet; halfulp train adds some."]),
         *([others] if figures.others else []),
         f"Made by {figures.made_by}.",
     ]
     formats = {name: ".0f" if name.endswith("runs") else ".2f" for name in columns}
-    return Table("Accuracy of networks beside the published one", frame, formats, notes)
+    return Table("Accuracy of networks, published and ours", frame, formats, notes)
 
 
 def _dots(figures: Figures) -> Table:
     rows = [{"MAC": mac} | error.cells() for mac, found in figures.errors.items() for error in found]
     dots = figures.dots
     notes = [
-        f"Error of {dots.count:,} dot products of each kind, in the MAC's own arithmetic, against exact sums of the "
-        "same operands, rounded to the operand formats: root mean square, over that of the exact sums, and in units of "
-        f"the last place that the accumulator has there (ulp). Seed {dots.seed}.",
+        f"Error of {dots.count:,} dot products of each kind, in the arithmetic of the MAC, against exact sums of the "
+        "same operands, rounded to the operand formats: root mean square, relative to that of the exact sums, and in "
+        f"units of the last place of the accumulator at that magnitude (ulp). Seed {dots.seed}.",
         "Operands: normal of standard deviation 1; uniform between -1 and 1; trained: activations and weights of "
-        f"{figures.trained}, in the order of its sums, one sum after another if a dot product is longer.",
-        "Not finite: number of sums that are infinite or NaN; the error is infinite then.",
+        f"{figures.trained}, in the order of its sums; a longer dot product continues with further sums.",
+        "Not finite: number of sums that are infinite or NaN, which make the error infinite.",
         f"Made by {figures.made_by}.",
     ]
     return Table("Accuracy of dot products", pd.DataFrame(rows), {"error": ".2e", "ulp": ".2f"}, notes)
 
 
 def report(figures: Figures) -> Report:
-    """The record, all tables and the plot."""
+    """Return the report: the record, all tables and the plot."""
     content = asdict(figures) | {"dots": {name: str(value) for name, value in asdict(figures.dots).items()}}
     record = json.dumps(content | {"published": [asdict(row) for row in PUBLISHED]}, indent=1) + "\n"
     return Report(
@@ -305,7 +305,7 @@ def report(figures: Figures) -> Report:
 
 
 def plot(figures: Figures) -> Any:
-    """Errors against length, relative and in ulp, for each kind of operands."""
+    """Plot errors against length, relative and in ulp, for each kind of operands."""
     panels = []
     for measure_ in ("relative", "ulp"):
         row = []
@@ -320,5 +320,5 @@ def plot(figures: Figures) -> Any:
 
 
 def default_dots(count: int, layer: Layer) -> Dots:
-    """The dot products of the figures."""
+    """Return the settings of the dot products of the report."""
     return Dots(lengths=LENGTHS, distributions=("normal", "uniform", TRAINED), count=count, trained=layer)

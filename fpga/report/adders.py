@@ -1,4 +1,4 @@
-"""Cost of stochastic rounding in floating-point adders: lazy and eager, beside rounding to nearest."""
+"""Cost of lazy and eager stochastic rounding in floating-point adders, compared with rounding to nearest."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ TARGET = TARGETS["vu9p"]
 """Device of the figures."""
 
 SOURCE = "lfsr16"
-"""Source of the units with their own source."""
+"""Random source of the units that have one."""
 
 CASES = tuple(
     short(unit, fmt, acc=acc, rounding=f"sr{bits}")
@@ -39,12 +39,12 @@ CASES = tuple(
     )
     for bits in (4, 8, 10)
 )
-"""Accumulators and adders of formats in which networks are trained."""
+"""Accumulators and adders in formats for training."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Costs of a unit: with rounding to nearest, with either structure, and with its own source."""
+    """Costs of a unit: with rounding to nearest, with each structure, and with a random source."""
 
     nearest: Cost
     lazy: Cost
@@ -55,7 +55,7 @@ class Measured:
 def study(
     units: tuple[Implementation, ...] = CASES, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> dict[Implementation, Measured]:
-    """Measure units with stochastic rounding of sums."""
+    """Measure the variants of units with stochastic rounding of sums."""
     progress.total("synthesis", 4 * len(units))
     modules = (module_of(variant) for unit in units for variant in _variants(unit))
     costs = iter(measure_modules(modules, TARGET, progress, pool=pool))
@@ -63,13 +63,13 @@ def study(
 
 
 def _variants(unit: Implementation) -> list[Implementation]:
-    """Variants of a unit, in the order of `Measured`."""
+    """Return the variants of a unit, in the order of `Measured`."""
     stochastic = [unit.with_build(stochastic=structure) for structure in ("lazy", "eager")]
     return [unit.with_spec(rounding=RN), *stochastic, unit.with_spec(random=parse_source(SOURCE))]
 
 
 def table(found: dict[Implementation, Measured]) -> Table:
-    """The units as rows."""
+    """Return a table with a row per unit."""
     rows = [_row(unit, cost) for unit, cost in found.items()]
     return Table(
         "Stochastic rounding in floating-point adders",
@@ -78,9 +78,9 @@ def table(found: dict[Implementation, Measured]) -> Table:
         [
             f"{Cost.origin(TARGET)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest path.",
             "rn: the same unit with rounding to nearest. Lazy: the random word is added to the normalised sum. Eager: "
-            "it is added before, at both possible alignments. Both give the same bits.",
-            "The random word comes from a port, without its source; in the last column the unit has its own "
-            f"{SOURCE} and its default structure.",
+            "it is added before normalisation, at both possible alignments. Both give the same bits.",
+            "The random word comes from a port, whose source is not counted. In the last column the unit includes an "
+            f"{SOURCE} and has its default structure.",
         ],
     )
 

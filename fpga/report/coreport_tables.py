@@ -1,4 +1,4 @@
-"""The co-report as tables and plots, from its record alone."""
+"""Tables and plots of the co-report, from its record."""
 
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from .coreport import Record, Row
 
 
 def report(record: Record, stem: str) -> Report:
-    """The record, all tables and all plots."""
+    """Return the report: the record, all tables and all plots."""
     return Report(
         tables={f"{stem}-{name}": table for name, table in tables(record).items()},
         plots={f"{stem}-{device}": partial(plot, record, device) for device in record.devices},
@@ -24,7 +24,7 @@ def report(record: Record, stem: str) -> Report:
 
 
 def tables(record: Record) -> dict[str, Table]:
-    """One table for each device, by its name, and one of all dot products, ``errors``."""
+    """Return a table per device, by its name, and the table ``errors`` of all dot products."""
     return {device: _device(record, device) for device in record.devices} | {"errors": _errors(record)}
 
 
@@ -67,9 +67,9 @@ def _row(record: Record, row: Row, device: str) -> dict[str, Any]:
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "highest"] | None]:
-    """Format of the numbers of a column, and the best of them."""
+    """Return the number format of a column, and which of its values is best."""
     if name.startswith(("acc. ", "s.d. ")):
-        # Fractions, or percent.
+        # Accuracies are fractions or percentages.
         spec = ".4f" if frame["acc. " + name.split(" ", 1)[1]].max() <= 1 else ".2f"
         return spec, "highest" if name.startswith("acc.") else None
     match name:
@@ -78,22 +78,22 @@ def _column(name: str, frame: pd.DataFrame) -> tuple[str, Literal["lowest", "hig
         case "error":
             return ".2e", "lowest"
         case "ulp":
-            # Last places of different formats do not compare.
+            # Errors in ulp of different formats are not comparable.
             return ".2f", None
         case "stages":
             return ".0f", None
-    # pandas makes integers floats where one is missing.
+    # pandas converts a column of integers with a missing value to floats.
     return ".0f", "lowest"
 
 
 def _reached(record: Record, device: str) -> list[str]:
-    """Notes on the requested clock, and on the units that do not reach it."""
+    """Return notes on the requested clock and on the units that do not reach it."""
     if record.clock is None or all(row.variants[device][0].mhz is None for row in record.rows):
         return []
     stages = " or ".join(map(str, record.pipelines))
     notes = [
-        f"LUT and FF at {record.clock:g}: at a clock of {record.clock:g} MHz; the fewest LUT among units with {stages} "
-        "register stages that reach that clock; stages are before the accumulator, whose loop has none."
+        f"LUT and FF at {record.clock:g}: of the unit with the fewest LUT that reaches {record.clock:g} MHz, with "
+        f"{stages} register stages. Stages are before the accumulator, whose loop has none."
     ]
     fastest = {
         row.mac: max(one.mhz or 0.0 for one in row.variants[device] if one.pipeline in record.pipelines)
@@ -102,23 +102,23 @@ def _reached(record: Record, device: str) -> list[str]:
     }
     if fastest:
         slow = ", ".join(f"{mac} ({mhz:.1f} MHz)" for mac, mhz in fastest.items())
-        notes.append(f"Not reached by {slow}; in brackets their highest clock.")
+        notes.append(f"Not reached by {slow}; their highest clocks are in brackets.")
     return notes
 
 
 def _computed(record: Record) -> list[str]:
-    """Notes on the errors."""
+    """Return notes on the errors."""
     first = record.rows[0].errors[0]
     scale = "" if record.scale == 1 else f", times {record.scale:g}"
     against = {
         "rounded": "of the same operands, rounded to the operand formats",
-        "drawn": "of the operands before their rounding to the operand formats, which counts",
+        "drawn": "of the operands before rounding to the operand formats, so that this rounding counts",
     }[record.against]
     notes = [
         f"Error: of {record.count:,} dot products of {first.length:,} {first.distribution} operands{scale}, in the "
-        f"MAC's own arithmetic by halfulp's golden model, against exact sums {against}; root mean square, over "
-        "that of the exact sums, and in units of the last place that the accumulator has there (ulp). "
-        f"Seed {record.seed}; each sum has a seed of its own for its random source."
+        f"arithmetic of the MAC by halfulp's golden model, against exact sums {against}; root mean square, relative to "
+        "that of the exact sums, and in units of the last place of the accumulator at that magnitude (ulp). "
+        f"Seed {record.seed}; the random source of each sum has a different seed."
     ]
     if any(error.not_finite for row in record.rows for error in row.errors):
         notes.append("An error is infinite if a sum overflowed to infinity or NaN.")
@@ -131,8 +131,7 @@ def _trained(record: Record) -> list[str]:
     if runs:
         each = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
         notes.append(
-            f"Acc.: accuracy, from {each} training runs of each MAC; mean, and s.d., their standard deviation, if "
-            "there are several."
+            f"Acc.: mean accuracy of {each} training runs per MAC; s.d.: standard deviation, if there are several."
         )
     if record.strangers:
         notes.append(f"Training runs of other MACs, not shown: {record.strangers}.")
@@ -140,9 +139,9 @@ def _trained(record: Record) -> list[str]:
 
 
 def _made(record: Record) -> list[str]:
-    known = " and in accuracy, where both were trained," if record.networks else ""
+    known = ", and in accuracy if both were trained" if record.networks else ""
     return [
-        f"Pareto: no other MAC is as good in LUT, in the error shown{known} and better in one of them.",
+        f"Pareto: yes if no other MAC is at least as good in LUT and error{known}, and better in one of them.",
         f"Made by {record.made_by}.",
     ]
 
@@ -159,7 +158,7 @@ def _errors(record: Record) -> Table:
 
 
 def plot(record: Record, device: str) -> Any:
-    """Error, and accuracy of trained networks, against LUT."""
+    """Plot error and accuracy of trained networks against LUT."""
     panels = [Panel("relative error of dot products", [row.errors[0].relative for row in record.rows], "lowest")]
     for network in record.networks:
         found = [row.accuracy_of(network) for row in record.rows]

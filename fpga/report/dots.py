@@ -1,4 +1,4 @@
-"""Error of dot products in the arithmetic of a multiply-accumulate, against exact sums; cached."""
+"""Error of dot products in the arithmetic of a multiply-accumulate, against exact sums."""
 
 import math
 import pickle
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Error:
-    """Distance of dot products from the exact sums of their operands.
+    """Error of dot products against the exact sums of their operands.
 
     Attributes
     ----------
     distribution : str
         Distribution of the operands.
     length : int
-        Products in each dot product.
+        Products per dot product.
     relative : float, optional
-        Root mean square of the errors, over that of the exact sums; None if a result is not finite.
+        Root mean square of the errors, relative to that of the exact sums; None if a result is not finite.
     ulp : float, optional
-        Root mean square of the errors, in units of the last place of the result format at that of the exact sums.
+        The same in units of the last place of the result format, at the root mean square of the exact sums.
     not_finite : int
-        Results that are infinite or NaN.
+        Number of results that are infinite or NaN.
     """
 
     distribution: str
@@ -50,7 +50,7 @@ class Error:
     not_finite: int
 
     def cells(self) -> dict[str, Any]:
-        """The error as cells of a table; infinite where a result is not finite."""
+        """Return the error as cells of a table, infinite if a result is not finite."""
         return {
             "operands": self.distribution,
             "length": self.length,
@@ -63,13 +63,12 @@ class Error:
 def errors(
     macs: Sequence[MacSpec], dots: Dots, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[list[Error]]:
-    """Errors of each multiply-accumulate, one for each distribution and length.
+    """Measure the errors of each multiply-accumulate, one per distribution and length; results are cached.
 
-    All multiply-accumulates have the same operands of a distribution and a length, rounded to nearest to the operand
-    formats, saturating. The exact sum is a fraction, of the products of the rounded operands, or of the drawn ones,
-    which are fp32 numbers. Dot product i takes its random words from the i-th of ``source.seeds(count)``, or from
-    torch's generator if they come from ports. ValueError if the golden model refuses a multiply-accumulate, or if all
-    exact sums are zero.
+    All multiply-accumulates get the same fp32 operands, rounded to nearest to their operand formats with saturation.
+    The exact sum is a fraction: of products of the rounded operands, or of the drawn ones. Dot product i takes its
+    random words from a source with the i-th of ``source.seeds(count)``, or from torch's generator if they come from
+    ports. ValueError if the golden model refuses a multiply-accumulate, or if all exact sums are zero.
     """
     cases = [(distribution, length) for distribution in dots.distributions for length in dots.lengths]
     progress.total("dot products", len(macs) * len(cases))
@@ -77,7 +76,7 @@ def errors(
     found = {case: Error(**known) for case, entry in entries.items() if (known := entry.value()) is not None}
     missing = [case for case in entries if case not in found]
     progress.advance(len(found))
-    # The file of a trained layer is on this machine.
+    # The file of a trained layer is on this machine only.
     for where, trained in ((pool, False), (LOCAL, True)):
         jobs = (
             Job(f"dot products of {case[0]}", measure_errors, (dots, *case))
@@ -100,7 +99,7 @@ def _entry(mac: MacSpec, dots: Dots, distribution: str, length: int) -> Entry:
 
 @one_thread()
 def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> Error:
-    """Error of dot products of one distribution and length."""
+    """Measure the error of dot products of one distribution and length."""
     from halfulp import golden
 
     drawn = [_drawn(dots, distribution, length, side) for side in (0, 1)]
@@ -111,7 +110,7 @@ def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> 
     size = _rms(exact)
     if size == 0:
         products = f"all products of {mac.formula}"
-        raise ValueError(f"dots.scale is {dots.scale:g}, at which {products} are zero; take a larger one")
+        raise ValueError(f"dots.scale is {dots.scale:g}, for which {products} are zero; use a larger scale")
     off = [value - sum_ for value, sum_ in zip(values, exact, strict=True) if isinstance(value, Fraction)]
     if len(off) < len(values):
         return Error(distribution, length, None, None, len(values) - len(off))
@@ -120,7 +119,7 @@ def measure_errors(dots: Dots, mac: MacSpec, distribution: str, length: int) -> 
 
 
 def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
-    """Operands of one side, of shape (count, length), independent of the other side."""
+    """Draw the operands of one side, of shape (count, length), independent of the other side."""
     import torch
 
     generator = torch.Generator().manual_seed(dots.seed)
@@ -131,14 +130,14 @@ def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
     else:
         values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
-    # The product of two numbers of fp32 is one of float64.
+    # float64 holds the product of two fp32 numbers exactly.
     return (dots.scale * values[side]).to(torch.float32).to(torch.float64)
 
 
 def _of_layer(dots: Dots, length: int, generator: "torch.Generator") -> "tuple[Tensor, Tensor]":
-    """Activations and weights of consecutive sums of a layer, from a random place in the first one on.
+    """Draw activations and weights of consecutive sums of a layer, starting at a random position of the first sum.
 
-    Each sum is of a random example and a random output.
+    Each sum has a random example and a random output.
     """
     import torch
 
@@ -158,11 +157,11 @@ _UNREADABLE = (
     *(OSError, EOFError, RuntimeError, pickle.UnpicklingError),
     *(LookupError, TypeError, AttributeError, ValueError),
 )
-"""Errors of torch's reader, and of a file that holds something else."""
+"""Exceptions of `torch.load`, and of a file with other content."""
 
 
 def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
-    """Activations and weights in a file of a trained layer; ValueError if it has no such tensors."""
+    """Read activations and weights from the file of a trained layer; ValueError if they are missing or invalid."""
     import torch
 
     try:
@@ -181,19 +180,19 @@ def layer_of(path: Path) -> "tuple[Tensor, Tensor]":
 
 
 def _words(mac: MacSpec, dots: Dots, length: int) -> dict[str, Any]:
-    """Random words for ports, of every product of every dot product."""
+    """Draw random words for the ports, one per product; none if the multiply-accumulate has a source."""
     import torch
 
     if mac.random is not None:
         return {}
-    # Another state than that of the operands.
+    # A different seed than that of the operands.
     generator = torch.Generator().manual_seed(dots.seed ^ 1 << 62)
     shape = (dots.count, 1, 1, length)
     return {name: torch.randint(1 << bits, shape, generator=generator) for name, bits in mac.words.items()}
 
 
 def _exact(a: "Tensor", b: "Tensor", mac: MacSpec) -> list[Fraction]:
-    """Sums of products of codes."""
+    """Return the exact sums of products of codes."""
     from halfulp import golden
 
     if _in_float64(mac):
@@ -206,7 +205,7 @@ def _sums(products: "Tensor") -> list[Fraction]:
 
 
 def exact_sum(values: list[float]) -> Fraction:
-    """Exact sum of floats: repeat `math.fsum` on the remainder until it is zero."""
+    """Sum floats exactly by repeating `math.fsum` on the remainder until it is zero."""
     parts: list[float] = []
     while rest := math.fsum([*values, *(-part for part in parts)]):
         parts.append(rest)
@@ -214,14 +213,14 @@ def exact_sum(values: list[float]) -> Fraction:
 
 
 def _sum(x: list[int], y: list[int], mac: MacSpec) -> Fraction:
-    """Sum of products of codes; operands are finite, so these are fractions."""
+    """Sum products of codes as fractions; all operands are finite."""
     wide_a, wide_b = 1 << mac.a.width, 1 << mac.b.width
     pairs = zip(x, y, strict=True)
     return sum((Fraction(mac.a.decode(i % wide_a)) * Fraction(mac.b.decode(j % wide_b)) for i, j in pairs), Fraction(0))
 
 
 def _in_float64(mac: MacSpec) -> bool:
-    """True if float64 holds every operand and every product."""
+    """Return True if float64 holds every operand and every product."""
     a, b = ValueRange.of(mac.a), ValueRange.of(mac.b)
     try:
         for span in (a, b, a * b):
@@ -232,7 +231,7 @@ def _in_float64(mac: MacSpec) -> bool:
 
 
 def last_place(fmt: Format, value: Fraction) -> Fraction:
-    """Distance of the two numbers of a format around a magnitude; at its end, of the last two."""
+    """Return the distance of the two numbers of a format around a magnitude, or of its two largest numbers."""
     code = fmt.encode(abs(value), "rz")
     number, above = fmt.decode(code), fmt.decode((code + 1) % (1 << fmt.width))
     if isinstance(above, Fraction) and above > number:

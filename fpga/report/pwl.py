@@ -1,4 +1,4 @@
-"""Error over every code, and cost, of functions as line segments, against the number of segments."""
+"""Report of functions as line segments: error over every code, and cost, for each number of segments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ from halfulp.tools.report import Report, versions
 from halfulp.tools.tables import Table
 
 KINDS = ("free", "uniform")
-"""Compared breakpoints; a small unit with an error between theirs is the third."""
+"""Kinds of breakpoints that are compared; a lean unit is added for each pair."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A unit of the report: a function with a number of pieces, and optionally a limit of the error too."""
+    """Unit of the report: a function, its number of pieces, and optionally a limit of the error."""
 
     fn: str
     fmt: Format
@@ -43,32 +43,32 @@ class Case:
 
     @property
     def _fit(self) -> dict[str, Any]:
-        """Options that differ from the default, so that other commands share the fit."""
+        """Options that differ from the defaults; without defaults, other commands share the cached fit."""
         defaults = {"breakpoints": "free", "slopes": "any", "error": None}
         own = {name: getattr(self, name) for name in defaults}
         return {"pieces": self.pieces} | {name: own[name] for name in own if own[name] != defaults[name]}
 
     @property
     def even(self) -> "Case":
-        """The case with breakpoints at equal distances."""
+        """Same case with uniform breakpoints."""
         return replace(self, breakpoints="uniform", error=None)
 
     def table(self) -> Segments:
-        """The segments, from the cache or fitted."""
+        """Return the segments, from the cache or by fitting."""
         return segments_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
 
     def entry(self) -> Entry:
-        """Place of the segments in the cache."""
+        """Return the cache entry of the segments."""
         return entry_of(self.fn, fmt=self.fmt, out=self.out, **self._fit)
 
     def implementation(self) -> Implementation:
-        """The unit."""
+        """Return the unit that computes the segments."""
         return short("pwl", str(self.fmt), to=str(self.out), fn=self.fn, **self._fit)
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Segments of a unit, their errors over all codes, and its cost."""
+    """Segments of a unit, with their errors over all codes, and the cost of the unit."""
 
     table: Segments
     errors: Errors
@@ -78,12 +78,12 @@ class Measured:
 def cases(
     functions: Sequence[str], fmt: str, pieces: Sequence[int], *, to: str | None = None, slopes: str = "any"
 ) -> list[Case]:
-    """Units for all functions and numbers of pieces, with free and with uniform breakpoints.
+    """Return the cases of all functions and numbers of pieces, with free and with uniform breakpoints.
 
-    ValueError if a function or a format is unknown, or a format is too wide for a test of all its codes.
+    ValueError if a function or a format is unknown, or a format has too many codes to test all.
     """
     if not functions:
-        raise ValueError("name a function, such as tanh")
+        raise ValueError("no function is named; expected one or more, such as tanh")
     taken, result = parse(fmt), parse(fmt if to is None else to)
     for one in (taken, result):
         check_width(one)
@@ -103,7 +103,7 @@ def study(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> dict[Case, Measured]:
-    """Fit, measure the errors, and synthesise; ValueError if a fit is impossible."""
+    """Fit all cases, measure their errors, and synthesise their units; ValueError if a fit is impossible."""
     progress.total("fits", len(wanted) + len(wanted) // len(KINDS))
     fitted: dict[Case, tuple[Segments, Errors]] = {}
 
@@ -126,19 +126,19 @@ def study(
 
 
 def fit(case: Case) -> str:
-    """Fit a function; the text of its segments."""
+    """Fit the segments of a case and return their text."""
     return case.table().text
 
 
 def lean(case: Case, *sides: tuple[Segments, Errors]) -> Case:
-    """Case whose error is halfway between the errors of two other cases."""
+    """Return a case whose error limit is halfway between the errors of two other cases."""
     measure = measure_of(function_of(case.fn), case.out, sides[0][0].reduction)
     largest = [float((one.ulp if measure == "ulp" else one.absolute).max()) for _, one in sides]
     return replace(case, error=max(sum(largest) / 2, largest[0]))
 
 
 def table(found: dict[Case, Measured], target: Target) -> Table:
-    """The units as rows: free breakpoints, uniform ones, and small units in between."""
+    """Return a table with a row per function and number of pieces: free, uniform and lean units."""
     first = next(iter(found))
     rows = []
     for case, one in found.items():
@@ -156,16 +156,16 @@ def table(found: dict[Case, Measured], target: Target) -> Table:
         pd.DataFrame(rows),
         figures,
         [
-            "Errors are exact: over all codes, with rounded slopes, intercepts and results, against values of 53 bits. "
-            "In units of the last place of the value (ulp), and absolute.",
-            "Off: most numbers of the format between a result and the correctly rounded one. At: argument of the "
-            "largest error in ulp; of several, the one nearest to zero.",
-            "Lines where the function saturates do not count as pieces. Uniform: as many breakpoints at equal "
-            "distances, with the best coefficients for these.",
-            "Lean: at most as many pieces with an error halfway between these two or less, with the breakpoints and "
-            "coefficients that are expected to make the smallest unit.",
+            "Errors are over all codes, with rounded slopes, intercepts and results, against values of 53 bits: in "
+            "units of the last place of the value (ulp), and absolute.",
+            "Off: largest distance of a result from the correctly rounded one, in numbers of the format. At: argument "
+            "of the largest error in ulp, the one nearest to zero if there are several.",
+            "Segments where the function saturates do not count as pieces. Uniform: the same number of pieces with "
+            "breakpoints at equal distances and the best coefficients for them.",
+            "Lean: at most that number of pieces, with an error at most halfway between free and uniform, and the "
+            "breakpoints and coefficients with the smallest expected unit.",
             f"Cost: {Cost.origin(target)}. LUT is the sum of LUT1 to LUT6; path counts cells on the longest "
-            "path. The product is made of lookup tables.",
+            "path. The multiplier uses lookup tables.",
         ],
         only_csv=(
             *("slope", "intercept"),
@@ -176,7 +176,7 @@ def table(found: dict[Case, Measured], target: Target) -> Table:
 
 
 def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
-    """A unit's figures."""
+    """Return the figures of a unit as cells of a table."""
     cells = {
         "max ulp": one.errors.ulp.max(),
         "mean ulp": one.errors.ulp.mean(),
@@ -193,13 +193,13 @@ def _cells(one: Measured, kind: str = "") -> dict[str, Any]:
 
 
 def report(found: dict[Case, Measured], target: Target, command: str) -> Report:
-    """The table and the plot."""
+    """Return the report: the table and the plot."""
     tables, plots = {"pwl": table(found, target)}, {"pwl": partial(plot, found)}
     return Report(tables, plots, title="Functions as line segments", made_by=command)
 
 
 def plot(found: dict[Case, Measured]) -> Any:
-    """Each function, its approximations and their errors."""
+    """Plot each function, its approximations and their errors."""
     panels = {}
     free = {case: one for case, one in found.items() if case.breakpoints == "free" and case.error is None}
     for name in dict.fromkeys(case.fn for case in free):
@@ -220,5 +220,5 @@ def plot(found: dict[Case, Measured]) -> Any:
     return plot_approximations(panels, label="error in ulp")
 
 
-_DRAWN = 512  # points of a curve, each with the largest error of its bin of arguments
-_NEAR_ZERO = 8.0  # largest argument of a curve
+_DRAWN = 512  # points per curve; each shows the largest error of its bin of arguments
+_NEAR_ZERO = 8.0  # largest magnitude of the plotted arguments

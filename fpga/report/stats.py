@@ -1,4 +1,4 @@
-"""Statistics of stochastic rounding: measured and ideal frequency of rounding up, for each random source."""
+"""Statistics of stochastic rounding: measured, exact and ideal frequency of rounding up per random source."""
 
 import itertools
 import math
@@ -24,37 +24,37 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCES = ("naive3", "plateau3", "lfsr8", "lfsr16", "lfsr24")
-"""Default sources, first the plain LFSR that is as short as a plateau source."""
+"""Default sources; the first is a plain LFSR of the width of the plateau source."""
 
 FRACTION_BITS = 8
-"""Bits of the rounded fractions."""
+"""Width of the rounded fractions."""
 
 SHOWN = 8
-"""Rows of a source in the table of fractions: the eighths."""
+"""Rows per source in the table of fractions: the eighths."""
 
 LONGEST = 1 << 17
-"""Most words for each fraction; a source with a shorter period is measured over a whole one."""
+"""Maximum number of words per fraction; a source with a shorter period is measured over one period."""
 
 MEAN_ROUNDS = 1 << 20
-"""Fractions, uniform in 0 to 1, for a mean bias; each takes a word."""
+"""Number of fractions, uniform in 0 to 1, for a mean bias; each takes one word."""
 
-_DOTTED = 16  # most distinct fractions of a rounder that have dots in plots
-_MEAN_BITS = MAX_RANDOM_BITS + 16  # bits of these fractions: more than any rounder uses
-_BATCH = 1 << 10  # words of a batch, whose mean is nearly independent of the next batch's
+_DOTTED = 16  # rounders with at most this many distinct fractions have dots in plots
+_MEAN_BITS = MAX_RANDOM_BITS + 16  # bits of the fractions of a mean bias, more than any rounder uses
+_BATCH = 1 << 10  # words per batch; means of batches are nearly independent
 
 
 @dataclass(frozen=True)
 class Rounder:
-    """A source of random words, and a stochastic rounding that uses them; ValueError if they do not match.
+    """Random source with a stochastic rounding that uses its words; ValueError if they do not match.
 
     Parameters
     ----------
     name : str
         Name of the source.
     stream : Stream
-        Its words from reset on.
+        Words of the source after reset.
     rounding : Rounding
-        A stochastic one.
+        Stochastic rounding.
     """
 
     name: str
@@ -68,10 +68,10 @@ class Rounder:
 
     @classmethod
     def parse(cls, text: str) -> "Rounder":
-        """Rounder of a text such as ``plateau3`` or ``lfsr24.sr8``.
+        """Parse a text such as ``plateau3`` or ``lfsr24.sr8``.
 
-        By default the rounding takes all bits of the source, up to its maximum. ``naive3`` is ``lfsr3``, as papers on
-        plateau sources name it.
+        By default the rounding uses all bits of the source, up to its maximum. ``naive3`` is the name of ``lfsr3`` in
+        papers on plateau sources.
         """
         name, dot, rounding = text.partition(".")
         source = parse_source(f"lfsr{name[5:]}" if name.startswith("naive") else name)
@@ -79,48 +79,48 @@ class Rounder:
         return cls(name, Stream(source, seed=1), Rounding.parse(rounding) if dot else widest)
 
     def probability(self, fraction: Fraction) -> Fraction:
-        """Exact share of results rounded up, over a whole period."""
+        """Return the exact probability of rounding a fraction up, over a whole period."""
         return self.stream.chance_of_up(fraction, self.rounding.bits)
 
     @property
     def mean_probability(self) -> Fraction:
-        """Mean of that share over all fractions."""
+        """Mean of `probability` over all fractions."""
         return self.stream.mean_chance_of_up(self.rounding.bits)
 
     def covers(self, rounds: int) -> bool:
-        """True if ``rounds`` words are whole periods."""
+        """Return True if ``rounds`` words are whole periods."""
         return rounds % self.stream.source.period == 0
 
     def words(self, first: int, count: int) -> "Tensor":
-        """Random words from the one numbered ``first`` on."""
+        """Return ``count`` random words, starting at index ``first``."""
         from halfulp.golden.random import of_stream
 
         start = self.stream.source.jump(self.stream.seed, first)
         return of_stream(replace(self.stream, seed=start), count, self.rounding.bits)
 
     def up(self, codes: "Tensor", fraction_bits: int, words: "Tensor") -> "Tensor":
-        """1 for each of codes * 2^-fraction_bits that the golden model rounds up, 0 for the others."""
+        """Round codes * 2^-fraction_bits with the golden model; 1 for up, 0 for down."""
         from halfulp import golden
 
         return golden.convert(codes, a=f"ufxp0.{fraction_bits}", o="ufxp1.0", rounding=self.rounding, random=words)
 
     @property
     def steps(self) -> int:
-        """Number of distinct fractions; further bits of a fraction are dropped."""
+        """Number of distinct fractions; the rounding drops further bits."""
         return self.stream.steps(self.rounding.bits)
 
 
 @dataclass(frozen=True)
 class Count:
-    """Number of times that each fraction was rounded up.
+    """Counts of rounding up, per fraction.
 
     Parameters
     ----------
     rounder : Rounder
     rounds : int
-        Number of times that each fraction was rounded.
+        Number of roundings per fraction.
     ups : sequence of int
-        Number of times that each of the n fractions 0, 1/n, 2/n ... was rounded up.
+        Number of roundings up of each of the n fractions 0, 1/n, 2/n ...
     bias, bias_error : float
         Mean rounding error of fractions of many bits, in units of the last place, and its standard error.
     """
@@ -133,7 +133,7 @@ class Count:
 
     @property
     def whole(self) -> bool:
-        """True if the counts are over whole periods, and therefore exact."""
+        """True if the counts are over whole periods and therefore exact."""
         return self.rounder.covers(self.rounds)
 
     @property
@@ -143,16 +143,16 @@ class Count:
 
     @property
     def measured(self) -> list[Fraction]:
-        """Share of the rounds of each fraction that went up."""
+        """Measured frequency of rounding up, per fraction."""
         return [Fraction(up, self.rounds) for up in self.ups]
 
     @property
     def errors(self) -> list[Fraction]:
-        """Distance of each share from the ideal, the fraction."""
+        """Difference of each measured frequency from the ideal, the fraction itself."""
         return [share - fraction for share, fraction in zip(self.measured, self.fractions, strict=True)]
 
     def plotted(self) -> Chances:
-        """Panel of `plot_chances`."""
+        """Return the panel for `plot_chances`."""
         steps = self.rounder.steps
         return Chances(
             title=f"{self.rounder.name}, {self.rounder.rounding}",
@@ -164,14 +164,14 @@ class Count:
 
     @property
     def exact(self) -> list[Fraction]:
-        """Shares over a whole period of the source."""
+        """Exact probability of rounding up over a whole period of the source, per fraction."""
         return [self.rounder.probability(fraction) for fraction in self.fractions]
 
     def chi_square(self) -> tuple[float, int]:
-        """Chi-square statistic of all counts against their exact probabilities P, and its degrees of freedom.
+        """Return the chi-square statistic of the counts against exact probabilities P, and its degrees of freedom.
 
-        The statistic is the sum over fractions of (ups - rounds * P)^2 / (rounds * P * (1 - P)). A fraction whose P is
-        0 or 1 has no freedom; a count that differs there makes the sum infinite.
+        The statistic is the sum over fractions of (ups - rounds * P)^2 / (rounds * P * (1 - P)). A fraction with P of 0
+        or 1 has no freedom, and a wrong count of such a fraction makes the sum infinite.
         """
         total, freedom = 0.0, 0
         for up, chance in zip(self.ups, self.exact, strict=True):
@@ -184,7 +184,7 @@ class Count:
         return total, freedom
 
     def p_value(self) -> float:
-        """Probability of a chi-square as large as that of the counts, or larger."""
+        """Return the probability of a chi-square statistic at least as large as that of the counts."""
         import torch
 
         total, freedom = self.chi_square()
@@ -196,7 +196,7 @@ class Count:
 
 @one_thread()
 def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = silent) -> Count:
-    """Round each fraction ``rounds`` times with the golden model; default: a period of the source, up to `LONGEST`."""
+    """Round each fraction ``rounds`` times with the golden model; default: the period, at most `LONGEST`."""
     rounds = min(rounder.stream.source.period, LONGEST) if rounds is None else rounds
     bias, error = mean_bias(rounder)
     return replace(count_ups(rounder, rounds, progress=progress), bias=bias, bias_error=error)
@@ -205,11 +205,11 @@ def measure(rounder: Rounder, rounds: int | None = None, progress: Progress = si
 def count_ups(
     rounder: Rounder, rounds: int, *, fraction_bits: int = FRACTION_BITS, progress: Progress = silent
 ) -> Count:
-    """Count how often a rounder rounds each multiple of 2^-fraction_bits up.
+    """Count the roundings up of each multiple of 2^-fraction_bits.
 
-    Over whole periods each fraction meets each word. Over a part of a period the fractions come in random order, and
-    each takes the next word: neighbours in the stream of an LFSR share all bits but one, so a run of them would be a
-    poor sample for one fraction.
+    Over whole periods each fraction is rounded with each word. Over a part of a period the fractions are in random
+    order and each takes the next word, because consecutive words of an LFSR share all bits but one and would be a poor
+    sample for one fraction.
     """
     import torch
 
@@ -231,9 +231,9 @@ def count_ups(
 
 
 def mean_bias(rounder: Rounder) -> tuple[float, float]:
-    """Mean rounding error of fractions that are uniform in 0 to 1, and the standard error of that mean.
+    """Return the mean rounding error of uniform fractions, and its standard error.
 
-    Consecutive words of a stream are correlated and batches of many words hardly are: the error is that of batches.
+    The standard error is that of means of batches, because consecutive words are correlated and batches hardly are.
     """
     import torch
 
@@ -248,15 +248,15 @@ def mean_bias(rounder: Rounder) -> tuple[float, float]:
 
 
 def report(counts: Sequence[Count], command: str) -> Report:
-    """Both tables and the plot."""
+    """Return the report: both tables and the plot."""
     plot = partial(plot_chances, [count.plotted() for count in counts])
     tables = {"stats-sru-fractions": fractions_table(counts), "stats-sru": sources_table(counts)}
-    title = "How often stochastic rounding goes up"
+    title = "Frequency of rounding up"
     return Report(tables, {"stats-sru": plot}, title=title, made_by=command, endings=("png", "svg"))
 
 
 def fractions_table(counts: Sequence[Count]) -> Table:
-    """Measured and exact share of the eighths that each rounder took up."""
+    """Return a table of the measured and exact frequency of rounding up, for the eighths."""
     rows = []
     for count in counts:
         columns = zip(count.fractions, count.ups, count.measured, count.exact, count.errors, strict=True)
@@ -269,29 +269,29 @@ def fractions_table(counts: Sequence[Count]) -> Table:
                     "rounds": count.rounds,
                     "up": up,
                     "P(up)": float(measured),
-                    "law": float(exact),
-                    "law, exact": str(exact),
+                    "expected": float(exact),
+                    "expected, exact": str(exact),
                     "bias": float(measured - exact),
                     "error": float(error),
                 }
             )
     return Table(
-        title="How often stochastic rounding goes up",
+        title="Frequency of rounding up",
         frame=pd.DataFrame(rows),
-        formats={"fraction": ".3f", "rounds": ",", "up": ",", "P(up)": ".6f", "law": ".6f"}
+        formats={"fraction": ".3f", "rounds": ",", "up": ",", "P(up)": ".6f", "expected": ".6f"}
         | dict.fromkeys(("bias", "error"), ".3g"),
         notes=[
             "fraction: the discarded part, in units of the last place; ideally P(up) equals it.",
-            "law: P(up) over a whole period of the source; with N random bits, bits of the fraction below its first N "
-            "are dropped.",
-            "bias: P(up) - law; error: P(up) - fraction.",
+            "expected: P(up) over a whole period of the source; N random bits drop bits of the fraction below its "
+            "first N.",
+            "bias: P(up) - expected; error: P(up) - fraction.",
             _words(counts),
         ],
     )
 
 
 def sources_table(counts: Sequence[Count]) -> Table:
-    """A row for each rounder: chi-square against its exact probabilities, and errors against the ideal ones."""
+    """Return a table with a row per rounder: chi-square against exact probabilities, errors against ideal ones."""
     rows = []
     for count in counts:
         rounder = count.rounder
@@ -305,8 +305,8 @@ def sources_table(counts: Sequence[Count]) -> Table:
                 "chi-square": statistic,
                 "freedom": freedom,
                 "p": count.p_value(),
-                "law, no drop": float(rounder.mean_probability - Fraction(rounder.steps - 1, 2 * rounder.steps)),
-                "law": float(rounder.mean_probability - Fraction(1, 2)),
+                "bias, no drop": float(rounder.mean_probability - Fraction(rounder.steps - 1, 2 * rounder.steps)),
+                "expected bias": float(rounder.mean_probability - Fraction(1, 2)),
                 "mean bias": count.bias,
                 "std error": count.bias_error,
                 "largest error": float(error),
@@ -315,20 +315,20 @@ def sources_table(counts: Sequence[Count]) -> Table:
         )
     size = len(counts[0].ups)
     notes = [
-        f"chi-square: of ups and downs at all {size} multiples of 1/{size} against the law, with its degrees of "
-        "freedom; p: chance of a distance from the law as large as this, or larger."
+        f"chi-square: of the counts at all {size} multiples of 1/{size} against the expected ones, with its degrees "
+        "of freedom; p: probability of a statistic at least as large."
     ]
     if any(count.whole for count in counts):
-        notes += ["Over whole periods the counts are exactly those of the law: chi-square is 0 and p is 1."]
+        notes += ["Over whole periods the counts are exactly the expected ones: chi-square is 0 and p is 1."]
     if not all(count.whole for count in counts):
         notes += [
-            "Over a part of a period consecutive words of one LFSR are correlated, so chi-square follows its "
-            "distribution only approximately, although the fractions come in random order."
+            "Over a part of a period the words of one LFSR are correlated, so chi-square follows its distribution "
+            "only approximately, although the fractions are in random order."
         ]
     notes += [
-        f"mean bias: of P(up) against fractions of {_MEAN_BITS} bits, {MEAN_ROUNDS:,} of them at random, and its "
-        "standard error; law: the same by the law, over all fractions; law, no drop: over fractions without dropped "
-        "bits.",
+        f"mean bias: mean of P(up) - fraction over {MEAN_ROUNDS:,} random fractions of {_MEAN_BITS} bits, and its "
+        "standard error; expected bias: the same over all fractions and a whole period; bias, no drop: over fractions "
+        "without dropped bits.",
         f"largest error: of P(up) against the fraction, among the multiples of 1/{size}.",
         _words(counts),
     ]
@@ -336,14 +336,14 @@ def sources_table(counts: Sequence[Count]) -> Table:
         title="Sources of stochastic rounding",
         frame=pd.DataFrame(rows),
         formats={"rounds": ",", "chi-square": ".1f", "p": ".2g", "largest error": ".3g", "at": ".4g"}
-        | dict.fromkeys(("law, no drop", "law", "mean bias"), ".3g")
+        | dict.fromkeys(("bias, no drop", "expected bias", "mean bias"), ".3g")
         | {"std error": ".2g"},
         notes=notes,
     )
 
 
 def _words(counts: Sequence[Count]) -> str:
-    """Note on the sources measured over whole periods, and over parts of one."""
+    """Return a note on the number of words per source."""
     whole = ", ".join(count.rounder.name for count in counts if count.whole)
     parts = [
         f"{count.rounds:,} of {count.rounder.name}, whose period has {count.rounder.stream.source.period:,}"

@@ -1,4 +1,4 @@
-"""Description of a study: the compared multiply-accumulates, the devices and the measures."""
+"""Description of a study: multiply-accumulates to compare, devices and measures."""
 
 import hashlib
 import itertools
@@ -18,16 +18,16 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.tools.records import finite, read_records
 
 TRAINED = "trained"
-"""Distribution of operands that are activations and weights of a trained layer."""
+"""Distribution of operands from the activations and weights of a trained layer."""
 
 NO_MAC = ("fp32", "mixed")
-"""Entries of a table of training runs for torch's own arithmetic and for several multiply-accumulates."""
+"""Entries of a table of training runs that name no multiply-accumulate: torch's arithmetic, and several."""
 
 MOST_PRODUCTS = 1 << 24
-"""Most products of all dot products of one length."""
+"""Maximum number of products in all dot products of one length."""
 
 PORT = "port"
-"""In place of a source: random words come from a port."""
+"""Value in place of a source, for random words from a port."""
 
 Value = TypeVar("Value")
 
@@ -39,7 +39,7 @@ class Layer:
     Parameters
     ----------
     path : Path
-        File that `torch.save` made of two tensors, ``activations`` of shape (examples, k) and ``weights`` of shape
+        File written by `torch.save` with two tensors: ``activations`` of shape (examples, k) and ``weights`` of shape
         (outputs, k).
     digest : str
         Digest of the file.
@@ -50,7 +50,7 @@ class Layer:
 
     @classmethod
     def of(cls, path: Path) -> "Layer":
-        """The layer in a file; ValueError if it cannot be read."""
+        """Return the layer in a file; ValueError if the file cannot be read."""
         try:
             return cls(path, hashlib.sha256(path.read_bytes()).hexdigest()[:20])
         except OSError as error:
@@ -67,10 +67,10 @@ class Dots:
     Parameters
     ----------
     lengths : tuple of int
-        Products in each; Pareto flags use the first one.
+        Products per dot product; Pareto flags use the first length.
     distributions : tuple of str
-        ``normal`` (mean 0, standard deviation 1), ``uniform`` (-1 to 1), ``trained`` (a layer's); Pareto flags
-        use the first one.
+        ``normal`` (mean 0, standard deviation 1), ``uniform`` (-1 to 1), ``trained`` (from a layer); Pareto flags use
+        the first one.
     count : int
         Dot products of each length and distribution.
     seed : int
@@ -78,8 +78,8 @@ class Dots:
     scale : float
         Factor of the operands.
     against : str
-        ``rounded``: exact sums are of the operands of the units. ``drawn``: of those before their rounding to the
-        operand formats, which counts as error too.
+        ``rounded``: exact sums are of the rounded operands. ``drawn``: of the operands before rounding to the operand
+        formats, so that this rounding counts as error.
     trained : Layer, optional
         Operands of the distribution ``trained``.
     """
@@ -95,7 +95,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Trained:
-    """Accuracy that a network reached in one training run with a multiply-accumulate."""
+    """Accuracy of a network in one training run with a multiply-accumulate."""
 
     mac: MacSpec
     network: str
@@ -104,7 +104,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Study:
-    """Multiply-accumulates and measures of their comparison.
+    """Multiply-accumulates with the measures that compare them.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ class Study:
     route : bool
         Place and route on devices that nextpnr supports.
     clock : float, optional
-        Requested clock there, in MHz.
+        Requested clock on these devices, in MHz.
     pipelines : tuple of int
-        Numbers of register stages to try for it.
+        Numbers of register stages to try for that clock.
     dots : Dots
     trained : tuple of Trained
     """
@@ -133,12 +133,12 @@ class Study:
 
     @property
     def routed(self) -> tuple[str, ...]:
-        """Devices with place and route."""
+        """Names of the devices with place and route."""
         return tuple(name for name in self.targets if self.route and TARGETS[name].nextpnr)
 
 
 def read(path: Path) -> Study:
-    """The study that a TOML file describes; TypeError or ValueError name its wrong key."""
+    """Read a study from a TOML file; TypeError or ValueError name the wrong key."""
     try:
         return _study(tomllib.loads(text_of(path)), path.parent)
     except (TypeError, ValueError) as error:
@@ -146,13 +146,13 @@ def read(path: Path) -> Study:
 
 
 def text_of(path: Path) -> str:
-    """Text of a file in UTF-8; ValueError if it cannot be read."""
+    """Read a file in UTF-8; ValueError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text in UTF-8") from error
+        raise ValueError(f"{path} is not encoded in UTF-8") from error
 
 
 Word = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*\Z")]
@@ -163,7 +163,7 @@ Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 
 class _Grid(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table ``grid``: parts of multiply-accumulates, to be combined."""
+    """Table ``grid``: parts of multiply-accumulates, which are combined."""
 
     operands: Words
     accumulators: Words
@@ -171,22 +171,22 @@ class _Grid(Struct, frozen=True, forbid_unknown_fields=True):
     sources: Words | None = None
 
     def macs(self) -> list[MacSpec]:
-        """All combinations of the parts."""
+        """Return all combinations of the parts."""
         specs = []
         for operands, accumulator, rounding in itertools.product(self.operands, self.accumulators, self.roundings):
             pair = operands if "*" in operands else f"{operands}*{operands}"
             text = f"{pair}+{accumulator}.{rounding}"
             plain = _named("grid", MacSpec.parse, text)
-            # Without stochastic rounding there are no random words.
+            # Sources apply to stochastic rounding only.
             for source in (self.sources if plain.words else None) or (PORT,):
                 specs.append(_named("grid", MacSpec.parse, text if source == PORT else f"{text}@{source}"))
         if self.sources and not any(spec.words for spec in specs):
-            raise ValueError("grid.sources has no effect, because no rounding of the grid is stochastic, such as sr8")
+            raise ValueError("grid.sources has no effect without a stochastic rounding, such as sr8, in grid.roundings")
         return specs
 
 
 class _Dots(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table ``dots``, as `Dots`."""
+    """Table ``dots``, with the fields of `Dots`."""
 
     lengths: Annotated[tuple[Count, ...], Meta(min_length=1)] = Dots.lengths
     distributions: Annotated[tuple[Distribution, ...], Meta(min_length=1)] = Dots.distributions
@@ -197,9 +197,9 @@ class _Dots(Struct, frozen=True, forbid_unknown_fields=True):
     trained: Word | None = None
 
     def read(self, folder: Path) -> Dots:
-        """The description, with the layer of a file."""
+        """Return the description with the layer of the file."""
         if (TRAINED in self.distributions) != (self.trained is not None):
-            raise ValueError("dots.distributions needs trained if dots.trained names a file of operands, and only then")
+            raise ValueError("dots.distributions has trained if and only if dots.trained names a file of operands")
         if (products := self.count * max(self.lengths)) > MOST_PRODUCTS:
             raise ValueError(
                 f"dots.count times the longest of dots.lengths is at most {MOST_PRODUCTS:,}, not {products:,}"
@@ -209,7 +209,7 @@ class _Dots(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that describes a study, as `Study`."""
+    """File that describes a study, with the fields of `Study`."""
 
     title: Word
     macs: Words | None = None
@@ -222,7 +222,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     accuracy: Word | None = None
 
     def read(self, folder: Path) -> Study:
-        """The study, with the tables and layers of other files."""
+        """Return the study, with the tables and layers of other files."""
         for name in self.targets:
             _named("targets", target_of, name)
         if self.route and not any(TARGETS[name].nextpnr for name in self.targets):
@@ -230,9 +230,9 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
         if self.clock is not None and not self.route:
             raise ValueError("clock needs place and route; add route = true")
         if self.clock is None and self.pipelines:
-            raise ValueError("pipelines need a clock to reach; add clock, in MHz")
+            raise ValueError("pipelines needs a requested clock; add clock, in MHz")
         if self.macs is None and self.grid is None:
-            raise ValueError("macs and grid are missing; a study has multiply-accumulates in one or both of them")
+            raise ValueError("macs and grid are missing; expected one or both")
         listed = [_named("macs", MacSpec.parse, text) for text in self.macs or ()]
         macs = _unlike("macs and grid", [*listed, *(self.grid.macs() if self.grid else ())])
         return Study(
@@ -267,11 +267,11 @@ _WORDS = {
     "int": "a whole number",
     "float": "a number",
 }
-"""Plain names of msgspec's types."""
+"""Plain words for the types in messages of msgspec."""
 
 
 def _refusal(text: str) -> TypeError | ValueError:
-    """An error of msgspec, such as ``Expected `int`, got `str` - at `$.dots.count```, with the key first."""
+    """Reword an error of msgspec, such as ``Expected `int`, got `str` - at `$.dots.count```, with the key first."""
     text, _, place = text.replace("`", "").partition(" - at $")
     place = place.removeprefix(".") or "a study"
     if "field" in text:
@@ -287,7 +287,7 @@ def _refusal(text: str) -> TypeError | ValueError:
 
 
 def _trained(path: Path) -> tuple[Trained, ...]:
-    """Rows of a table of training runs with one multiply-accumulate, by its columns mac, network and accuracy."""
+    """Read a table of training runs, columns mac, network and accuracy; keep runs with one multiply-accumulate."""
 
     def mac(text: str) -> MacSpec | None:
         return None if text in NO_MAC else MacSpec.parse(text)
@@ -302,7 +302,7 @@ def _trained(path: Path) -> tuple[Trained, ...]:
 
 
 def _named(place: str, function: Callable[[Any], Value], argument: object) -> Value:
-    """Apply a function to a field; errors begin with the name of the field."""
+    """Apply a function to a field; put the name of the field before an error."""
     try:
         return function(argument)
     except (TypeError, ValueError) as error:

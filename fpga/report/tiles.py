@@ -1,7 +1,7 @@
-"""Arrays beside published ones: lookup tables for each multiply-accumulate.
+"""Report of lookup tables per multiply-accumulate of arrays, compared with published ones.
 
-Published: Ben Ali et al., MPTorch-FPGA, DATE 2025, Table III. Its shares of the device are of whole designs, with the
-kernels' ports to memory and the card's shell; counted here are arrays alone, and kernels with their ports.
+Published: Ben Ali et al., MPTorch-FPGA, DATE 2025, Table III. Its shares of the device include memory ports and the
+shell of the card. The report counts arrays alone, and kernels with their memory ports.
 """
 
 import pandas as pd
@@ -20,32 +20,32 @@ TARGET = TARGETS["u55c"]
 """Device of the published figures and ours."""
 
 MAC = "e5m2*e5m2+e6m5.sr10@lfsr16"
-"""The published multiply-accumulate; its source of random words was not published."""
+"""Published multiply-accumulate; its random source was not published."""
 
 
 def study(largest: int, progress: Progress = silent, pool: JobPool = LOCAL) -> dict[Built, Cost]:
-    """Measure arrays of the published sizes, up to ``largest`` elements; ValueError if there is none."""
+    """Measure arrays of the published sizes, up to ``largest`` elements; ValueError if no size is left."""
     sizes = [row for row in TABLE_III if row.n <= largest]
     if not sizes:
-        raise ValueError(f"the smallest published array has 1 element, not {largest}")
+        raise ValueError(f"no published array has {largest} elements or fewer; the smallest has 1")
     progress.total("synthesis", len(sizes))
     arrays = [array(MacSpec.parse(MAC), row.n, row.m) for row in sizes]
     return dict(zip(sizes, measure_modules(map(Module.of, arrays), TARGET, progress, pool), strict=True))
 
 
 def table(found: dict[Built, Cost], kernels: CostModel) -> Table:
-    """The arrays as rows: ``found`` has their costs, ``kernels`` the cost model of kernels around them."""
+    """Return a table of arrays with costs ``found`` and kernels by the cost model ``kernels``."""
     return Table(
         f"Systolic arrays of {MAC}",
         pd.DataFrame([_row(row, cost, kernels) for row, cost in found.items()]),
         {"LUT/MAC": ".1f", "kernel LUT/MAC": ",.1f", "published LUT/MAC": ",.1f", "ratio": ".3f"},
         [
-            f"{Cost.origin(TARGET, 'each array by itself')}. LUT: LUT1 to LUT6, and of memories made of tables "
-            f"(memory) at most {MEMORY_LUTS} each.",
-            "Kernel: the array with ports to memory of 512 bits and registers, extrapolated from small ones "
-            f"({kernels.source}). Ratio: of that to the published figure.",
-            f"Published: Ben Ali et al., DATE 2025, Table III: the share of {PUBLISHED_LUT:,} tables of the whole "
-            "design, ports to memory and shell included, after place and route, over N * M * C.",
+            f"{Cost.origin(TARGET, 'each array alone')}. LUT: LUT1 to LUT6, and {MEMORY_LUTS}, the maximum, for each "
+            "distributed memory (column memory).",
+            "Kernel: the array with memory ports of 512 bits and control registers, extrapolated from small ones "
+            f"({kernels.source}). Ratio: kernel LUT/MAC over published LUT/MAC.",
+            f"Published: Ben Ali et al., DATE 2025, Table III: share of {PUBLISHED_LUT:,} tables of the whole design "
+            "with memory ports and shell, after place and route, divided by N * M * C.",
         ],
     )
 

@@ -25,36 +25,36 @@ from halfulp.tools.report import versions
 
 @dataclass(frozen=True)
 class Cost:
-    """Cells that Yosys makes of a component.
+    """Cells of a synthesised component.
 
     Attributes
     ----------
     lut : int
-        Lookup tables. LUT1 to LUT6: two small ones that would share a table on the device (LUT6_2) count as two;
-        inverters, and tables that a bit passes on its way into a carry chain, are not counted. LUT4 on ECP5: the two
-        tables of the adder in a CCU2C are not counted.
+        Lookup tables. On AMD devices LUT1 to LUT6: two small tables that could share a LUT6_2 count as two; inverters,
+        and tables that only feed a bit to a carry chain, are not counted. On ECP5 LUT4: the two tables of the adder in
+        a CCU2C are not counted.
     luts : tuple of int
-        Tables of one input, of two, and so on up to six.
+        Lookup tables by number of inputs, one to six.
     ff : int
         Flip-flops.
     carry : int
-        CARRY8 (xcup), of which two CARRY4 make one; CARRY4 (xc7); CCU2C (ecp5), of two bits.
+        CARRY8 (xcup; two CARRY4 count as one), CARRY4 (xc7), or CCU2C of two bits (ecp5).
     mux : int
-        Multiplexers behind tables: MUXF7, MUXF8 and MUXF9; PFUMX and L6MUX21 on ECP5.
+        Wide multiplexers: MUXF7, MUXF8 and MUXF9; PFUMX and L6MUX21 on ECP5.
     dsp : int
         DSP48; MULT18X18D on ECP5. 0 for a module without ``dsp``.
     bram : int
-        Block memories, of which two halves make one (RAMB18); DP16KD on ECP5.
+        Block memories (two RAMB18 count as one); DP16KD on ECP5.
     uram : int
-        Large memories, which UltraScale+ has.
+        UltraRAM blocks, on UltraScale+ only.
     memory : int
-        Cells of tables used as memories or shift registers: SRL and distributed RAM, of one to eight tables each;
-        TRELLIS_DPR16X4 on ECP5, of two tables for data and those of the write port.
+        Cells of distributed RAM or shift registers (SRL), of one to eight tables each. TRELLIS_DPR16X4 on ECP5, of two
+        tables for data and those of the write port.
     path : int
         Cells on the longest path between ports and flip-flops.
     fmax : float, optional
-        Clock in MHz, between registers at all ports, after place and route; None where there was none. The registers
-        are not counted above.
+        Clock in MHz between registers at all ports, after place and route; None without place and route. These
+        registers are not counted above.
     """
 
     lut: int
@@ -71,13 +71,13 @@ class Cost:
 
     @classmethod
     def of(cls, cells: Mapping[str, int], path: int, family: Family = FAMILIES["xcup"]) -> "Cost":
-        """The cost of counts of cells by type."""
+        """Return the cost for cell counts by type."""
 
         def count(pattern: str) -> int:
             return sum(number for cell, number in cells.items() if re.fullmatch(pattern, cell))
 
         luts = tuple(count(rf"(?={family.lut})LUT{inputs}") for inputs in range(1, 7))
-        # Half a cell takes a whole one.
+        # An odd half of a cell occupies a whole one.
         return cls(
             lut=sum(luts),
             luts=luts,
@@ -92,19 +92,19 @@ class Cost:
         )
 
     def counts(self) -> dict[str, object]:
-        """Counts of cells as columns of a table."""
+        """Return the cell counts as cells of a table."""
         kinds = {"LUT": "lut", "FF": "ff", "carry": "carry", "mux": "mux", "DSP": "dsp", "BRAM": "bram", "URAM": "uram"}
         return {column: getattr(self, kind) for column, kind in kinds.items()}
 
     @staticmethod
-    def origin(target: Target, of: str = "each unit by itself") -> str:
-        """Note on the synthesis of costs, without the full stop."""
+    def origin(target: Target, of: str = "each unit alone") -> str:
+        """Return a note on the origin of costs, without a full stop."""
         return f"Yosys {version('pyosys')}, {target.family.recipe}, {of}, before place and route"
 
     def shares(self, target: Target) -> dict[str, float]:
-        """Share of each resource of a device; 1 is all of it.
+        """Return the used fraction of each resource of a device.
 
-        Tables that a carry chain takes away, as on ECP5, count as tables.
+        Tables that are part of a carry chain, as on ECP5, count as tables.
         """
         return {
             "LUT": (self.lut + target.family.carry_takes * self.carry) / target.lut,
@@ -139,38 +139,38 @@ class Module:
 
     @classmethod
     def of(cls, component: Any, name: str | None = None, tied: Mapping[str, int] | None = None) -> "Module":
-        """The Verilog of a component, with the component's ``name`` by default."""
+        """Emit the Verilog of a component; ``name`` is by default that of the component."""
         top = component.name if name is None else name
         return cls(verilog(component, top), top, tied or {})
 
     @property
     def ties(self) -> list[str]:
-        """Constant inputs, as `halfulp.fpga.synth.yosys` takes them."""
+        """Constant inputs in the form of `halfulp.fpga.synth.yosys.Job`."""
         return [f"{port}=1'{value}" for port, value in sorted(self.tied.items())]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program whose results for modules are cached.
+    """External program whose results for modules are cached.
 
     Parameters
     ----------
     what : str
-        Beginning of error sentences, before the name of the module.
+        Beginning of error messages, before the name of the module.
     job : callable
-        Settings beside the module, as JSON, for a module with or without DSP blocks.
+        Returns the settings in ``job.json`` for a module with or without DSP blocks.
     modules : tuple of str
-        Modules of this folder that compute the result.
+        Python modules that compute the result; their code is part of the cache key.
     versions : callable
-        Versions of the programs that the result depends on, on the machine where it is called.
+        Returns the versions of the programs that the result depends on, on the machine that calls it.
     argv : callable
-        Command line for a folder with ``design.v`` and ``job.json``; it may write more files there.
+        Returns the command line for a folder with ``design.v`` and ``job.json``; it may write more files there.
     result : callable
-        Reads the result, as JSON, from the folder.
+        Reads the result from the folder, as a JSON value.
     env : callable
-        Additions to the environment.
+        Returns additional environment variables.
     tail : int
-        Lines of the log to show on failure; the log is saved if there are any.
+        Lines of the log in the error of a failed run; 0 discards the log.
     """
 
     what: str
@@ -183,17 +183,17 @@ class Program:
     tail: int = 0
 
     def text(self, module: Module) -> str:
-        """The ``job.json`` of a module."""
+        """Return the content of ``job.json`` for a module."""
         return json.dumps({"top": module.top, "ties": module.ties, **self.job(module.dsp)})
 
     def entry(self, module: Module) -> Entry:
-        """Cache entry of the result, which depends on the Verilog, the job, our code and the tools."""
+        """Return the cache entry of a result; its key has the Verilog, the job, our code and the tools."""
         own = code(*self.modules, imports=False)
         parts = (module.verilog, self.text(module), self.what, own, *self.versions().values())
         return Entry.of("synth", parts, module.top)
 
     def job_of(self, module: Module) -> Job:
-        """The run on a module."""
+        """Return the job that runs the program on a module."""
         name = f"{self.what} {module.top}"
         files = {"design.v": module.verilog, "job.json": self.text(module)}
         return Job(name, _run, (name, files, self.argv, self.env, self.result))
@@ -206,11 +206,11 @@ def _run(
     env: Callable[[], Mapping[str, str]],
     result: Callable[[Path], Any],
 ) -> Any:
-    """Run a program on some files in a temporary folder."""
+    """Run a program on files in a temporary folder."""
     with scratch("synthesis") as folder, machine_errors(f"the files of {name}"):
         for file, text in files.items():
             (folder / file).write_text(text)
-        # If the program is killed, its temporary files are deleted with the folder.
+        # Temporary files of a killed program are deleted with the folder.
         environment = os.environ | env() | {"TMPDIR": str(folder)}
         log = folder / "tool.log"
         try:
@@ -222,12 +222,12 @@ def _run(
 
 
 def python(module: str, folder: Path) -> list[str]:
-    """Command line of a program of this folder, on the machine that runs it."""
+    """Return the command line of a Python module, with the interpreter of the machine that runs it."""
     return [sys.executable, "-m", module]
 
 
 def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, registered: bool = False) -> Module:
-    """Verilog of a unit, alone or between registers, from the cache."""
+    """Return the Verilog of a unit, alone or between registers, from the cache."""
     unit = asked.component()
     top = f"{unit.name}_registered" if registered else unit.name
 
@@ -246,14 +246,14 @@ def module_of(asked: Implementation, tied: Mapping[str, int] | None = None, *, r
 def measure_modules(
     modules: Iterable[Module], target: Target | str, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Cost]:
-    """Costs of modules, each alone on the device; uncached ones are synthesised in parallel.
+    """Measure the costs of modules, each alone on the device; uncached ones are synthesised in parallel.
 
-    Yosys maps with ABC9 with and without ``-abc9``. Finished results are cached even if one fails with ToolError.
+    Finished results are cached even if one module fails with ToolError.
 
     Parameters
     ----------
     modules : iterable of Module
-        Read as processors become free.
+        Consumed as processors become free.
     target : Target or str
     progress : Progress
         Advances with each module.
@@ -275,7 +275,7 @@ def measure_modules(
 def results(
     modules: Iterable[Module], program: Program, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[Any]:
-    """Results of a program for modules, as `measure_modules` has those of Yosys."""
+    """Return the results of a program for modules; `measure_modules` is an example."""
     entries: list[Entry] = []
     found: dict[Entry, Any] = {}
     missing: dict[Job, Entry] = {}
@@ -310,9 +310,9 @@ def results(
 
 
 def _result(folder: Path) -> dict[str, Any]:
-    """Cells by type, and the longest path, which Yosys says is -1 without cells."""
+    """Read cell counts by type and the longest path, which Yosys reports as -1 without cells."""
     statistics = json.loads((folder / "cells.json").read_text())
     found = re.search(r"\(length=(-?\d+)\)", (folder / "path.txt").read_text())
     if found is None:
-        raise ToolError("Yosys does not say how long the longest path is")
+        raise ToolError("the output of Yosys lacks the length of the longest path")
     return {"cells": statistics["design"]["num_cells_by_type"], "path": max(int(found[1]), 0)}

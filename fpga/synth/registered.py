@@ -1,4 +1,4 @@
-"""A component between registers, as it is in a design whose clock it limits."""
+"""Wrapper that registers all ports of a component, to measure its clock."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In
 
 
 class Registered(wiring.Component):
-    """A component, as a submodule, between registers at all of its ports: two cycles more of latency."""
+    """Component with registers at all ports, which add two cycles of latency."""
 
     def __init__(self, component: Any) -> None:
         self.component = component

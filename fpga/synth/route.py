@@ -1,4 +1,4 @@
-"""Frequency of a component: place and route by nextpnr, cached by content."""
+"""Clock of a component: place and route by nextpnr, cached by content."""
 
 import json
 import os
@@ -22,10 +22,10 @@ from .measure import Module, Program, python, results
 def frequencies(
     modules: Iterable[Module], target: Target, progress: Progress = silent, pool: JobPool = LOCAL
 ) -> list[float]:
-    """Clocks in MHz of modules after place and route, each alone on the device; parameters as `measure_modules`.
+    """Place and route modules, each alone on the device; return their clocks in MHz.
 
-    Only paths between registers count, so these are modules of `Registered` components. ValueError if nextpnr does not
-    support the device.
+    Parameters are those of `measure_modules`. Only paths between registers count, so pass modules of `Registered`
+    components. ValueError if nextpnr does not support the device.
     """
     check_route(target)
     program = Program(
@@ -41,7 +41,7 @@ def frequencies(
 
 
 def _result(folder: Path) -> float:
-    """The clock that nextpnr reached."""
+    """Read the achieved clock from nextpnr's report."""
     clocks = json.loads((folder / "report.json").read_text())["fmax"]
     if len(clocks) != 1:
         raise ToolError(f"nextpnr reports {len(clocks)} clocks; the design has one")
@@ -50,7 +50,7 @@ def _result(folder: Path) -> float:
 
 
 def _environment() -> dict[str, str]:
-    """Environment with the folder of nextpnr, compiled for this machine."""
+    """Return the environment variables that name the folder of nextpnr compiled for this machine."""
 
     def make(folder: Path) -> None:
         argv = [sys.executable, "-m", "halfulp.fpga.synth.nextpnr", "--version"]

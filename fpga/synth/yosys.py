@@ -1,7 +1,7 @@
-"""Synthesis by Yosys, for a process of its own: ``python -m halfulp.fpga.synth.yosys``.
+"""Synthesis by Yosys in a separate process: ``python -m halfulp.fpga.synth.yosys``.
 
-In the working folder it reads ``design.v`` and ``job.json``, the fields of a `Job`. It writes ``cells.json``, the
-counts of cells, ``path.txt``, the longest path between ports and flip-flops, and, if requested, ``netlist.json``.
+The program reads ``design.v`` and ``job.json`` (fields of a `Job`) in the working folder. It writes the cell counts to
+``cells.json``, the longest path between ports and flip-flops to ``path.txt`` and, if requested, ``netlist.json``.
 """
 
 import json
@@ -20,13 +20,13 @@ class Job:
     top : str
         Name of the module.
     command : str
-        Yosys' command for the family.
+        Synthesis command of Yosys for the family.
     memories : str
-        Label of its step that maps memories.
+        Label of the step that maps memories in that command.
     ff : str
-        Type of the family's flip-flops; a regular expression.
+        Regular expression for the cell types of flip-flops.
     ties : list of str
-        Constant inputs, as ``PORT=VALUE``.
+        Constant inputs, written ``PORT=VALUE``.
     netlist : bool
         Write the netlist, for place and route.
     """
@@ -39,7 +39,7 @@ class Job:
     netlist: bool = False
 
     def run(self) -> None:
-        """Synthesise ``design.v``; on an error Yosys says so and ends the process."""
+        """Synthesise ``design.v``; on an error Yosys prints it and exits."""
         design = libyosys.Design()
 
         def run(command: str) -> None:
@@ -54,16 +54,16 @@ class Job:
                 run(f"delete -input w:{port}")
                 run(f"connect -set {port} {value}")
             run("cd ..")
-        # Yosys maps with ABC9 with and without -abc9.
+        # This version of Yosys maps with ABC9, with and without -abc9.
         synthesise = f"{self.command} -top {self.top}"
         run(f"{synthesise} -run begin:{self.memories}")
         run("select -write memories.txt t:$mem*")
         if Path("memories.txt").read_text():
             run(f"{synthesise} -run {self.memories}:map_ffram")
-        # Where there is no memory that step does nothing but read libraries, for a third of the time.
+        # Without memories, the skipped step would only read libraries, which takes a third of the time.
         run(f"{synthesise} -run map_ffram:")
         run("tee -q -o cells.json stat -json")
-        # Yosys knows patterns as shells do.
+        # Yosys expects a shell pattern, not a regular expression.
         run(f"tee -q -o path.txt ltp t:{self.ff.replace('.*', '*')} %n")
         if self.netlist:
             run("write_json netlist.json")

@@ -1,1 +1,1 @@
-"""Scripts and packages for the tools of the vendor: Vivado and XRT."""
+"""Input files and report readers of AMD's tools, Vivado and XRT."""

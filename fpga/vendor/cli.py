@@ -1,4 +1,4 @@
-"""The command `halfulp emit`: a unit as plain Verilog, or with scripts for a vendor's tool."""
+"""Command `halfulp emit`: a unit as plain Verilog, or with scripts for Vivado."""
 
 from functools import partial
 from pathlib import Path
@@ -67,9 +67,9 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
 
     path = Path(output) if output not in (None, "-") else None
     if path is not None and path.is_dir():
-        raise Refused(f"{output} is a folder; -o takes the name of a file")
+        raise Refused(f"{output} is a folder; expected the name of a file after -o")
     if path is not None and not path.parent.is_dir():
-        raise Refused(f"there is no folder {path.parent} to write {path.name} to")
+        raise Refused(f"{path.parent} does not exist; create it before writing {path.name} there")
     with requests(), Bar(f"emit {built.name}"):
         text = verilog(built, **how)
     if path is None:
@@ -83,9 +83,9 @@ def _flow(built: Any, output: str | None, target: str | None, **how: Any) -> Non
 
     devices = [name for name, device in TARGETS.items() if knows(device)]
     if target not in devices:
-        raise Refused(f"--flow takes a --target, one of {', '.join(devices)}" + (f", not {target}" if target else ""))
+        raise Refused(f"--flow needs a --target of {', '.join(devices)}" + (f", not {target}" if target else ""))
     if output is None or output == "-":
-        raise Refused("--flow writes a folder; name it with -o")
+        raise Refused("--flow needs the name of a folder; add -o FOLDER")
     folder = new_folder(output)
     with requests():
         texts = scripts(built, TARGETS[target], **how)

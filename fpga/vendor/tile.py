@@ -1,4 +1,4 @@
-"""A folder of files: kernels for a board, and the inputs of its tools and its host."""
+"""Files of a design: kernels for a board, inputs of the vendor tools, and a host program."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from .vivado import scripts
 from .xrt import KERNEL_XML, LINK, PACKAGE, check_ports, kernel_xml, link_cfg, makefile, package_tcl
 
 BARE = "tile"
-"""Folder of the flow of the bare array."""
+"""Folder of the flow of the array without ports."""
 
 CLOCK = 300
 """Default clock in MHz on a board without one."""
@@ -28,27 +28,27 @@ class Design:
     ----------
     board : Board
     mac : MacSpec
-        Names a source if it is stochastic.
+        Multiply-accumulate, with a random source if it is stochastic.
     n, m : int
-        Elements of an array, and multiply-accumulates of each.
+        Elements per array, and multiply-accumulates per element.
     cores : int
-        Kernels, each with an array.
+        Number of kernels, each with an array.
     depth : int
-        Most vectors in a row of a tile.
+        Maximum number of vectors per row of a tile.
     rows : int
-        Rows of a tile that an element computes.
+        Rows of a tile per element.
     pipeline : int
-        Register stages of a multiply-accumulate.
+        Register stages per multiply-accumulate.
     mhz : float, optional
         Clock of the kernels; default: the board's.
     bare : Target
-        Device of the flow of the bare array.
+        Device of the flow of the array without ports.
 
     Raises
     ------
     TypeError, ValueError
-        If the array cannot be built, the board has too few ports, or no platform for several cores, or the clock is
-        out of range.
+        If the array cannot be built, the board has too few ports or no platform for several cores, or the clock is out
+        of range.
     """
 
     board: Board
@@ -67,11 +67,11 @@ class Design:
             check_ports(self.board, self.cores)
         elif self.cores != 1:
             raise ValueError(
-                f"{self.board.name} has no XRT platform for kernels, only one bare array is built for it; "
-                "halfulp list boards names the boards that have one"
+                f"{self.board.name} has no XRT platform, so --cores is 1; halfulp list boards prints boards with "
+                "a platform"
             )
         if not 1 <= self.clock <= BUFG_MHZ:
-            raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device has 1 to {BUFG_MHZ}")
+            raise ValueError(f"a clock of {self.clock:g} MHz is out of range; the device supports 1 to {BUFG_MHZ}")
         self.array()
 
     @property
@@ -80,17 +80,17 @@ class Design:
         return self.mhz if self.mhz is not None else self.board.kernel_mhz or CLOCK
 
     def array(self) -> object:
-        """The array of each core."""
+        """Build the array of a core."""
         return array(self.mac, self.n, self.m, self.depth, self.pipeline, self.rows)
 
     def cells(self, progress: Progress = silent, pool: JobPool = LOCAL) -> Resources:
-        """Resources of a core, by the cost model."""
+        """Estimate the resources of a core by the cost model."""
         shape = {"depth": self.depth, "pipeline": self.pipeline, "rows": self.rows}
         costs = cores_cost_model(self.mac, self.board.target, progress, pool, **shape)
         return costs.cells(self.n, self.m)
 
     def check(self, cells: Resources) -> None:
-        """Refuse cores that do not fit their die or the device; ``cells`` are the resources of one core."""
+        """Check that cores of ``cells`` resources each fit their die and the device; ValueError if they do not."""
         whole = cells.share(self.board.target, self.cores)
         most = max(whole, key=whole.__getitem__)
         size = f"{self.n} x {self.m} multiply-accumulates of {self.mac.formula}"
@@ -107,7 +107,7 @@ class Design:
             )
 
     def files(self) -> dict[str, str]:
-        """All files, by their paths; without a platform only those of the bare array."""
+        """Return all files by path; without a platform, only those of the array without ports."""
         board, source = self.board, f"{KERNEL}.v"
         texts = scripts(self.array(), self.bare, clock_mhz=self.clock, dsp=False)
         bare = {f"{BARE}/{name}": text for name, text in texts.items()}
@@ -125,7 +125,7 @@ class Design:
         }
 
     def host(self) -> str:
-        """The host's program."""
+        """Return the host program."""
         return f"""\
 # Runs matrix products on {self.board.title} and compares every element with the golden model:
 #   python3 host.py {KERNEL}.hw.xclbin --n 100 --k 100 --m 100

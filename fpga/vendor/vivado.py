@@ -1,4 +1,4 @@
-"""The vendor's flow: scripts for Vivado, and a reader of its reports.
+"""Vivado flow: scripts, and a reader of the reports.
 
 Sources: AMD, Vivado Design Suite Tcl Command Reference Guide (UG835); Using Constraints (UG903).
 """
@@ -29,10 +29,10 @@ UTILIZATION, TIMING, POWER = REPORTS = ("utilization.rpt", "timing.rpt", "power.
 CHECKPOINT = "routed.dcp"
 
 FASTEST = 2000
-"""MHz. No fabric of the vendor is clocked faster, and a period has at most three places."""
+"""Maximum requested clock in MHz, above that of any device; the period has three decimal places."""
 
 TAIL = 12
-"""Lines of the log to show when Vivado fails."""
+"""Lines of the log in the error when Vivado fails."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Timing:
 
     @property
     def fmax(self) -> float:
-        """Clock in MHz that the longest path allows; limits of pulse widths are not included."""
+        """Maximum clock in MHz of the longest path, without limits of pulse widths."""
         return 1000 / (self.period - self.slack)
 
 
 @dataclass(frozen=True)
 class Power:
-    """Figures of the power report, in W. A value below 0.001 reads as 0.001."""
+    """Figures of the power report, in W. A value below 0.001 is read as 0.001."""
 
     total: float
     dynamic: float
@@ -70,9 +70,9 @@ class Power:
 
 @dataclass(frozen=True)
 class Routed:
-    """A component after place and route, with its power at the vendor's default switching rates.
+    """Cost, timing and power of a component after place and route, at Vivado's default switching rates.
 
-    ``cost.lut`` counts tables used as logic, of which one may hold two small functions.
+    ``cost.lut`` counts lookup tables used as logic; one may hold two small functions.
     """
 
     cost: Cost
@@ -84,7 +84,7 @@ class Routed:
 
 
 def knows(target: Target) -> bool:
-    """True if a device is one of the vendor's."""
+    """Return True if Vivado supports a device."""
     return target.part.startswith("xc")
 
 
@@ -97,14 +97,14 @@ def scripts(
     name: str | None = None,
     reset: str = "sync",
 ) -> dict[str, str]:
-    """Input files of ``vivado -mode batch -source flow.tcl``, by name; ValueError as of `check`.
+    """Return the input files of ``vivado -mode batch -source flow.tcl`` by name; ValueError as for `check`.
 
     Parameters
     ----------
     component : wiring.Component
-        A unit, or a component of your own.
+        A unit or any other component.
     target : Target or str
-        A device of the vendor.
+        A device that Vivado supports.
     clock_mhz : float
         Requested clock; the flow optimises until it is reached.
     dsp : bool
@@ -121,11 +121,11 @@ def scripts(
 
 
 def check(target: Target, clock_mhz: float) -> None:
-    """Refuse, with ValueError, a device of another vendor, and a clock that is out of range."""
+    """Check that Vivado supports a device and that the clock is in range; ValueError otherwise."""
     if not knows(target):
-        raise ValueError(f"Vivado does not support {target.name}, a device of another vendor")
+        raise ValueError(f"Vivado does not support {target.name}; use an AMD device")
     if not 1 <= clock_mhz <= FASTEST:
-        raise ValueError(f"a clock of {clock_mhz:g} MHz is out of range; it has 1 to {FASTEST}")
+        raise ValueError(f"a clock of {clock_mhz:g} MHz is out of range; expected 1 to {FASTEST}")
 
 
 def _scripts(text: str, top: str, part: str, clock_mhz: float, dsp: bool) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _scripts(text: str, top: str, part: str, clock_mhz: float, dsp: bool) -> dic
 
 
 def word(text: str) -> str:
-    """Text as one word of Tcl, without substitution."""
+    """Quote a text as one word of Tcl, without substitution."""
     if re.fullmatch(r"[\w./:+-]+", text, re.ASCII):
         return text
     return '"' + re.sub(r'([\\"$\[\]{}])', r"\\\1", text).replace("\n", "\\n") + '"'
@@ -147,7 +147,7 @@ def word(text: str) -> str:
 def _flow(stem: str, top: str, part: str, dsp: bool) -> str:
     limit = "" if dsp else " -max_dsp 0"
 
-    # A command that takes several files takes a list of them: a name with a space would be two.
+    # The command expects a list of files; without [list], a name with a space would be two files.
     def read(suffix: str) -> str:
         return f"[list [file join $here {word(stem + suffix)}]]"
 
@@ -170,7 +170,7 @@ def _flow(stem: str, top: str, part: str, dsp: bool) -> str:
 
 
 def script(purpose: str, file: str, body: str) -> str:
-    """A Tcl script for Vivado, whose commands find its folder in ``$here`` and end with an exit code."""
+    """Return a Tcl script for Vivado; ``$here`` is its folder, and it ends with an exit code."""
     return f"""\
 # {purpose} To run it:
 #   vivado -mode batch -source {file}
@@ -179,7 +179,7 @@ proc flow {{here}} {{
 {body}
 }}
 
-# The files are in the folder of this script, wherever it is called from.
+# The files are in the folder of this script, not in the working folder.
 if {{[catch {{flow [file dirname [file normalize [info script]]]}} message options]}} {{
     puts stderr "ERROR: $message"
     puts stderr [dict get $options -errorinfo]
@@ -190,10 +190,10 @@ exit 0
 
 
 def _constraints(text: str, top: str, period: str) -> str:
-    """One clock, and a delay of one period for every path from an input or to an output, as between registers.
+    """Return constraints: one clock, and a maximum delay of one period for paths from inputs or to outputs.
 
-    Without these delays only paths between registers would be timed, and a unit may have none. Paths at ports are timed
-    without the delay of the clock network, which is not part of a module.
+    Without these delays Vivado would time only paths between registers, and a unit may have none. Paths at ports are
+    timed without the delay of the clock network, which is not part of a module.
     """
     found = verilog_ports(text, top)
     clocked = "clk" in (port.name for port in found)
@@ -211,7 +211,7 @@ def _constraints(text: str, top: str, period: str) -> str:
         if outputs:
             lines.append(f"set_max_delay -datapath_only -from [get_clocks clk] -to {ports(outputs)} {period}")
     else:
-        # A clock of no port: the reports name its period.
+        # A virtual clock, so that the reports have a period.
         lines = [f"create_clock -name virtual -period {period}"]
         if inputs and outputs:
             lines.append(f"set_max_delay -from {ports(inputs)} -to {ports(outputs)} {period}")
@@ -222,7 +222,7 @@ def _constraints(text: str, top: str, period: str) -> str:
 
 
 def utilization(text: str) -> dict[str, Any]:
-    """Fields of `Cost` but ``path`` and ``fmax``, from ``report_utilization``; ToolError if a line is missing."""
+    """Parse ``report_utilization`` to fields of `Cost`, without ``path`` and ``fmax``; ToolError if a line lacks."""
     sites, cells = _tables(text)
 
     def used(site: str) -> float:
@@ -231,9 +231,9 @@ def utilization(text: str) -> dict[str, Any]:
         return _number(sites[site], site, UTILIZATION)
 
     if "Slice LUTs" in sites:
-        # The 7 series has no line for its carry chains of four bits, but counts them as primitives.
+        # The 7 series lists carry chains only in the table of primitives.
         if "FDRE" not in cells and not any(cell.startswith("LUT") for cell in cells):
-            raise ToolError(f"{UTILIZATION} has no table of primitives, which 'CARRY4' would be in")
+            raise ToolError(f"{UTILIZATION} has no table of primitives with 'CARRY4'")
         fabric, muxes, large = "Slice", ["F7 Muxes", "F8 Muxes"], 0
         carry = math.ceil(_number(cells.get("CARRY4", "0"), "CARRY4", UTILIZATION) / 2)
     else:
@@ -249,7 +249,7 @@ def utilization(text: str) -> dict[str, Any]:
         "carry": carry,
         "mux": sum(int(used(mux)) for mux in muxes),
         "dsp": int(used("DSPs")),
-        # Half a tile takes a whole one.
+        # An odd half of a tile occupies a whole one.
         "bram": math.ceil(used("Block RAM Tile")),
         "uram": large,
         "memory": int(used("LUT as Memory")),
@@ -257,7 +257,7 @@ def utilization(text: str) -> dict[str, Any]:
 
 
 def timing(text: str) -> Timing:
-    """Clock, worst slack and longest path from ``report_timing_summary``; ToolError if one of them is missing."""
+    """Parse clock, worst slack and longest path from ``report_timing_summary``; ToolError if one is missing."""
     lines = text.splitlines()
     slack = _number(_below(lines, r"\s*WNS\(ns\)\s", "WNS(ns)")[0].split()[0], "WNS(ns)", TIMING)
     clocks = [
@@ -266,7 +266,7 @@ def timing(text: str) -> Timing:
         if (found := re.match(r"\s*\S+\s+\{[^}]*\}\s+([\d.]+)\s", line))
     ]
     if len(clocks) != 1:
-        raise ToolError(f"{TIMING} has {len(clocks)} lines of clocks below 'Clock  Waveform(ns)'; the flow makes one")
+        raise ToolError(f"{TIMING} has {len(clocks)} clocks below 'Clock  Waveform(ns)'; expected 1")
     paths = [
         (float(path[1]), path[0])
         for path in re.finditer(r"^Slack \(\w+\) :\s+(-?[\d.]+)ns.*?(?=^Slack|\Z)", text, re.M | re.S)
@@ -278,12 +278,12 @@ def timing(text: str) -> Timing:
     if levels is None:
         raise ToolError(f"{TIMING} has no line 'Logic Levels' of the longest path")
     if slack >= clocks[0]:
-        raise ToolError(f"{TIMING} has a slack of {slack} ns below 'WNS(ns)', and the clock's period is {clocks[0]} ns")
+        raise ToolError(f"{TIMING} has a slack of {slack} ns below 'WNS(ns)', but the period is {clocks[0]} ns")
     return Timing(period=clocks[0], slack=slack, path=int(levels[1]))
 
 
 def power(text: str) -> Power:
-    """Total, dynamic and static power from ``report_power``; ToolError if a line is missing."""
+    """Parse total, dynamic and static power from ``report_power``; ToolError if a line is missing."""
 
     def watts(line: str) -> float:
         found = re.search(rf"^\|\s*{re.escape(line)}\s*\|\s*([^|]*?)\s*\|", text, re.M)
@@ -297,13 +297,13 @@ def power(text: str) -> Power:
 
 
 def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Used sites and cells of each kind, by the first line of each."""
+    """Parse the numbers of used sites and of used cells, by type; the first line of a type counts."""
     found: dict[str, dict[str, str]] = {"Site Type": {}, "Ref Name": {}}
     into: dict[str, str] = {}
     for line in text.splitlines():
         first, second = ([cell.strip() for cell in line.split("|")[1:-1]] + ["", ""])[:2]
         if second == "Used" or first in found:
-            # Tables with other columns do not count used cells.
+            # A table with other columns has no counts of used cells.
             into = found.get(first, {}) if second == "Used" else {}
         elif first:
             into.setdefault(first.rstrip("*"), second)
@@ -311,7 +311,7 @@ def _tables(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _below(lines: list[str], head: str, name: str) -> list[str]:
-    """Rows of a table without rules, below its head and a line of dashes."""
+    """Return the rows of a table without borders, below its head and a line of dashes."""
     for number, line in enumerate(lines):
         if re.match(head, line):
             rows = lines[number + 2 :]
@@ -323,7 +323,7 @@ def _below(lines: list[str], head: str, name: str) -> list[str]:
 
 def _number(text: str, line: str, file: str) -> float:
     if not re.fullmatch(r"-?\d+(\.\d+)?", text):
-        raise ToolError(f"{file} has {text!r} where the number of {line!r} should be")
+        raise ToolError(f"{file} has {text!r} in the line {line!r}; expected a number")
     return float(text)
 
 
@@ -338,10 +338,10 @@ def implement(
     clock_mhz: float,
     pool: JobPool = LOCAL,
 ) -> list[Routed]:
-    """Figures of Vivado for modules, each alone on the device; parameters as `measure_modules` and `scripts`.
+    """Place and route modules by Vivado, each alone on the device; parameters as in `measure_modules` and `scripts`.
 
-    ValueError as of `check`, or for a module with constant inputs. ToolError if there is no Vivado, it fails, which
-    saves its log in the build folder, or a report lacks a line.
+    ValueError as for `check`, or for a module with constant inputs. ToolError if Vivado is missing or fails, or a
+    report lacks a line. The log of a failed run is saved in the build folder.
     """
     check(target, clock_mhz)
     program = Program(
@@ -359,13 +359,13 @@ def implement(
 def _free(module: Module) -> Module:
     if module.tied:
         raise ValueError(
-            f"{module.top} has constant inputs ({', '.join(module.tied)}), which the vendor's flow does not support"
+            f"{module.top} has constant inputs ({', '.join(module.tied)}), which the Vivado flow does not support"
         )
     return module
 
 
 def _prepared(folder: Path) -> list[str]:
-    """Write the scripts for the job of a folder; the command line that runs them."""
+    """Write the scripts for the job of a folder; return the command line that runs them."""
     job = json.loads((folder / "job.json").read_text())
     texts = _scripts((folder / "design.v").read_text(), job["top"], job["part"], job["clock_mhz"], job["dsp"])
     for name, text in texts.items():
@@ -378,14 +378,14 @@ def _result(folder: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Version of Vivado, as it prints it; ToolError if there is none."""
+    """Return the version that Vivado prints; ToolError if it is not installed."""
     program = _argv()[0]
     return {"Vivado": _version(program, Path(program).stat().st_mtime_ns)}
 
 
 @functools.cache
 def _version(program: str, changed: int) -> str:
-    """Version of a program that changed then; the program takes seconds to print it."""
+    """Return the version of a program; cached by its modification time, because the program takes seconds."""
     answer = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     found = re.search(r"^vivado v(\S+)", answer.stdout, re.I | re.M)
     if answer.returncode or found is None:
@@ -394,7 +394,7 @@ def _version(program: str, changed: int) -> str:
 
 
 def _argv() -> list[str]:
-    """Vivado on the scripts of the working folder. Its output is the log."""
+    """Return the command line of Vivado on the scripts of the working folder; its output is the log."""
     program = shutil.which("vivado")
     if program is None:
         raise ToolError(
@@ -404,7 +404,7 @@ def _argv() -> list[str]:
 
 
 def read(folder: Path) -> Routed:
-    """Figures of the reports in a folder; ToolError if a report is missing, or lacks a line."""
+    """Read the figures of the reports in a folder; ToolError if a report is missing or lacks a line."""
     texts = {}
     for file in REPORTS:
         path = folder / file

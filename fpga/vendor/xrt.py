@@ -1,4 +1,4 @@
-"""Files with which the vendor's tools make a kernel of a module and link it for a card.
+"""Input files of the vendor tools that package a module as a kernel and link it for a card.
 
 Sources: AMD, Vitis Reference Guide (UG1702): RTL Kernel XML File, package_xo, v++ --connectivity and --clock; Data
 Center Acceleration Using Vitis (UG1700): Packaging RTL Kernels; Vivado Design Suite Tcl Command Reference (UG835).
@@ -24,7 +24,7 @@ KERNEL_XML, PACKAGE, LINK = "kernel.xml", "package.tcl", "link.cfg"
 
 
 def kernel_xml(name: str) -> str:
-    """The description of a kernel for the linker and the run-time system."""
+    """Return the XML description of a kernel for the linker and the run-time system."""
     root = Xml.Element("root", versionMajor="1", versionMinor="6")
     top = Xml.SubElement(
         root,
@@ -65,7 +65,7 @@ def kernel_xml(name: str) -> str:
 
 
 def package_tcl(name: str, verilog: str, part: str) -> str:
-    """The script with which Vivado packages Verilog as a kernel, ``NAME.xo``, beside the script."""
+    """Return the Vivado script that packages Verilog as a kernel ``NAME.xo``, in the folder of the script."""
     buses = (CONTROL, *MASTERS)
     associate = "\n".join(
         f"    ipx::associate_bus_interfaces -busif {word(bus)} -clock {CLOCK} [ipx::current_core]" for bus in buses
@@ -94,7 +94,7 @@ def package_tcl(name: str, verilog: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a core: name of its instance, index of its die, and memory bank of each port."""
+    """Placement of a core: instance name, index of the die, and memory bank of each port."""
 
     name: str
     slr: int
@@ -102,10 +102,10 @@ class Place:
 
 
 def places(name: str, board: Board, cores: int) -> list[Place]:
-    """Places of the cores: each on the die with the fewest cores for its lookup tables.
+    """Return the placement of the cores, each on the die with the fewest cores per lookup table.
 
-    Each port has an HBM bank of its own. Ports share DDR banks: those beside the die of the core in turn, or those with
-    the fewest ports.
+    Each port has its own HBM bank. Ports share DDR banks: first those next to the die of the core, then those with the
+    fewest ports.
     """
     memory = board.memory
     check_ports(board, cores)
@@ -127,19 +127,19 @@ def places(name: str, board: Board, cores: int) -> list[Place]:
 
 
 def check_ports(board: Board, cores: int) -> None:
-    """Refuse, with ValueError, a number of cores whose ports the memory cannot serve."""
+    """Check that the memory has enough ports for some cores; ValueError otherwise."""
     ports, memory = len(MASTERS), board.memory
     if cores < 1:
-        raise ValueError(f"{cores} cores cannot be linked; it takes 1 or more")
+        raise ValueError(f"{cores} cores cannot be linked; expected 1 or more")
     if cores > board.cores(ports):
         raise ValueError(
-            f"{cores} cores of {ports} ports each are {cores * ports} ports, and {board.name} has {memory.ports} of "
-            f"{memory.tag}; {board.cores(ports)} cores can be connected"
+            f"{cores} cores need {cores * ports} memory ports, and {board.name} has {memory.ports} of {memory.tag}; "
+            f"expected at most {board.cores(ports)} cores"
         )
 
 
 def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
-    """Configuration for ``v++ --link --config``: instances, the bank of each port, the die of each core, the clock."""
+    """Return the configuration for ``v++ --link --config``: instances, memory banks, dies and clock."""
     found = places(name, board, cores)
     tag = board.memory.tag
     lines = ["[connectivity]", f"nk={name}:{cores}:{'.'.join(place.name for place in found)}"]
@@ -152,12 +152,12 @@ def link_cfg(name: str, board: Board, cores: int, mhz: float) -> str:
 
 
 def makefile(name: str, board: Board, source: str) -> str:
-    """The rules from Verilog to a card: ``make`` packages and links, ``make run`` runs the host program."""
+    """Return a Makefile: ``make`` packages and links the kernel, ``make run`` runs the host program."""
     return f"""\
-# make            the kernel, linked for the card: needs Vivado, Vitis and the platform
+# make            build the kernel and link it for the card: needs Vivado, Vitis and the platform
 # make run        run a matrix product on the card and check it: needs XRT, and halfulp in PYTHON
-# make tile       the bare array alone, placed and routed by Vivado out of context
-# TARGET=hw_emu   for the vendor's emulator instead of the card
+# make tile       place and route the array without ports by Vivado, out of context
+# TARGET=hw_emu   use the vendor's emulator instead of the card
 
 PLATFORM ?= {board.platform}
 TARGET ?= hw

@@ -77,7 +77,7 @@ def code_coverage(unit: Any, *, seed: int = 0, limit: int | None = None) -> Tabl
     found = points(unit, seed=seed, limit=limit)
     counts, reached = Counter(point.kind for point in found), Counter(point.kind for point in found if point.hits)
     rows = [(kind, counts[kind], reached[kind], 100 * reached[kind] / counts[kind]) for kind in counts]
-    frame = pd.DataFrame(rows, columns=["of the Verilog", "points", "reached", "%"])
+    frame = pd.DataFrame(rows, columns=["kind", "points", "reached", "%"])
     notes = []
     for kind in counts:
         missed = [f"{point.what} (line {point.line})" for point in found if point.kind == kind and not point.hits]

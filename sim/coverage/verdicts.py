@@ -97,13 +97,13 @@ class Verdicts:
         frame = pd.DataFrame(
             [
                 {
-                    "bins of": finding.group.name,
+                    "group": finding.group.name,
                     "bins": finding.group.size,
                     HIT: int((finding.counts > 0).sum()),
-                    "least": float(hit.min()) if (hit := finding.counts[finding.counts > 0]).size else float("nan"),
+                    "fewest hits": float(hit.min()) if (hit := finding.counts[finding.counts > 0]).size else float("nan"),
                     EXCLUDED: finding.verdicts().count(EXCLUDED),
                     OPEN: finding.verdicts().count(OPEN) + finding.verdicts().count(REFUTED),
-                    "gone through": finding.proof if finding.excluded.any() else "",
+                    "proof": finding.proof if finding.excluded.any() else "",
                 }
                 for finding in self.findings
             ]
@@ -112,19 +112,19 @@ class Verdicts:
         return Table(
             f"Coverage of {self.title}",
             frame,
-            {"least": ",.0f"},
+            {"fewest hits": ",.0f"},
             [
                 f"{sums}, of {sum(finding.group.size for finding in self.findings):,} bins; "
                 f"{self.vectors:,} vectors, {self.cycles:,} clock cycles of handshakes.",
-                "least: how often the bin was hit that was hit least, of those that were.",
-                "gone through: all of it, without reaching the bins that are out of reach.",
+                "fewest hits: smallest number of hits of a bin that was hit.",
+                "proof: cases that were enumerated to show that a bin is out of reach.",
             ],
         )
 
     def bins_table(self) -> Table:
         """Every bin."""
         rows = [
-            {"bins of": finding.group.name, "bin": label, "hits": int(hits), "verdict": verdict, "gone through": proof}
+            {"group": finding.group.name, "bin": label, "hits": int(hits), "verdict": verdict, "proof": proof}
             for finding in self.findings
             for label, hits, verdict in zip(finding.group.labels(), finding.counts, finding.verdicts(), strict=True)
             for proof in [finding.proof if verdict in (EXCLUDED, REFUTED) else ""]

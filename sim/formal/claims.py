@@ -242,7 +242,7 @@ def table(findings: Sequence[Finding]) -> Table:
     counts = collections.Counter(finding.verdict.status for finding in findings)
     kinds = dict.fromkeys(finding.claim.kind for finding in findings)
     return Table(
-        "What is proved, for all inputs",
+        "Proofs over all inputs",
         pd.DataFrame(rows, columns=["claim", "unit", "verdict", "seconds"]),
         {"seconds": ".1f"},
         [

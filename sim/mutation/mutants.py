@@ -263,7 +263,7 @@ def table(campaign: Campaign) -> Table:
         "kill rate": 100 * campaign.rate,
     }
     return Table(
-        "Mutants that the bench kills",
+        "Mutation score of the bench",
         pd.DataFrame([row]),
         {"kill rate": ".2f"},
         [
@@ -303,5 +303,5 @@ def mutants_table(campaign: Campaign) -> Table:
         for mutant in campaign.mutants
     ]
     return Table(
-        f"Mutants of {campaign.title}", pd.DataFrame(rows, columns=["mutant", "fate", "change", "net", "source"])
+        f"Mutants of {campaign.title}", pd.DataFrame(rows, columns=["mutant", "status", "change", "net", "source"])
     )
