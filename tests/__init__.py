@@ -1,1 +1,1 @@
-"""Tests, from formats up to networks; they may import each other as `tests.test_x`."""
+"""Tests of all rooms; test modules may import each other as `tests.test_x`."""

@@ -1,4 +1,4 @@
-"""Settings of every test run: threads, signals, tiers and the order of tests."""
+"""Settings of every test run: threads, signals, slow tests and order."""
 
 import os
 import signal
@@ -14,16 +14,16 @@ from halfulp.hdl.formats import Format
 from halfulp.sim.signoff import MIXED
 from halfulp.tools.paths import build_root
 
-# A worker has one processor. torch would take all of them, and its threads would wait for each other.
+# A worker has one processor. torch would start a thread per processor, and these would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A runner that puts the tests in the background has them ignore Ctrl-C, and what they start inherits that.
+# A runner that starts the tests in the background ignores Ctrl-C, and child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases of sampled tests that are slow, and run regressions before all other tests."""
+    """Mark the skipped cases of sampled tests as slow, and run regressions before all other tests."""
     seen: Counter[str] = Counter()
     for item in items:
         function = item.nodeid.partition("[")[0]
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A build folder of the test's own, with the compiled parts of all others."""
+    """Return an empty build folder with links to the compiled parts of the shared one."""
     folder = tmp_path / "build"
     (folder / "cache").mkdir(parents=True)
     for kind in ("headers", "runtime", "verilog", "bench", "models"):
@@ -60,7 +60,7 @@ def oracle(record_property: Callable[[str, object], None]) -> Callable[..., None
 
 @pytest.fixture
 def halfulp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run the program in this process: exit code, standard output and standard error."""
+    """Return a function that runs the program in this process: exit code, standard output and standard error."""
 
     def run(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["halfulp", *map(str, words)])

@@ -1,4 +1,4 @@
-"""Every unit of the catalogue in a format: its RTL, golden and exact results on the same vectors."""
+"""Comparison of the RTL, golden and exact results of every unit of the catalogue in a format."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,12 +26,13 @@ CHUNK = 1 << 17
 
 
 def specs(fmt: Format, name: str) -> list[UnitSpec]:
-    """Descriptions of a unit in a format, rounded to nearest: sums exact and rounded, with a start value and without.
+    """Return descriptions of a unit in a format, rounded to nearest, with all kinds of sums and start values.
 
-    All formats are that one, but for accumulators that it cannot start. There are none if the unit does not take it.
+    Every operand has the format, except accumulators that it cannot initialise. Empty if the unit does not accept the
+    format.
     """
     cls = UNITS[name]
-    # Functions are fitted to formats of up to 16 bits.
+    # Fits of functions support formats of up to 16 bits.
     if not cls.takes(fmt, None) or ("function" in cls.form.parts and fmt.width > 16):
         return []
     given = {part: fmt for part in cls.form.parts if part not in ("function", "product")}
@@ -49,14 +50,14 @@ def specs(fmt: Format, name: str) -> list[UnitSpec]:
 
 
 def rounded(spec: UnitSpec, mode: str, saturate: bool = False) -> UnitSpec:
-    """A description with another rounding of the result, and of the product where that is rounded."""
+    """Return a description with another rounding of the result and of a rounded product."""
     rounding = Rounding.parse(mode)
     product = {} if getattr(spec, "product_rounding", EXACT) == EXACT else {"product_rounding": rounding}
     return replace(spec, rounding=rounding, saturate=saturate, **product)
 
 
 def vectors(unit: Any, most_bits: int, count: int, seed: int = 1) -> Iterator[dict[str, Codes]]:
-    """All inputs of a unit, in chunks, where they are at most 2^most_bits; else directed and random ones."""
+    """Yield all inputs of a unit in chunks if there are at most 2^most_bits, and directed and random ones otherwise."""
     inputs = Ports.of(unit.inputs)
     space = Space.of(inputs)
     rng = np.random.default_rng(seed)
@@ -75,9 +76,9 @@ def vectors(unit: Any, most_bits: int, count: int, seed: int = 1) -> Iterator[di
 def rtl_mismatches(
     pairs: dict[UnitSpec, UnitSpec], *, most_bits: int = 24, count: int = 10**6
 ) -> tuple[int, list[str]]:
-    """RTL of descriptions against the golden model of others, which are to have the same results.
+    """Compare the RTL of descriptions (keys) with the golden model of descriptions with equal results (values).
 
-    The descriptions are of one number of clock cycles. Returns the number of results compared, and mismatches as texts.
+    All descriptions have the same latency. Returns the number of compared results, and the mismatches as texts.
     """
     units = {f"u{place}": component(spec) for place, spec in enumerate(pairs)}
     twins = [component(spec) for spec in pairs.values()]
@@ -102,13 +103,13 @@ def rtl_mismatches(
 
 
 def text(unit: Any, codes: dict[str, Codes], at: int, port: str, expected: int, got: int) -> str:
-    """A mismatch as a text."""
+    """Return the text of a mismatch."""
     operands = {name: hex(int(column[at % len(column)])) for name, column in codes.items()}
     return f"{unit.name} {port}: {operands} expected {int(expected):#x}, got {int(got):#x}"
 
 
 def exact_mismatches(spec: UnitSpec, *, most_bits: int = 16, count: int = 1 << 12) -> tuple[int, list[str]]:
-    """Golden model of a description against exact fractions."""
+    """Compare the golden model of a description with exact fractions."""
     unit, description = component(spec), halfulp.unit(spec.text)
     checks, failed = 0, []
     for codes in vectors(unit, most_bits, count):
@@ -131,5 +132,5 @@ def exact_mismatches(spec: UnitSpec, *, most_bits: int = 16, count: int = 1 << 1
 
 
 def _rows(columns: dict[str, list[int]], names: str | list[str]) -> Any:
-    """Codes of one operand in turn, or of several together."""
+    """Return the codes of one operand per vector, or of several operands together."""
     return columns[names] if isinstance(names, str) else list(zip(*(columns[name] for name in names), strict=True))

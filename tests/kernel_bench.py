@@ -1,7 +1,7 @@
-"""What drives a kernel inside the simulator: runs that the test left in a folder, on cocotbext-axi's memories.
+"""Driver of a kernel in the simulator: runs from a folder, on the memories of cocotbext-axi.
 
-Each run writes what is to be in memory, sets the registers, starts the kernel, waits for its interrupt, and compares
-the error register and all of the memory around the matrices.
+Each run writes the memory, sets the registers, starts the kernel, waits for its interrupt, and compares the error
+register and the memory around the matrices.
 """
 
 import itertools
@@ -27,7 +27,7 @@ OFFSETS = {register.name: register.offset for register in (*ARGUMENTS, *RESULTS)
 
 
 class Faulty:
-    """What the memories of all ports have in common: an address at which they answer with an error."""
+    """Base of the memories of all ports, with an address that responds with an error."""
 
     bad: int | None = None
     answers = AxiResp.SLVERR
@@ -50,7 +50,7 @@ class Writing(AxiRamWrite):
 
 
 class Bench:
-    """The kernel with its memories and its host."""
+    """Kernel with its memories and its host."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -80,7 +80,7 @@ class Bench:
         await ClockCycles(self.clock, 2)
 
     def press(self, chance):
-        """Let every channel wait that often."""
+        """Set the probability of stalls of every channel."""
         channels = [
             channel
             for port in self.ports

@@ -10,7 +10,7 @@ from halfulp.sim.options import unit_options
 
 
 def build(unit: str, fmt: str, **options: Any) -> Any:
-    """The component of a unit's name, a format and options."""
+    """Return the component for a unit's name, a format and options."""
     return short(unit, fmt, **options).component()
 
 
@@ -21,6 +21,6 @@ def _asked(unit: str, fmt: str | None, **options: Any) -> Implementation:
 
 
 def asked(words: str) -> Implementation:
-    """The implementation that words of a command line stand for."""
+    """Return the implementation that words of a command line describe."""
     found: Implementation = _asked.main(shlex.split(words), standalone_mode=False)
     return found

@@ -1,4 +1,4 @@
-"""Line segments: hardware, golden model and oracle agree on every input, and tables mean what they say."""
+"""Line segments: hardware, golden model and oracle agree on every input, and tables are consistent."""
 
 import json
 import os
@@ -48,7 +48,7 @@ PIECES: dict[str, list[tuple[str, str, str]]] = {
     "rsqrt": [("1", "-3/8", "11/8"), ("3/2", "-3/16", "9/8"), ("5/2", "-1/8", "31/32")],
     "log2": [("1", "5/4", "-5/4"), ("5/4", "17/16", "-1"), ("13/8", "13/16", "-5/8")],
 }
-"""Rough shapes of tanh, sigmoid, SiLU, a bell, ELU and the functions that are reduced; they need not be good ones."""
+"""Coarse segments of tanh, sigmoid, SiLU, a bell, ELU and the reduced functions; accuracy does not matter here."""
 
 POLES: dict[str, dict[str, Any]] = {
     "exp2": {"factor": F(23, 16), "fraction": 8, "minus_inf": F(0), "inf": "inf"},
@@ -58,20 +58,20 @@ POLES: dict[str, dict[str, Any]] = {
 }
 
 EXHAUSTIVE = os.environ.get("HALFULP_EXHAUSTIVE") == "1"
-"""By default formats, roundings and structures take turns, so that each is met; here all meet."""
+"""By default formats, roundings and structures alternate so that each is tested; here all combinations are."""
 
 ROUNDINGS = (*ROUNDING_MODES, "sr3")
 
 
 def made(shape: str, fmt: str, out: str, slope: Any = None, **more: Any) -> Segments:
-    """A table of one of the shapes."""
+    """Return a table of one of the shapes in `PIECES`."""
     pieces = tuple(Piece(*map(F, piece)) for piece in PIECES[shape])
     kind = {} if shape == "none" else POLES[shape] | {"reduction": shape} if shape in POLES else {"symmetry": shape}
     return Segments(shape, parse(fmt), parse(out), slope or Fixed(4, 5), Fixed(4, 8), pieces, **(kind | more))
 
 
 def codes_of(fmt: Any, rng: np.random.Generator, count: int) -> list[int]:
-    """All codes of a short format, some of a long one."""
+    """Return all codes of a short format, or a sample of a long one."""
     if fmt.width <= 8:
         return list(range(1 << fmt.width))
     return [int(code) for code in rng.integers(0, 1 << fmt.width, count, dtype=np.uint64)]
@@ -82,7 +82,7 @@ def int64(codes: list[int]) -> torch.Tensor:
 
 
 def check_golden(table: Segments, rounding: str, saturate: bool, count: int = 64) -> None:
-    """The golden model against the oracle."""
+    """Compare the golden model with the oracle."""
     mode, rng = Rounding.parse(rounding), np.random.default_rng(1)
     codes = codes_of(table.fmt, rng, count)
     words = rng.integers(0, 1 << mode.bits, len(codes)).tolist() if mode.bits else [0] * len(codes)
@@ -157,7 +157,7 @@ def test_pwl_structures_give_equal_bits(shape: str, fmt: str, out: str, rounding
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
 def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -> None:
-    """At minus a breakpoint, where all bits below are zero, the later line begins already; it is elsewhere."""
+    """A segment includes its breakpoint for negative numbers; fewer breakpoint bits must not move it."""
     pieces = tuple(Piece(F(start), F(n, 4), F(n * n, 8)) for n, start in enumerate(("0", "1/2", "1", "5/2")))
     table = Segments("steps", parse("fxp4.4"), parse("fxp3.5"), Fixed(4, 4), Fixed(4, 4), pieces, "odd")
     check_in_simulation(PiecewiseLinear(table=table, build=Build(structure=structure)))
@@ -165,12 +165,12 @@ def test_pwl_short_breakpoints_are_exact_on_both_sides_of_zero(structure: str) -
 
 @pytest.mark.parametrize("structure", ["comparators", "address"])
 def test_pwl_gives_minus_zero_the_value_at_zero(structure: str) -> None:
-    """The line of numbers below zero has minus that value."""
+    """The table of negative numbers has another value at zero."""
     check_in_simulation(PiecewiseLinear(table=made("odd", "e3m2", "e5m2"), build=Build(structure=structure)))
 
 
 def test_pwl_of_a_codebook_finds_pieces_by_code() -> None:
-    """Of numbers without opposites: below zero a magnitude is on another piece than its neighbours above zero."""
+    """Codebooks without opposite numbers have different pieces for a magnitude below and above zero."""
     for shape in ("odd", "none", "reciprocal"):
         table = made(shape, "nf4", "fxp2.6")
         check_golden(table, "rn", saturate=False)
@@ -181,7 +181,7 @@ def test_pwl_of_a_codebook_finds_pieces_by_code() -> None:
 
 
 def check_in_simulation(unit: PiecewiseLinear) -> None:
-    """A combinational unit against the oracle, with all operands and some random words."""
+    """Compare a combinational unit with the oracle, on all operands and some random words."""
     mode, rng = unit.rounding, np.random.default_rng(2)
     vectors = [
         (code, int(rng.integers(0, 1 << mode.bits)) if mode.bits else 0) for code in range(1 << unit.table.fmt.width)
@@ -208,7 +208,7 @@ def check_in_simulation(unit: PiecewiseLinear) -> None:
 
 @pytest.mark.parametrize("terms", [1, 3])
 def test_pwl_power_of_two_slopes_are_shifts(terms: int) -> None:
-    # 1/2 + 1/8 - 1/32 and its like are three powers, 3/4 is two.
+    # 1/2 + 1/8 - 1/32 and similar slopes have three powers, 3/4 has two.
     slopes = {1: ("1/2", "-1/4", "1", "0"), 3: ("19/32", "-3/4", "1", "0")}[terms]
     pieces = tuple(Piece(F(place), F(slope), F(1, 4)) for place, slope in enumerate(slopes))
     for symmetry in ("odd", "linear"):
@@ -242,9 +242,9 @@ def test_pwl_sweep_passes_all_16_bit_codes() -> None:
     ],
 )
 def test_pwl_vectors_cover_both_sides_of_every_breakpoint(shape: str, fmt: str, out: str) -> None:
-    """A breakpoint that is a single code off, in a format of too many codes for all of them, shows in a result."""
+    """A breakpoint that is off by one code in a wide format changes a result of some vector."""
     table = made(shape, fmt, out)
-    # Where lines meet, one code more or less of either makes no difference; these do not.
+    # Where segments meet, moving the breakpoint by a code changes nothing; these do not meet.
     apart = [replace(piece, intercept=piece.intercept + F(n, 64)) for n, piece in enumerate(table.pieces)]
     table = replace(table, pieces=tuple(apart))
     unit = PiecewiseLinear(table=table)
@@ -260,7 +260,7 @@ def test_pwl_vectors_cover_both_sides_of_every_breakpoint(shape: str, fmt: str, 
 
 
 def test_pwl_corner_arguments_cover_zeros_and_range_ends() -> None:
-    # tanh as a line of slope 3/4: its results saturate from 4/3 on, and those of the other are zero at -3/2.
+    # A line of slope 3/4 in place of tanh saturates from 4/3 on; the other table is zero at -3/2.
     through = Segments(
         "line", parse("fxp8.24"), parse("fxp1.30"), Fixed(2, 4), Fixed(3, 4), (Piece(F(0), F(3, 4), F(0)),), "odd"
     )
@@ -355,7 +355,7 @@ def test_pwl_of_a_description_keeps_its_text() -> None:
 
 
 def test_pwl_constructor_fits_nothing() -> None:
-    """A component is given a table; only the resolution of a description imports the fit."""
+    """A component gets a table; only the resolution of a description imports the fit."""
     script = (
         "import sys, halfulp.units\n"
         "from halfulp.hdl.specs.segments import Segments\n"
@@ -395,7 +395,7 @@ def segmented(**parameters: Any) -> Segmented:
     ("backend", "parameters"),
     [
         ("aot_eager", {"rounding": "sr2"}),
-        # A compiler may change the bits of torch's own functions.
+        # A compiler may change the bits of functions of torch.
         ("aot_eager", {"derivative": torch.tanh}),
         pytest.param("inductor", {"rounding": "sr2"}, marks=pytest.mark.slow),
     ],
@@ -458,7 +458,7 @@ def test_segmented_module_matches_unit_and_has_gradient() -> None:
     assert x.grad.tolist() == own
     x.grad = None
     Segmented(replace(table, name="tanh"), derivative="true")(x).sum().backward()
-    # Of tanh an error of a last place, 2^-23, is doubled in the square; that and the difference are rounded.
+    # The square doubles the error of tanh, one last place of 2^-23; the difference is rounded too.
     true = 1 - torch.tanh(x.detach().double()) ** 2
     assert (x.grad - true).abs().max() <= 3 * 2.0**-23
 
@@ -469,9 +469,9 @@ def table_index(table: Segments, code: int) -> int:
 
 @pytest.mark.parametrize("shape", ["exp2", "reciprocal", "rsqrt", "log2", "point", "linear", "even", "none"])
 def test_segmented_gradient_is_difference_of_neighbours(shape: str) -> None:
-    """Exactly: between breakpoints the function is a line, with a reduction too; that of exp2 moves in steps."""
+    """The function is linear between breakpoints, also with a reduction; that of exp2 has steps."""
     table = made(shape, "fp32", "fp32")
-    # A step of exp2 is one of its argument's last place, 2^-8 of 23/16 of the number.
+    # A step of exp2 is one last place of its argument, 2^-8 of 23/16 of the number.
     step = F(16, 23) / 256 if shape == "exp2" else F(1, 1 << 20)
     for x in (F(7, 16), F(11, 16), F(19, 16), F(29, 16), F(27, 8), F(45, 8)):
         for point in [x, -x] if shape in ("point", "linear", "even", "none", "reciprocal") else [x]:
@@ -480,7 +480,7 @@ def test_segmented_gradient_is_difference_of_neighbours(shape: str) -> None:
 
 
 def test_segmented_gradient_of_exp2_uses_floored_argument() -> None:
-    """A breakpoint between two steps of the argument is passed with the second of them."""
+    """The second of two steps of the argument crosses a breakpoint that lies between them."""
     table = made("exp2", "fp32", "fp32")
     first, second, *_ = table.pieces
     table = replace(table, pieces=(first, replace(second, start=F(3, 8) + F(1, 1 << 10))))

@@ -1,4 +1,4 @@
-"""Boards: their dies are their devices, their banks have ports, and their pins reach Vivado."""
+"""Boards: dies match the device, memory banks have ports, and pins reach Vivado."""
 
 import re
 import subprocess
@@ -41,7 +41,7 @@ def test_board_rejects_dies_that_differ_from_device():
 
 
 def test_board_core_count_is_limited_by_memory_ports():
-    """Three ports each: ten cores on 32 ports of HBM, as published; of DDR the linker's limit is before."""
+    """With three ports per core, 32 ports of HBM serve ten cores, as published; the linker limits ports of DDR."""
     assert BOARDS["u55c"].cores(3) == 10
     assert BOARDS["u55c"].memory.banks * BOARDS["u55c"].memory.bank_gbps == 460
     assert BOARDS["u250"].cores(3) == 20
@@ -50,7 +50,7 @@ def test_board_core_count_is_limited_by_memory_ports():
 
 
 def test_board_memory_latency_and_rate_at_a_port():
-    """HBM is slower than a port of 512 bits at 300 MHz; of DDR each port has a share of the banks."""
+    """HBM is slower than a port of 512 bits at 300 MHz; ports share the DDR banks."""
     latency, rate = BOARDS["u55c"].beats(300, 20)
     assert (latency, rate) == (33, pytest.approx(14.375 / 19.2))
     assert BOARDS["u55c"].beats(100, 20) == (11, 1.0)
@@ -80,7 +80,7 @@ def test_part_of_another_family_is_rejected(part):
 
 
 class Blink(Elaboratable):
-    """A light that counts."""
+    """Counter that drives a light."""
 
     def elaborate(self, platform):
         m = Module()
@@ -96,7 +96,7 @@ class Blink(Elaboratable):
     [("vcu118", 8.0, ("AY24", "AY23", "AT32")), ("vcu1525", 10 / 3, ("AY37", "AY38", "BC21"))],
 )
 def test_amaranth_platform_targets_the_part_of_the_board(name, clock, pins):
-    """Amaranth's platform writes what Vivado takes, for the part that the device has."""
+    """Amaranth's platform writes input of Vivado for the part of the device."""
     plan = BOARDS[name].build_platform().prepare(Blink())
     texts = {file: text if isinstance(text, str) else text.decode() for file, text in plan.files.items()}
     assert f"-part {BOARDS[name].target.part}\n" in texts["top.tcl"]

@@ -1,4 +1,4 @@
-"""The bench can fail: units with one deliberate mistake each are caught, and for that mistake."""
+"""Mutants of units, each with one deliberate mistake: the bench detects each and its cause."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ E5M2_SAME: dict[str, Any] = {"a": E5M2, "b": E5M2, "o": E5M2}
 
 
 def mismatches(result: Result) -> list[Failure]:
-    """Wrong results that were kept, which must be there, both of cocotb and of the compiled loop."""
+    """Return the saved mismatches of a failed run, found by cocotb and by the compiled model."""
     assert not result.passed
     found = [failure for check in result.checks for failure in check.failures if failure.kind == "mismatch"]
     assert {check.tool for check in result.checks if check.failed} == {"cocotb", "compiled loop"}
@@ -37,12 +37,12 @@ def mismatches(result: Result) -> list[Failure]:
 
 
 def kinds(result: Result) -> set[str]:
-    """Kinds of the failures that are shown."""
+    """Return the kinds of the printed failures."""
     return {failure.kind for check in result.checks for failure in check.failures}
 
 
-def all_such(result: Result, cause: Callable[[dict[str, int], int, int], bool]) -> None:
-    """Every wrong result that was kept has the cause; it is told by codes in, code expected and code seen."""
+def check_causes(result: Result, cause: Callable[[dict[str, int], int, int], bool]) -> None:
+    """Check that every mismatch has the expected cause, given operand codes, expected code and actual code."""
     for failure in mismatches(result):
         assert failure.codes is not None
         assert failure.expected is not None
@@ -52,7 +52,7 @@ def all_such(result: Result, cause: Callable[[dict[str, int], int, int], bool]) 
 
 
 def repack(monkeypatch: pytest.MonkeyPatch, change: Callable[..., Value]) -> None:
-    """Let units pack through ``change``, which gets what ``pack`` gets."""
+    """Replace `pack` of units by ``change``, which has the same arguments."""
     monkeypatch.setattr("halfulp.units.base.pack", change)
 
 
@@ -64,14 +64,14 @@ class LostSticky(Add):
 
 def test_bench_catches_lost_sticky_bit() -> None:
     def sticky_decides(codes: dict[str, int], expected: int, got: int) -> bool:
-        # What is left below the window decides only where the rest of the sum looks like a tie or exact.
+        # The dropped part below the window matters only if the rest of the sum is a tie or exact.
         x, y = (E5M2.decode(codes[name]) for name in "ab")
         assert not isinstance(x, float)
         assert not isinstance(y, float)
         near = (min(abs(x), abs(y)) / max(abs(x), abs(y))) < 0.5
         return near and abs(expected - got) == 1
 
-    all_such(run(LostSticky(**E5M2_SAME), limit=VECTORS), sticky_decides)
+    check_causes(run(LostSticky(**E5M2_SAME), limit=VECTORS), sticky_decides)
 
 
 class TiesAway(Mul):
@@ -84,7 +84,7 @@ def test_bench_catches_ties_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(codes: dict[str, int], expected: int, got: int) -> bool:
         return got == exact.mul(codes["a"], codes["b"], **E5M2_SAME, rounding=RA)
 
-    all_such(run(TiesAway(**E5M2_SAME), limit=VECTORS), away)
+    check_causes(run(TiesAway(**E5M2_SAME), limit=VECTORS), away)
 
 
 class NoSubnormalShift(Mul):
@@ -99,7 +99,7 @@ def test_bench_catches_missing_subnormal_shift(monkeypatch: pytest.MonkeyPatch) 
     def subnormal(codes: dict[str, int], expected: int, got: int) -> bool:
         return expected & (E5M2.sign_code - 1) <= 1 << E5M2.man
 
-    all_such(run(NoSubnormalShift(**E5M2_SAME), limit=VECTORS), subnormal)
+    check_causes(run(NoSubnormalShift(**E5M2_SAME), limit=VECTORS), subnormal)
 
 
 class WrongZero(Add):
@@ -110,7 +110,7 @@ class WrongZero(Add):
 
 def test_bench_catches_wrong_zero_sign() -> None:
     result = run(WrongZero(**E5M2_SAME), limit=VECTORS)
-    all_such(result, lambda codes, expected, got: (expected, got) == (0, E5M2.sign_code))
+    check_causes(result, lambda codes, expected, got: (expected, got) == (0, E5M2.sign_code))
 
 
 class EarlyOverflow(Mul):
@@ -124,7 +124,7 @@ def test_bench_catches_overflow_threshold_off_by_one(monkeypatch: pytest.MonkeyP
 
     repack(monkeypatch, early)
     result = run(EarlyOverflow(**E5M2_SAME), limit=VECTORS)
-    all_such(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
+    check_causes(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
 
 
 class SwappedRandom(Mul):
@@ -140,7 +140,7 @@ def test_bench_catches_swapped_random_bit() -> None:
         other = word & 4 | (word & 1) << 1 | (word & 2) >> 1
         return got == exact.mul(codes["a"], codes["b"], **E5M2_SAME, rounding=rounding, random=other)
 
-    all_such(run(SwappedRandom(**E5M2_SAME, rounding=rounding), limit=VECTORS), swapped)
+    check_causes(run(SwappedRandom(**E5M2_SAME, rounding=rounding), limit=VECTORS), swapped)
 
 
 class Restless(Mul):
@@ -153,12 +153,12 @@ def test_bench_catches_register_that_moves_in_stall(pipeline: int) -> None:
     result = run(Restless(**E5M2_SAME, build=Build(pipeline=pipeline)), limit=VECTORS)
     assert not result.passed
     assert "stall" in kinds(result)
-    # Nothing stalls the compiled loop, so it shows that the results alone are right.
+    # The compiled model has no stalls, so it shows that the results themselves are right.
     assert [check.failed for check in result.checks if check.tool == "compiled loop"] == [0]
 
 
 class HalfRestless(Mul):
-    """Only the first register ignores the clock enable, so the output itself never moves."""
+    """Only the first register ignores the clock enable, so the output never moves in a stall."""
 
     def start_pipeline(self, m: Module) -> Pipeline:
         pipe = super().start_pipeline(m)
@@ -192,7 +192,7 @@ def test_bench_catches_noncanonical_nan(monkeypatch: pytest.MonkeyPatch) -> None
 
     repack(monkeypatch, strange)
     result = run(StrangeNan(**E5M2_SAME), limit=VECTORS)
-    all_such(result, lambda codes, expected, got: (expected, got) == (E5M2.nan_code, E5M2.nan_code + 1))
+    check_causes(result, lambda codes, expected, got: (expected, got) == (E5M2.nan_code, E5M2.nan_code + 1))
 
 
 class Unsaturated(Mul):
@@ -202,11 +202,11 @@ class Unsaturated(Mul):
 def test_bench_catches_ignored_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
     repack(monkeypatch, lambda m, x, o, rounding, saturate, random: pack(m, x, o, rounding, False, random))
     result = run(Unsaturated(**E5M2_SAME, saturate=True), limit=VECTORS)
-    all_such(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
+    check_causes(result, lambda codes, expected, got: expected & 0x7F == E5M2.max_code and got & 0x7F == E5M2.inf_code)
 
 
 class Late(Mul):
-    """One register more than it says."""
+    """Unit with one register more than its latency."""
 
     more = 1
 
@@ -215,7 +215,7 @@ class Late(Mul):
 
 
 class Hasty(Late):
-    """One register less than it says."""
+    """Unit with one register less than its latency."""
 
     more = -1
 
@@ -230,7 +230,7 @@ def test_bench_catches_latency_off_by_one(unit: type[Arithmetic], really: int, d
 
 
 class Eager(Mac):
-    """Steps even without valid operands."""
+    """Accumulator that steps without valid operands."""
 
     def elaborate(self, platform: object) -> Module:
         valid = self.valid
@@ -248,7 +248,7 @@ def test_bench_catches_accumulator_that_moves_without_operands() -> None:
 
 
 class Impatient(Convert):
-    """Its source steps with every clock edge, and so loses words while the unit is stalled."""
+    """Unit whose source steps in every cycle, and so loses words in a stall."""
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         stream = self.sources[name]
@@ -260,13 +260,13 @@ def test_bench_catches_source_that_steps_in_stall(pipeline: int) -> None:
     options: dict[str, Any] = {"rounding": "sr3", "random": "lfsr5", "build": Build(pipeline=pipeline)}
     result = run(Impatient(a="e6m5", o="e4m3", **options), limit=VECTORS)
     assert not result.passed
-    # Nothing stalls the compiled loop, so there every word is the right one.
+    # The compiled model has no stalls, so it reads every word correctly.
     assert [check.failed for check in result.checks if check.tool == "compiled loop"] == [0]
     assert {check.name for check in result.checks if check.failed} == {"plain", "stream"}
 
 
 class Forgetful(Mac):
-    """Its source does not go back to its seed with a reset."""
+    """Unit whose source is not reset."""
 
     def word(self, m: Module, name: str = "random") -> Value | None:
         if name not in self.sources:
@@ -296,7 +296,7 @@ def test_bench_catches_fixed_wrap_instead_of_saturate(monkeypatch: pytest.Monkey
 
     repack(monkeypatch, wrap)
     result = run(Saturated(a=fmt, b=fmt, o=fmt), limit=VECTORS)
-    all_such(result, lambda codes, expected, got: expected in (0x7F, 0x80))
+    check_causes(result, lambda codes, expected, got: expected in (0x7F, 0x80))
 
 
 class ToZero(Mul):
@@ -311,7 +311,7 @@ def test_bench_catches_posit_rounded_to_zero(monkeypatch: pytest.MonkeyPatch) ->
 
     repack(monkeypatch, underflow)
     result = run(ToZero(a=fmt, b=fmt, o=fmt), limit=VECTORS)
-    all_such(result, lambda codes, expected, got: expected in (1, 0xFF) and got == 0)
+    check_causes(result, lambda codes, expected, got: expected in (1, 0xFF) and got == 0)
 
 
 class Buffered(Mul):
@@ -347,9 +347,9 @@ class WordOnePlaceLow(Mac):
 
 @pytest.mark.slow
 def test_bench_catches_misaligned_random_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an eager structure, where the alignment of the word is chosen before the sum is normalised."""
+    """An eager structure aligns the word before it normalises the sum."""
     right = eager._discarded
     monkeypatch.setattr(eager, "_discarded", lambda significand, first, count: right(significand, first - 1, count))
     unit = WordOnePlaceLow(a=E5M2, b=E5M2, acc=E6M5, rounding="sr10", build=Build(stochastic="eager"))
-    # One word in many is wrong here.
-    all_such(run(unit, limit=4 * VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)
+    # Only one word in many gives a wrong result.
+    check_causes(run(unit, limit=4 * VECTORS), lambda codes, expected, got: abs(expected - got) <= 1)

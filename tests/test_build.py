@@ -1,4 +1,4 @@
-"""`Build`: its fields, the suffix of names, and refusal by units on which a field has no effect."""
+"""`Build`: its fields, its suffix in names, and errors for fields without effect on a unit."""
 
 import re
 
@@ -67,7 +67,7 @@ def test_unit_rejects_field_without_effect(make: object, field: str) -> None:
     assert str(refusal.value).startswith(field)
 
 
-def test_unit_rejects_what_is_no_build() -> None:
+def test_unit_rejects_non_build() -> None:
     with pytest.raises(TypeError, match="Build"):
         Mul(**SMALL, build=3)  # type: ignore[arg-type]
 
@@ -79,8 +79,8 @@ def test_default_structure_leaves_build_and_name_alone() -> None:
     assert Add(**sums, build=Build(stochastic="eager", pipeline=2)).name == "add_e5m2_e5m2_e5m2_sr3_eager_p2"
 
 
-def test_eager_is_granted_by_formats_alone_where_the_adder_can_be_built() -> None:
-    """The check needs no hardware; a wrong one would let an assertion of the adder fail."""
+def test_eager_is_accepted_where_adder_supports_it() -> None:
+    """The check builds no hardware; a wrong check would trigger an assertion of the adder."""
     names = ["e2m1", "e2m1fn", "e3m0fn", "e3m2", "e3m2-ftz", "e5m2", "e4m3-ftz", "e6m5", "fp16"]
     granted = 0
     for a in names:

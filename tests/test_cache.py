@@ -1,4 +1,4 @@
-"""The cache: what is stored is checked, made again where it is damaged, and made once."""
+"""Cache: entries are checked, repaired if damaged, and made once."""
 
 import json
 import os
@@ -22,13 +22,13 @@ from halfulp.tools.errors import ToolError
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A build folder of the test's own."""
+    """Return an empty build folder."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
 
 
 class Maker:
-    """Makes an entry of two files, and counts how often."""
+    """Maker of an entry of two files that counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -191,7 +191,7 @@ def test_unwritable_folder_of_a_kind_is_replaced_by_temporary_one(
 
 
 def in_child(work: Callable[[], None]) -> None:
-    """Run something in a process that may write only what everybody may."""
+    """Run a function in a process with the permissions of an unprivileged user."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -205,7 +205,7 @@ def in_child(work: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_readonly_build_folder_gives_what_it_has(
+def test_readonly_build_folder_serves_entries(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     make = Maker()
@@ -219,7 +219,7 @@ def test_readonly_build_folder_gives_what_it_has(
         Entry.of("kind", ("a",)).drop()
         shutil.rmtree(paths.work_root())
 
-    # Not in tmp_path, which is closed to others.
+    # Other users cannot enter tmp_path.
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
         monkeypatch.setenv("HALFULP_BUILD", name)
@@ -262,7 +262,7 @@ def test_two_processes_make_an_entry_once(root: Path, tmp_path: Path) -> None:
 
 
 def test_threads_make_entries_once_without_deadlock() -> None:
-    """Two threads want the same two entries, in different order, and each entry needs a third one."""
+    """Two threads request the same two entries in opposite order, and each entry requires a third one."""
     makes = {name: Maker() for name in "abc"}
     entries = {name: Entry.of("kind", (name,)) for name in "abc"}
 

@@ -1,4 +1,4 @@
-"""The command line: what it refuses and how, exit codes, and what it leaves behind when it is stopped."""
+"""Command line: errors, exit codes, and files left after an interrupt."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from halfulp.tools.processes import Command, run_all, uninterrupted
 from halfulp.units.catalogue import CATALOGUE
 
 UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
-"""Number of units that compute in e2m1fn."""
+"""Number of units that accept e2m1fn."""
 
 PROGRAM = [sys.executable, "-m", "halfulp"]
 
@@ -41,7 +41,7 @@ Program = Callable[..., Answer]
 
 
 def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> Answer:
-    """Answer of the program in a process of its own."""
+    """Run the program in a separate process."""
     done = subprocess.run(
         [*PROGRAM, *words], capture_output=True, text=True, timeout=240, env=env or environment(), **options
     )
@@ -49,7 +49,7 @@ def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> A
 
 
 def refused(answer: Answer, code: int) -> str:
-    """The one sentence on standard error."""
+    """Check that standard error is one sentence, and return it."""
     assert answer[:2] == (code, ""), answer
     lines = answer[2].strip().split("\n")
     assert len(lines) == 1, lines
@@ -346,7 +346,7 @@ def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> Non
     assert all(f"input [7:0] {name};" in out for name in ("a0", "a1", "a2", "b0", "b1", "b2"))
 
 
-# A machine that fails ----------------------------------------------------------------------------------------------
+# Failing machines -----------------------------------------------------------------------------------------------------
 
 
 def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_emit_works_without_writable_build_folder() -> None:
 
 
 def test_train_reports_unusable_build_folder(tmp_path: Path) -> None:
-    """Results that a command is asked for are not written to a temporary folder."""
+    """Requested results are never written to a temporary folder."""
     (tmp_path / "build").write_text("a file")
     env = environment(HALFULP_BUILD=str(tmp_path / "build"))
     code, out, err = process("train", "lenet5", "--mac", "fp32", "--limit", "10", env=env)
@@ -465,7 +465,7 @@ def test_replacing_folder_is_whole_or_absent(tmp_path: Path) -> None:
 
 
 def leftovers(build: Path) -> list[str]:
-    """Unfinished folders and files, and the folders of runs."""
+    """Return unfinished folders and files, and the folders of runs."""
     hidden = [str(path) for path in build.rglob(".*")] if build.is_dir() else []
     runs = list(map(str, (build / "runs").iterdir())) if (build / "runs").is_dir() else []
     return hidden + runs
@@ -476,7 +476,7 @@ def leftovers(build: Path) -> list[str]:
 
 @contextlib.contextmanager
 def running(*words: str, build: Path) -> Iterator["subprocess.Popen[str]"]:
-    """The program at work in a build folder of its own, but for Verilator's headers, which are slow to compile."""
+    """Start the program in an empty build folder, with precompiled headers of Verilator."""
     common = build_root() / "cache" / "headers"
     common.mkdir(parents=True, exist_ok=True)
     (build / "cache").mkdir(parents=True, exist_ok=True)
@@ -509,7 +509,7 @@ def interrupt(process: "subprocess.Popen[str]", when: Callable[[], bool], how: i
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Command lines of the processes that have to do with a folder."""
+    """Return the command lines of the processes that use a folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -530,7 +530,7 @@ def test_sim_stops_on_ctrl_c_while_compiling(tmp_path: Path, how: int) -> None:
 
 
 def test_ctrl_c_waits_for_a_starting_tool() -> None:
-    """A tool whose start was interrupted would be known to nobody."""
+    """An interrupt during the start of a tool would leave a process that nothing ends."""
     started = []
 
     def interrupted_start() -> None:
@@ -568,19 +568,19 @@ def test_sweep_saves_state_on_ctrl_c(tmp_path: Path) -> None:
 
 
 def save_times(build: Path) -> set[int]:
-    """When the states of sweeps were written."""
+    """Return the times at which the states of sweeps were written."""
     return {path.stat().st_mtime_ns for path in (build / "cache" / "sweeps").glob("[!.]*/value.json")}
 
 
 def shared_runtime(tmp_path: Path) -> Path:
-    """A build folder of one's own that has the compiled runtime already."""
+    """Return an empty build folder with the compiled runtime."""
     process("sim", "mul", "e2m1fn", "--vectors", "16")
     (tmp_path / "build" / "cache").mkdir(parents=True)
     (tmp_path / "build" / "cache" / "runtime").symlink_to(build_root() / "cache" / "runtime")
     return tmp_path / "build"
 
 
-# Two at once -------------------------------------------------------------------------------------------------------
+# Concurrent runs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

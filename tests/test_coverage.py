@@ -1,4 +1,4 @@
-"""Coverage: bins hold what their names say, proofs say what going through all finds, and what is left out shows."""
+"""Coverage: bins match their names, proofs match enumeration, and missing vectors leave bins open."""
 
 import functools
 import os
@@ -38,26 +38,26 @@ MODES = (*ROUNDING_MODES, "sr1", "sr4")
 
 
 def made(name: str, fmt: str, **options: Any) -> Any:
-    """A unit that is only looked at."""
+    """Return a unit without simulating it."""
     return build(name, fmt, **options)
 
 
 def covered(unit: Any, codes: dict[str, Codes]) -> Coverage:
-    """Coverage of some vectors, with the results that the golden model has."""
+    """Count the bins of some vectors with golden results."""
     coverage = Coverage(unit)
     coverage.sample(codes, reference(unit, codes))
     return coverage
 
 
 def everything(unit: Any) -> dict[str, Codes]:
-    """Every vector that a small unit has, random words and controls among them."""
+    """Return every vector of a small unit, with random words and controls."""
     space = Space.of(Ports.of(unit.inputs))
     count = 1 << (space.bits + space.random_bits)
     columns = space.codes(0, count, with_random=True)
     return {name: np.broadcast_to(column, count).copy() for name, column in columns.items()}
 
 
-# What is dropped -----------------------------------------------------------------------------------------------
+# Truncation ----------------------------------------------------------------------------------------------------
 
 TARGETS = (
     *("e4m3fn", "e2m1fn", "e3m0", "e3m2-ftz", "e4m3fnuz", "fxp4.4", "ufxp3.2"),
@@ -67,7 +67,7 @@ TARGETS = (
 
 @pytest.mark.parametrize("text", TARGETS)
 def test_truncation_matches_description(text: str) -> None:
-    """Truncated products lie between the neighbours that the format's values tell, as far from them as is said."""
+    """Truncated products lie between neighbouring values of the format at the stated distance."""
     o, fmt = parse(text), parse("e4m2")
     grid, places = Grid.of(o), 3
     x, y = torch.meshgrid(torch.arange(1 << fmt.width), torch.arange(1 << fmt.width), indexing="ij")
@@ -93,7 +93,7 @@ def test_truncation_matches_description(text: str) -> None:
             high = grid.value(code + 1, sign) if code < last else after
             assert low <= size < high
             if o.rounds == "string" and code in (0, last):
-                # There is no tie between zero and the first number, and none above the last.
+                # No tie exists between zero and the smallest number, or above the largest.
                 assert rest == (size > low)
                 continue
             middle = o.middle(low, high)
@@ -135,7 +135,7 @@ def test_proofs_match_exhaustive_reach(name: str, fmt: str, options: dict[str, A
         for group in all_there_is.model.groups:
             reached = all_there_is.counts[group.name] > 0
             asked = ~reached if known is None else ~reached & (known[group.name] == 0)
-            # An open load is none of the vectors that bring their state along.
+            # Vectors with their own state leave the bins of an open load unreached.
             if group.name != "load x clear":
                 assert (found[group.name].excluded & asked == asked).all(), group.name
                 assert not (found[group.name].excluded & reached).any(), group.name
@@ -194,11 +194,11 @@ def test_proofs_are_cached(own_build: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_bins_match_hand_worked_vectors() -> None:
-    """One vector at a time, whose bins were worked out by hand."""
+    """Each vector hits the bins that were derived by hand."""
     unit = made("fma", "e5m2")
     one, tiny, inf, nan = 0x3C, 0x01, 0x7C, 0x7E
     cases = {
-        # 1 * 1 + 1: one place up, exact.
+        # 1 * 1 + 1: carry into one higher place, exact.
         (one, one, one): {
             "alignment": "0, equal",
             "normalisation": "equal signs, 1 up",
@@ -208,7 +208,7 @@ def test_bins_match_hand_worked_vectors() -> None:
         (one, one, 0xBC): {"what is added": "cancelled", "range": "+zero, exact"},
         # 1 + 2^-3 is halfway between 1 and 1.25.
         (one, one, 0x30): {"alignment": "3, equal", "rounding rn": "even, at the tie, +, normal"},
-        # A product far below half of the smallest number, beside a smallest normal one.
+        # A product far below half of the smallest number, added to the smallest normal number.
         (tiny, 0x81, 0x04): {
             "range": "+the largest subnormal, above the tie",
             "normalisation": "opposite signs, 1 down",
@@ -216,7 +216,7 @@ def test_bins_match_hand_worked_vectors() -> None:
         (inf, 0, one): {"what is added": "NaN", "a x b": "+infinite, +zero"},
         (inf, one, 0xFC): {"what is added": "inf - inf", "result": "NaN"},
         (nan, one, one): {"a": "NaN", "a x b x c": "NaN, power of two, power of two"},
-        # The largest number and half a place more: beyond what rounds down.
+        # The largest number plus half a place overflows, beyond the numbers that round down.
         (0x7B, one, 0x6C): {"range": "+the largest, at the tie", "result": "+infinite"},
         (0x7B, 0x40, 0x00): {"range": "+beyond the largest"},
     }
@@ -235,7 +235,7 @@ def test_chain_bins_start_from_held_value() -> None:
     coverage = Coverage(unit)
     coverage.sample(codes, reference(unit, codes, chained=True), chained=True)
     classes = coverage.groups["c"]
-    # 0, then 1, then 2, from which 1 is taken off.
+    # 0, then 1, then 2, then 2 - 1.
     assert {classes.label(int(index)) for index in np.flatnonzero(coverage.counts["c"])} == {"+zero", "+power of two"}
     assert coverage.counts["load x clear"].tolist() == [2, 0, 1, 0]
 
@@ -243,7 +243,7 @@ def test_chain_bins_start_from_held_value() -> None:
 def test_cycle_sequence_bins_are_distinguished() -> None:
     unit = made("mul", "e2m1", pipeline=1)
     coverage = Coverage(unit)
-    #                   taken, waits, waits, taken, nothing, nothing, taken
+    # transfer, stall, stall, transfer, idle, idle, transfer
     coverage.stalls("input", {"valid": [1, 1, 1, 1, 0, 0, 1], "ready": [1, 0, 0, 1, 1, 0, 1]})
     assert coverage.counts["input stream: waits"].tolist() == [0, 1, 0, 0]
     assert coverage.counts["input stream: gaps"].tolist() == [1, 0, 1, 0, 0]

@@ -1,4 +1,4 @@
-"""Damaged files: of each kind that is stored, truncated and flipped files are refused or made again."""
+"""Damaged files of every stored kind: truncated and flipped files are refused or made again."""
 
 import contextlib
 import os
@@ -38,11 +38,11 @@ PROBES = {
     "from halfulp.sim.implementation import implementation\n"
     "print(measure_modules([module_of(implementation('mul', 'e2m1fn'))], target_of('vu9p')))",
 }
-"""Programs that need an entry of a kind. The compiled models need those of headers and of the runtime, too."""
+"""Programs that need an entry of a kind. Compiled models also need the headers and the runtime."""
 
 
 def run(program: str) -> tuple[str, str]:
-    """Output and messages of a program, which ends well."""
+    """Run a program that succeeds, and return its output and messages."""
     env = os.environ | {"HALFULP_KERNEL": "native"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -50,7 +50,7 @@ def run(program: str) -> tuple[str, str]:
 
 
 def damages(path: Path, places: int) -> Iterator[tuple[str, int]]:
-    """Damage a file at some places, one after the other, and put it back in the end."""
+    """Damage a file at several places in turn, and restore it at the end."""
     whole = path.read_bytes()
     try:
         for place in sorted({number * len(whole) // places for number in range(places)}):
@@ -64,7 +64,7 @@ def damages(path: Path, places: int) -> Iterator[tuple[str, int]]:
 
 
 def check_entry(folder: Path, places: int) -> int:
-    """Check that no damaged file of an entry is given out; returns the number of damages."""
+    """Check that no damaged file of an entry is used; return the number of damages."""
     entry = Entry(folder.parent.name, folder.name)
     assert entry.find() == folder
     count = 0
@@ -108,7 +108,7 @@ def test_damage_campaign_of_cache_finds_no_wrong_result(
                     path.write_bytes(damaged)
                     found, said = run(PROBES[kind])
                     assert found == wanted, path
-                    # Headers and runtime are needed only to make a model.
+                    # Headers and runtime are needed only to build a model.
                     if folder.parent.name not in ("headers", "runtime", "verilog", "bench"):
                         assert f"{folder} is damaged" in said
 
@@ -125,7 +125,7 @@ def test_damage_campaign_covers_every_kind_of_the_shared_cache(tmp_path: Path, m
 
 
 def check_file(path: Path, give: Callable[[], object], places: int = 50) -> None:
-    """Check that a damaged file gives the same, or is refused."""
+    """Check that a damaged file gives the same result or is refused."""
     wanted = give()
     refused = 0
     for damage, place in damages(path, min(places, path.stat().st_size)):
@@ -144,7 +144,7 @@ def test_damaged_segments_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     path = write(table)
     check_file(path, lambda: segments_of(str(table)))
     check_file(path, lambda: segments_of(str(path)))
-    # A file that a user writes has no digest.
+    # A file written by a user has no digest.
     path.write_text(table.text)
     assert segments_of(str(path)) == table
 
@@ -195,7 +195,7 @@ def test_cache_folder_of_another_user_is_refused(
     plain = Path.stat
 
     def stat(path: Path, **options: Any) -> Any:
-        """Only root can give folders away, so their status is changed here."""
+        """# Only root can change the owner of a folder, so the test patches stat."""
         own = SimpleNamespace(st_mode=mode, st_uid=owner, st_gid=group)
         return own if path == tmp_path else plain(path, **options)
 
@@ -219,7 +219,7 @@ def test_command_refuses_cache_that_others_can_write(
 
 
 class Bomb:
-    """Makes a file where it is unpickled."""
+    """Object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,6 +1,7 @@
-"""Takums and codebooks in every unit of the catalogue: RTL, golden model and exact results on the same inputs.
+"""Takums and codebooks in every unit of the catalogue: RTL, golden model and exact results agree.
 
-With HALFULP_EXHAUSTIVE=1 in the environment these are all inputs where they are at most 2^24, and else a million."""
+HALFULP_EXHAUSTIVE=1 tests all inputs if there are at most 2^24, and a million otherwise.
+"""
 
 import functools
 import math
@@ -20,7 +21,7 @@ from tests.test_exhaustive import EXHAUSTIVE
 
 
 def quantiles(width):
-    """Codebook with the quantiles of the normal distribution in rising order, as NF4 has them, asymmetric."""
+    """Return a codebook with the quantiles of the normal distribution in ascending order, asymmetric like NF4."""
     count = 1 << width
     cuts = [round(statistics.NormalDist().inv_cdf((code + 1) / (count + 1)) * 512) for code in range(count)]
     zero = cuts[count // 2 - 1]
@@ -28,7 +29,7 @@ def quantiles(width):
 
 
 def skewed(width):
-    """Codebook with -0, infinities and NaN, whose negative numbers are larger."""
+    """Return a codebook with -0, infinities, NaN, and larger negative numbers than positive ones."""
     sizes = [Fraction(round(1.07**step * 64), 64) + step for step in range((1 << (width - 1)) - 2)]
     sizes[0] = Fraction(0)
     negative = [-3 * size / 2 for size in sizes[1:]]
@@ -37,7 +38,7 @@ def skewed(width):
 
 
 def curved(width):
-    """Codebook in two's complement with NaN and neighbours at growing distances."""
+    """Return a codebook in two's complement with NaN and increasing distances of neighbours."""
     steps = [Fraction(step * (step + 6), 64) for step in range(1 << (width - 1))]
     values = [*steps, math.nan, *(-step - Fraction(1, 8) for step in reversed(steps[1:]))]
     return Codebook.register(f"curved{width}", values, order="two's complement")
@@ -52,7 +53,7 @@ NAMES = ("takum", *(make.__name__ for make in OWN))
 
 
 def few(fmt, latency, modes=MODES):
-    """Units of some latency in a format, each in another rounding."""
+    """Return units with latency in a format, each with another rounding."""
     found = [spec for name in UNITS for spec in specs(fmt, name) if component(spec).latency == latency]
     return [rounded(spec, modes[place % len(modes)]) for place, spec in enumerate(found)]
 
@@ -66,7 +67,7 @@ def test_golden_of_every_unit_matches_exact(make):
 
 
 def units_in(makes, names):
-    """Parameters of a test: each maker of a format, with each unit that takes the format."""
+    """Return test parameters: each maker of a format with each unit that accepts the format."""
     return [
         pytest.param(make, unit, id=f"{name}-{unit}")
         for make, name in zip(makes, names, strict=True)
@@ -86,7 +87,7 @@ def test_golden_of_8_bits_matches_exact_in_all_modes(make, name):
 
 
 FAST = (("quantiles", 0), ("skewed", 1))
-"""Small formats and latencies whose RTL is tested with every change."""
+"""Small formats and latencies whose RTL `make test` tests."""
 
 
 @pytest.mark.parametrize(
@@ -105,10 +106,10 @@ def test_rtl_of_every_unit_matches_golden(make, latency):
 
 
 MANY = {"most_bits": 24, "count": 1 << 17} if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 12}
-"""Vectors of one rounding in slow tests."""
+"""Vectors per rounding in slow tests."""
 
 OF_SUMS = MANY if EXHAUSTIVE else {"most_bits": 9, "count": 1 << 9}
-"""Those of exact sums, of hundreds of bits, which are slow in the golden model."""
+"""Vectors of exact sums; these have hundreds of bits, which are slow in the golden model."""
 
 
 @pytest.mark.slow
@@ -126,9 +127,9 @@ def test_rtl_in_all_modes_matches_golden(make, name):
 
 
 def pairs(text, name, modes):
-    """Descriptions in a codebook with the values of a built-in format, and in that format.
+    """Return pairs of equal descriptions: in a codebook with the values of a built-in format, and in that format.
 
-    Only the unit that is for fixed point takes no codebook.
+    Only the fixed-point unit accepts no codebook.
     """
     book, fmt = as_codebook(text), parse(text)
     assert bool(specs(book, name)) == (name != "sru")
@@ -162,7 +163,7 @@ def test_rtl_of_codebooks_in_all_modes_equals_the_built_in_formats(text, name):
 
 
 FOUR_BITS = ("fxp2.2", "fxp1.3-wrap", "ufxp2.2", "e2m1fn", "e2m1-ftz", "posit4", "takum4")
-"""Formats of all families but codebooks."""
+"""Formats of all families except codebooks."""
 
 
 @pytest.mark.sampled(len(UNITS))

@@ -1,8 +1,8 @@
-"""RTL at compiled speed against the golden model: every operand, rounding mode and random word of small formats, and
-fifty thousand directed and random vectors of wide posits.
+"""RTL against the golden model: every operand, rounding mode and random word of small formats.
 
-By default that is for some of the formats, and for three rounding modes each, in turn. With HALFULP_EXHAUSTIVE=1 in the
-environment it is for all of them, which takes most of an hour."""
+Wide posits have fifty thousand directed and random vectors. By default the tests take some of the formats, with three
+rounding modes each in turn. HALFULP_EXHAUSTIVE=1 takes all, in most of an hour.
+"""
 
 import os
 from typing import ClassVar
@@ -32,7 +32,7 @@ FAMILIES = (
     *("posit8", "posit8e0", "posit8e1", "posit6e1", "posit5", "posit4e1", "posit3e0"),
     *("fxp4.4", "ufxp0.8", "int8", "fxp1.7-wrap", "fxp-2.10", "ufxp10.-3-wrap", "int1", "uint3"),
 )
-"""Posits and fixed point."""
+"""Posits and fixed-point formats."""
 
 TOYS = [
     Float(exp, man, specials=specials, subnormals=subnormals)
@@ -47,7 +47,7 @@ TOY_FAMILIES = ("posit5e0", "posit5e1", "posit5", "posit4", "posit3", "fxp2.3", 
 
 
 class Bundle(Unit):
-    """Many units on the same operands, so that one model is built and not dozens."""
+    """Units side by side with common operands, so that one model replaces dozens."""
 
     BOUNDARIES: ClassVar = ()
 
@@ -79,7 +79,7 @@ class Bundle(Unit):
 
 
 def every_input(ports):
-    """All combinations of all inputs, as one column of codes for each."""
+    """Return all combinations of all inputs, a column of codes per input."""
     widths = [port.width for port in ports]
     index = np.arange(1 << sum(widths), dtype=np.uint64)
     lows = np.cumsum([0, *widths[:-1]])
@@ -90,7 +90,7 @@ def every_input(ports):
 
 
 def mismatches(name, fmt, targets=(None,), modes=MODES, columns_of=every_input, **options):
-    """Checks done, and those that failed, as texts."""
+    """Return the number of checks, and the failed ones as texts."""
     units = {
         f"to{index}_{mode}": build(name, fmt, rounding=mode, to=target, **options)
         for index, target in enumerate(targets)
@@ -100,7 +100,7 @@ def mismatches(name, fmt, targets=(None,), modes=MODES, columns_of=every_input, 
     inputs = Ports.of(bundle.inputs)
     columns = columns_of(inputs)
     count = len(columns["a"])
-    # Of every input, the first ones have the random word 0, and are all that there are to a unit without one.
+    # The first inputs have random word 0; a unit without random words needs only these.
     words = columns.get("random") if columns_of is every_input else None
     plain = count if words is None else int((words == 0).sum())
     assert words is None or not words[:plain].any()
@@ -128,7 +128,7 @@ def mismatches(name, fmt, targets=(None,), modes=MODES, columns_of=every_input, 
 
 
 def some_of(modes, turn):
-    """All modes if asked; else nearest and two of the others, in turn."""
+    """Return all modes with HALFULP_EXHAUSTIVE=1, and otherwise nearest and two others in turn."""
     if EXHAUSTIVE:
         return modes
     first = 1 + 2 * (turn % (len(modes) // 2))
@@ -136,7 +136,7 @@ def some_of(modes, turn):
 
 
 def every(step, cases):
-    """All cases if asked; else every second or third or so."""
+    """Return all cases with HALFULP_EXHAUSTIVE=1, and otherwise a part of them."""
     return [case for index, case in enumerate(cases) if EXHAUSTIVE or index % step == 0]
 
 
@@ -158,7 +158,7 @@ def test_two_operand_units_match_golden(turn, name, fmt):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("fmt", every(4, [*FORMATS, *FAMILIES]))
 def test_convert_matches_golden(fmt):
-    """To every format of the same family, and to some of the others."""
+    """Every format converts to all formats of its family and some of the others."""
     others = ("posit8", "posit6e1", "fxp4.4", "fxp1.7-wrap") if fmt in FORMATS else ("e5m2", "e4m3fn", "e5m2-ftz")
     targets = [*(FORMATS if fmt in FORMATS else FAMILIES), *others]
     modes = some_of(MODES, [*FORMATS, *FAMILIES].index(fmt))
@@ -259,8 +259,10 @@ def test_mixed_formats_and_saturation_match_golden(turn, name, fmt, options):
 
 
 def test_fma_rounds_addend_wider_than_result():
-    """A product with leading zeros is shifted less than the addend, which once lost bits that decided the rounding:
-    of e3m1, e3m1 and e3m4 to e3m1."""
+    """A product with leading zeros is shifted less than the addend.
+
+    The addend once lost bits that decided the rounding (e3m1, e3m1 and e3m4 to e3m1).
+    """
     modes = ("rn", "rd", "ro")
     checks, failed = mismatches("fma", "e3m1", ["e3m1"], modes, c="e3m4")
     assert not failed
@@ -268,14 +270,16 @@ def test_fma_rounds_addend_wider_than_result():
 
 
 def test_fma_subtracts_subnormal_from_product():
-    """Of fp16: what is left is less than a tie, than a number of the format, or than nothing, by one in the last place
-    of the product, which is below all that the sum keeps."""
+    """The difference is less than a tie, a number of fp16, or zero, by one last place of the product.
+
+    That place is below the window of the sum.
+    """
     found = []
     for places in (13, 14):
-        # Significands whose product is one less than a multiple of 2^places.
+        # Products of these significands are one less than a multiple of 2^places.
         for a, b in ((f, pow(-f, -1, 1 << places)) for f in range(1025, 2048, 2)):
             if 1024 <= b < 2048:
-                # Times 2^-19 each, where the exponent field is 6; the last place of subnormal numbers is 2^-24.
+                # Each operand has factor 2^-19, for exponent field 6; the last place of subnormal numbers is 2^-24.
                 found += [(a + (5 << 10), b + (5 << 10), 0x8000 | taken) for taken in (1, 2, (a * b + 1) >> 14)]
     columns = dict(zip("abc", np.array(found, dtype=np.uint64).T, strict=True))
     modes = ROUNDING_MODES
@@ -300,7 +304,7 @@ def test_fma_subtracts_subnormal_from_product():
     ),
 )
 def test_stochastic_structures_match_golden(name, fmt, targets, mode, options, stochastic):
-    """Every operand and every random word; eager only where it is not refused."""
+    """Every operand and random word, with the eager structure where it is accepted."""
     taken = []
     for target in targets:
         try:
@@ -315,7 +319,7 @@ def test_stochastic_structures_match_golden(name, fmt, targets, mode, options, s
 
 
 def test_exhaustive_comparison_can_fail(monkeypatch):
-    """One wrong bit of the golden model, in one mode, is seen."""
+    """One wrong bit of the golden model in one mode is detected."""
     right = golden.mul
 
     def wrong(x, y, **parameters):

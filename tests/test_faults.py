@@ -1,4 +1,4 @@
-"""Faults: what an upset and a stuck net do to results, against the golden model where that can say it."""
+"""Faults: effects of upsets and stuck nets, compared with the golden model where it can predict them."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +23,7 @@ U64 = np.uint64
     "fmt", ["e3m2", "e2m1fn", "e3m2fnuz", "e3m2-finite", "posit6e1", "fxp3.3", "fxp3.3-wrap", "ufxp2.2"]
 )
 def test_ulps_match_fractions(fmt: str) -> None:
-    """By fractions: from a number to the next one away from zero, or at the end of the range to the one before."""
+    """The distance is to the next number away from zero, or to the previous one at the end of the range."""
     of = parse(fmt)
     finite = {code: value for code in range(1 << of.width) if isinstance(value := of.decode(code), Fraction)}
     numbers = sorted(set(finite.values()))
@@ -47,7 +47,7 @@ def test_error_distances_of_numbers_and_specials() -> None:
 
 
 def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
-    """Every effect is that of a golden sum whose accumulator had the bit inverted after the cycle of the upset."""
+    """Every effect equals a golden sum with the accumulator bit inverted after the cycle of the upset."""
     unit = build("mac", "e2m1", acc="e3m2")
     made = make(unit, unit_ports(unit), mutants=None)
     accumulator = {
@@ -68,7 +68,7 @@ def test_accumulator_upset_matches_golden_sum_from_flipped_value() -> None:
             for row in range(count):
                 at = int(np.flatnonzero(moments.reshape(count, length)[row])[0])
                 rows = slice(row * length, (row + 1) * length)
-                # In the cycle of the upset the step already sees it, so the sum begins anew from what was there before.
+                # The step in the cycle of the upset already reads the inverted bit, so the reference sum restarts.
                 codes = {name: feeds[name][rows][1 : 1 + STEPS].copy() for name in unit.inputs}
                 before = reference(unit, codes, chained=True)["o"]
                 codes["load"][at - 1], codes["c"][at - 1] = 1, before[at - 2] ^ U64(1 << bit)
@@ -84,7 +84,7 @@ def test_campaign_counts_requested_faults() -> None:
     stuck = [effect for effect in found.effects if effect.kind != UPSET]
     assert {effect.kind for effect in stuck} == {LOW, HIGH}
     assert all(effect.trials == 16 for effect in stuck)
-    # A result whose last bit is stuck is wrong where that bit is not so.
+    # A result with a stuck last bit is wrong if its last bit has the other value.
     sign = {e.kind: e for e in stuck if e.change.wire == "accumulator[5]"}
     assert sign[LOW].wrong > 0
     assert sign[HIGH].wrong > 0
@@ -99,7 +99,7 @@ def test_campaign_counts_requested_faults() -> None:
 
 
 def test_pipelined_unit_recovers_from_upset() -> None:
-    """Only operands that were inside come out wrong, and those after the next reset never."""
+    """Only operands in flight have wrong results, and none after the next reset."""
     unit = build("mul", "e2m0fn", pipeline=2)
     made = make(unit, unit_ports(unit), mutants=None)
     number = next(n for n, change in enumerate(made.changes, 1) if change.mode == "inv")

@@ -1,4 +1,4 @@
-"""Proofs: each kind of claim holds of a small unit, and is refuted, with a witness, once that has one mistake."""
+"""Proofs: each kind of claim holds for a small unit, and a mutant of it is refuted with a witness."""
 
 import json
 import os
@@ -41,17 +41,17 @@ CATALOGUE_TEXTS = [
     for options in ({}, {"rounding": "sr2", "random": "lfsr5"})
     if row.spec.takes(parse(fmt), Rounding.parse(options["rounding"]) if options else None)
 ]
-"""Every unit of the catalogue, with and without a source of random words."""
+"""Every unit of the catalogue, with and without a random source."""
 
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is proved here is asked here."""
+    """Use an empty build folder, so that no proof is cached."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
 
 
 def packed(change: Callable[[Any, Any, Value], Value]) -> Patch:
-    """Units whose codes are changed, of format, rounding and code, at the very end."""
+    """Return mutants that change the final code of a unit, given format, rounding and code."""
 
     def wrong(m: Module, x: Any, o: Any, rounding: Any, saturate: bool, random: Any) -> Value:
         return change(o, rounding, pack(m, x, o, rounding, saturate, random))[: o.width]
@@ -88,7 +88,7 @@ def word_one_place_low(patch: pytest.MonkeyPatch) -> None:
 
 
 def skewed(patch: pytest.MonkeyPatch) -> None:
-    """A sign that takes no register on its way."""
+    """Mutant whose sign skips a register."""
     right = Pipeline._register
     patch.setattr(
         Pipeline, "_register", lambda pipe, value, name: value if "sign" in name else right(pipe, value, name)
@@ -96,7 +96,7 @@ def skewed(patch: pytest.MonkeyPatch) -> None:
 
 
 def early_word(patch: pytest.MonkeyPatch) -> None:
-    """A random word of 3 bits that takes no register on its way."""
+    """Mutant whose random word of 3 bits skips a register."""
     right = Pipeline._register
     patch.setattr(
         Pipeline,
@@ -120,7 +120,7 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
 
 
 class Faulty(Streamed):
-    """The wrapper written again, with one mistake that its name tells."""
+    """Copy of the stream wrapper with a mistake named by its parameter."""
 
     mistake = ""
 
@@ -169,7 +169,7 @@ CASES: list[tuple[str, str, Patch]] = [
     ("stream order", "mul e2m1 --pipeline 2", stream("loses")),
     ("stream reset", "mul e2m1 --pipeline 2", stream("remembers")),
 ]
-"""One of each kind; and more of them where all is to be tried."""
+"""One case of each kind of claim; more with HALFULP_EXHAUSTIVE=1."""
 
 if os.environ.get("HALFULP_EXHAUSTIVE") == "1":
     CASES += [
@@ -209,7 +209,7 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     mistake(monkeypatch)
     wrong = found(kind, words)
     assert wrong.verdict.status == REFUTED
-    # A claim about results alone is shown with units, codes and numbers, which another simulator has found wrong too.
+    # A witness of wrong results names units, codes and numbers, and another simulator confirms it.
     saves = [line for line in wrong.lines if line.startswith("  save:  halfulp save ")]
     of_registers = "pipeline" in words or "quire" in words
     assert len(saves) == (0 if of_registers else 1 if kind == "valid" else 2)
@@ -226,7 +226,7 @@ def test_stream_wrapper_copy_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fmt", ["e2m1", "e2m1fnuz", "posit4e1", "fxp1.3", "ufxp2.2"])
 def test_code_order_magnitude_and_sign_match_decode(fmt: str) -> None:
-    """As the numbers have them, of every code."""
+    """Every code agrees with its decoded number."""
     of = parse(fmt)
     codes = [code for code in range(1 << of.width) if of.decode(code) == of.decode(code)]
 
@@ -247,7 +247,7 @@ def test_code_order_magnitude_and_sign_match_decode(fmt: str) -> None:
 
 
 def evaluate(value: Value) -> int:
-    """Of an expression of constants."""
+    """Evaluate an expression of constants."""
     from amaranth.sim import Simulator
 
     results = []

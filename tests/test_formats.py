@@ -1,4 +1,4 @@
-"""Formats, rounding modes, spans and MAC descriptions as data."""
+"""Formats, rounding modes, value ranges and MAC descriptions as plain data."""
 
 import bisect
 import functools
@@ -94,7 +94,7 @@ SMALL_FIXED = [
 
 
 def finite_codes(fmt):
-    """Codes of finite numbers."""
+    """Return the codes of finite numbers."""
     return [code for code in range(1 << fmt.width) if isinstance(fmt.decode(code), Fraction)]
 
 
@@ -348,7 +348,7 @@ def test_encode_inverts_decode(fmt):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in TOYS if fmt.subnormals], ids=str)
 def test_encode_rounds_floats_between_neighbours(fmt):
-    """Directed modes bracket, nearest is nearest, odd is odd: by the definition, over all numbers of the format."""
+    """Directed modes bracket, nearest is nearest, odd is odd, by definition over all numbers of the format."""
     numbers = sorted({fmt.decode(code) for code in finite_codes(fmt)})
     step = Fraction(2) ** (fmt.quantum - 3)
     value = -fmt.largest
@@ -401,7 +401,7 @@ def test_encode_flushes_after_rounding():
 
 
 def standard_posit(code, width, es):
-    """Number of a code as the Standard for Posit Arithmetic (2022, 3.3) has it, which negates no code."""
+    """Decode a code by the formula of the Standard for Posit Arithmetic (2022, 3.3), which negates no code."""
     bits = f"{code:0{width}b}"
     sign, first, rest = int(bits[0]), bits[1], bits[1:]
     run = len(rest) - len(rest.lstrip(first))
@@ -446,7 +446,7 @@ def test_decode_fixed_is_integer_times_ulp(fmt):
 @pytest.mark.parametrize("fmt", [*SMALL_POSITS, *SMALL_FIXED], ids=str)
 def test_encode_inverts_decode_and_codes_ascend(fmt):
     half, numbers = 1 << (fmt.width - 1), []
-    # Two's complement from NaR or the least number up; unsigned codes are in order as they are.
+    # Codes in two's complement ascend from NaR or the smallest number; unsigned codes ascend from 0.
     for code in (
         range(2 * half) if isinstance(fmt, Fixed) and not fmt.signed else [*range(half, 2 * half), *range(half)]
     ):
@@ -466,7 +466,7 @@ MODES = tuple(map(Rounding, ROUNDING_MODES))
 
 
 def chosen(mode, value, below, middle, above, odd):
-    """Which of two neighbours a mode takes: by what the modes are for, not by how they are computed."""
+    """Return the neighbour that a mode selects, by the definition of the mode."""
     toward_zero, away = sorted((below, above), key=abs)
     if value in (below, above):
         return value
@@ -477,7 +477,7 @@ def chosen(mode, value, below, middle, above, odd):
 
 
 def around(fmt):
-    """Magnitudes around all that decides: the numbers of a posit of three bits more, and what lies between them."""
+    """Return magnitudes at and between the numbers of a posit with three more bits."""
     finer = Posit(fmt.width + 3, fmt.es)
     marks = [finer.decode(code) for code in range(finer.nan_code)]
     return [*marks, *((x + y) / 2 for x, y in itertools.pairwise(marks)), 2 * finer.largest]
@@ -485,12 +485,12 @@ def around(fmt):
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
 def test_encode_rounds_posits_between_neighbours(fmt):
-    """The posit of one bit more that lies between two neighbours decides which is nearest (2022, 4.1)."""
+    """The posit of one more bit between two neighbours decides which is nearest (2022, 4.1)."""
     finer = Posit(fmt.width + 1, fmt.es)
     numbers = [fmt.decode(code) for code in range(fmt.nan_code)]
     for magnitude, sign in itertools.product(around(fmt), (1, -1)):
         if magnitude <= fmt.smallest or magnitude >= fmt.largest:
-            # What is not zero becomes neither zero nor NaR.
+            # A nonzero value rounds neither to zero nor to NaR.
             end = min(max(magnitude, fmt.smallest), fmt.largest) if magnitude else Fraction(0)
             expected = dict.fromkeys(MODES, sign * end)
         else:
@@ -507,7 +507,7 @@ def test_encode_rounds_posits_between_neighbours(fmt):
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in SMALL_POSITS if fmt.width <= 7], ids=str)
 def test_encode_rounds_posits_stochastically(fmt):
-    """Random words are added to the code of the posit that is longer by as many bits."""
+    """Random words are added to the code of a posit that is longer by the width of the word."""
     finer = Posit(fmt.width + 2, fmt.es)
     numbers = [finer.decode(code) for code in range(finer.nan_code)]
     for magnitude, sign, word in itertools.product(around(fmt), (1, -1), range(4)):
@@ -531,7 +531,7 @@ def test_encode_rounds_fixed_between_integers():
             assert mode.round_signed(value) == chosen(mode, value, below, middle, above, odd), f"{value} {mode}"
         if value == below:
             assert EXACT.round_signed(value) == below
-        # Of eight words, those round up that fill what is missing: on average the number, cut to eighths.
+        # Of eight words, those that carry round up: on average the number, truncated to eighths.
         ups = [sr3.round_signed(value, word) - below for word in range(8)]
         assert ups == [int(word >= 8 - (sixteenths // 2) % 8) for word in range(8)]
 
@@ -596,24 +596,24 @@ def test_posit_precision_at_every_scale(fmt):
     assert max(fmt.precision_at(scale) for scale in range(-fmt.max_scale, fmt.max_scale + 1)) == fmt.precision
 
 
-# Spans ---------------------------------------------------------------------------------------------------------------
+# Value ranges ---------------------------------------------------------------------------------------------------
 
 FINITE_TOYS = [fmt for fmt in TOYS if fmt.specials == "finite" and fmt.bias != 3]
 
 
 @functools.cache
 def numbers_of(fmt):
-    """The finite numbers of a format."""
+    """Return the finite numbers of a format."""
     return frozenset(fmt.decode(code) for code in finite_codes(fmt))
 
 
 def holds(fmt, numbers):
-    """Whether a format has every number, by trying."""
+    """Return True if a format has every number, by trial."""
     return numbers <= numbers_of(fmt)
 
 
 def granted(span, fmt):
-    """True if `ValueRange.check_fits` accepts the format."""
+    """Return True if `ValueRange.check_fits` accepts the format."""
     try:
         span.check_fits(fmt, "result")
     except ValueError:
@@ -640,7 +640,7 @@ def test_exact_is_granted_exactly_where_result_holds(a):
                 assert granted(span, fmt) == holds(fmt, numbers), f"{name} of {a} and {b} in {fmt}"
 
 
-def test_exact_is_refused_for_sums_that_do_not_fit():
+def test_exact_rejects_sums_that_do_not_fit():
     small = [Float(2, man, None, "finite", subnormals) for man in (0, 1) for subnormals in (True, False)]
     grants = 0
     for a, b, c in itertools.product(small, small, small):
@@ -666,7 +666,7 @@ MIXED = [
     *map(parse, ("posit3e0", "posit4e0", "posit4e1", "posit5", "posit5e1")),
     *map(parse, ("e2m1fn", "e3m0-finite", "e2m1-ftz", "e2m2fnuz", "e2m1")),
 ]
-"""Operands of every family, with and without NaN and inf."""
+"""Operands of every family, with and without NaN and infinity."""
 
 MIXED_RESULTS = [
     *(Fixed(*bits) for bits in itertools.product(range(8), range(-1, 8), (True, False)) if sum(bits[:2]) > 0),
@@ -681,22 +681,22 @@ MIXED_RESULTS = [
 
 @functools.cache
 def holds_number(fmt, number):
-    """Whether a format of any size has a number, by trying."""
+    """Return True if a format of any size has a number, by trial."""
     return fmt.decode(fmt.encode(number)) == number
 
 
 def holds_all(fmt, numbers, inf, nan):
-    """Whether a format has every number, and the specials that there are."""
+    """Return True if a format has every number and every special value."""
     return fmt.has_inf >= inf and fmt.has_nan >= nan and all(holds_number(fmt, number) for number in numbers)
 
 
 def places(number):
-    """Bits between the first and the last one, both included."""
+    """Return the number of bits from the first to the last one."""
     return len(f"{abs(number.numerator):b}".rstrip("0"))
 
 
 def check_bounds(span, numbers):
-    """What a span says is true of the numbers, and ends and quantum are theirs."""
+    """Check that a value range bounds all numbers, and that its ends and quantum occur."""
     assert (span.lowest, span.largest) == (min(numbers), max(numbers))
     in_quanta = [number / Fraction(2) ** span.quantum for number in numbers]
     assert all(number.denominator == 1 for number in in_quanta)
@@ -706,9 +706,9 @@ def check_bounds(span, numbers):
 
 
 def granted_rightly(span, numbers, inf, nan):
-    """Grants to the formats of MIXED_RESULTS, all of which hold the numbers, and refusals to some that would.
+    """Check that formats accepted by the range hold all numbers, and that some others are refused.
 
-    Fixed point is never refused what it holds; for the others a span is a bound.
+    Fixed point is accepted if and only if it holds the numbers; for other formats the range is a bound.
     """
     check_bounds(span, numbers)
     assert (span.inf, span.nan) == (inf, nan)
@@ -755,7 +755,7 @@ def test_exact_sums_across_families_are_granted_where_result_holds():
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in MIXED if fmt.width <= 4], ids=str)
 def test_value_range_of_long_sums_is_exact(fmt):
-    """Of a few numbers of a format, and of a few products."""
+    """Sums of a few numbers of a format, and of a few products."""
     for span, terms in (
         (ValueRange.of(fmt), numbers_of(fmt)),
         (ValueRange.of(fmt) * ValueRange.of(INT2), {x * y for x in numbers_of(fmt) for y in numbers_of(INT2)}),
@@ -794,7 +794,7 @@ def test_mac_spec_parse_and_str_are_inverse():
 
 
 def test_mac_spec_names_random_source():
-    """Whatever can serve a rounding is in the text, which reads back; whatever cannot is refused."""
+    """The text names every source that serves the rounding; other sources are refused."""
     served = refused = 0
     sources = [Lfsr(2), Lfsr(10), Lfsr(64), Plateau(2), Plateau(3), Plateau(16)]
     for source, rounding, product_rounding, acc, saturate in itertools.product(
@@ -853,7 +853,7 @@ def test_default_accumulators_of_floats():
         "e2m3fn": "e3m6",
         "e2m1fn": "e3m4",
     }
-    # The bias moves as that of products does.
+    # The bias shifts as that of the products does.
     for text, acc in (("e4m3b30fn", "e5m6b61"), ("e11m4b2000", "e11m7b2977"), ("e4m3b8", "e5m6")):
         assert str(parse(text).default_accumulator()) == acc
 
@@ -903,7 +903,7 @@ def test_default_accumulators_have_at_most_64_bits():
         assert type(acc) is type(fmt)
         assert fmt.width <= acc.width <= 64
         if isinstance(fmt, Posit) or (fmt.int_bits >= 0 and fmt.frac_bits >= 0):
-            # Twice a number of bits that is below zero is less.
+            # Doubling a negative number of bits decreases it.
             assert holds_all(acc, {fmt.lowest, fmt.largest}, fmt.has_inf, fmt.has_nan)
             assert acc.quantum <= fmt.quantum
 
@@ -1088,7 +1088,7 @@ def test_precision_at_equals_that_of_the_table(fmt):
     low, high = (floor_log2(number) for number in (fmt.smallest, fmt.largest))
     for scale in (*range(low - 2, high), high + 1, high + 2):
         assert fmt.precision_at(scale) == Format.precision_at(fmt, scale), scale
-    # Of the last power of two on there may be few numbers.
+    # Above the last power of two there may be few numbers.
     assert fmt.precision_at(high) >= Format.precision_at(fmt, high) >= bool(fmt.largest)
 
 

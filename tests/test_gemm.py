@@ -44,7 +44,7 @@ SEED = 5
 
 
 def operand(rng, fmt, shape):
-    """Codes of numbers of middling size, and of any in the first entry of each batch."""
+    """Return codes of moderate numbers, with arbitrary codes in the first entry of each batch."""
     numbers = rng.normal(size=shape) * (1 if isinstance(fmt, Float) else 3)
     codes = golden.encode(torch.from_numpy(numbers), fmt)
     codes[..., 0, 0] = torch.from_numpy(rng.integers(0, 1 << min(fmt.width, 62), codes.shape[:-2]))
@@ -52,7 +52,7 @@ def operand(rng, fmt, shape):
 
 
 def case(spec, a_shape, b_shape):
-    """Operands, start values and given words of a product."""
+    """Return operands, start values and given words of a product."""
     rng = np.random.default_rng(len(str(spec)))
     a, b = operand(rng, spec.a, a_shape), operand(rng, spec.b, b_shape)
     shape = (*np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), a_shape[-2], b_shape[-1])
@@ -65,7 +65,7 @@ def case(spec, a_shape, b_shape):
 
 
 def dealt(spec, shape, k):
-    """The words that hardware's sources give, each made from its own seed."""
+    """Return the words of the hardware sources, each from its own seed."""
     columns = {name: torch.zeros(*shape, k, dtype=torch.int64) for name in spec.words}
     places = list(itertools.product(*map(range, shape)))
     for place, seed in zip(places, spec.random.seeds(len(places), SEED), strict=True):
@@ -81,7 +81,7 @@ def parameters_of(spec):
 
 
 def one_by_one(spec, a, b, start, words):
-    """Each sum on its own: rounded ones step by step in fractions, exact ones as an accumulator holds them in time."""
+    """Compute each sum separately: rounded ones step by step in fractions, exact ones as an accumulator."""
     shape, k = start.shape, a.shape[-1]
     a = a.expand(*shape[:-2], *a.shape[-2:])
     b = b.expand(*shape[:-2], *b.shape[-2:])
@@ -138,7 +138,7 @@ def test_gemm_broadcasts_and_accepts_empty_shapes():
 
 @pytest.mark.parametrize("text", [text for text in ROUNDED if "@" in text])
 def test_gemm_resumes_from_start_and_source_state(text):
-    """From the result and from the states of the sources, wherever it is cut."""
+    """A product may be split anywhere and resumed from the result and the source states."""
     spec = MacSpec.parse(text)
     k = 100
     a, b, start, _ = case(spec, (2, 3, k), (k, 4))
@@ -249,10 +249,10 @@ ON_ARRAYS = [
 
 
 class Systolic(Unit):
-    """Output-stationary arrays, all of which get the same codes: rows of ``a`` go right, columns of ``b`` down.
+    """Output-stationary arrays on the same codes: rows of ``a`` move right, columns of ``b`` move down.
 
-    What enters row i or column j is delayed by i or j cycles, so that operands of one step meet in each element. With
-    ``a`` goes whether the step is one, and whether it is the first of a sum. Where ``stall`` is set nothing moves.
+    Row i and column j are delayed by i and j cycles, so that operands of a step meet in each element. Flags for valid
+    steps and first steps move with ``a``. ``stall`` stops all registers.
     """
 
     stateful = True
@@ -313,13 +313,13 @@ class Systolic(Unit):
 
 
 def operands(rng):
-    """Codes of 8 bits that are of middling size in each format, so that sums wander and are rounded in each step."""
+    """Return codes of 8 bits with moderate numbers in each format, so that every step rounds."""
     middling = [rng.integers(0x30, 0x44, shape) for shape in ((ROWS, STEPS), (STEPS, COLUMNS))]
     return [codes | (rng.integers(0, 2, codes.shape) << 7) for codes in middling]
 
 
 def feed(rng, a, b):
-    """What enters in each cycle: the steps in order, with bubbles and stalls between, in which there is garbage."""
+    """Return the inputs per cycle: steps in order, with bubbles and stalls that carry random codes."""
     cycles, steps = 3 * STEPS, iter(range(STEPS))
     columns = {f"a{row}": rng.integers(0, 256, cycles) for row in range(ROWS)}
     columns |= {f"b{column}": rng.integers(0, 256, cycles) for column in range(COLUMNS)}
@@ -341,8 +341,8 @@ def feed(rng, a, b):
 
 @pytest.mark.slow
 def test_gemm_matches_systolic_array():
-    """Element by element, and in a second product after the first, whose sources go on; and a wrong seed is seen."""
-    # One test, for the model takes longer to build than all else here.
+    """Two products in sequence match element by element, sources continue, and a wrong seed is detected."""
+    # One test for everything, because building the model takes longest.
     unit = Systolic(ON_ARRAYS)
     rng = np.random.default_rng(1)
     products = []
@@ -360,7 +360,7 @@ def test_gemm_matches_systolic_array():
         seeds = golden.random.seeds(source, ROWS * COLUMNS, SEED).reshape(ROWS, COLUMNS)
         after = golden.random.jump(source, seeds, STEPS)
         assert torch.equal(found_after, golden.gemm(a_after, b_after, text, seed=after)), text
-        # Each element in turn has a wrong seed: seen there, unless other words end in the same sum, and nowhere else.
+        # Each element in turn gets a wrong seed, which must change that element only (or nothing, if sums agree).
         own = torch.eye(ROWS * COLUMNS, dtype=torch.bool).reshape(-1, ROWS, COLUMNS)
         wrong = torch.where(own, golden.random.jump(source, seeds, 3), seeds)
         different = golden.gemm(a.expand(len(own), *a.shape), b, text, seed=wrong) != found

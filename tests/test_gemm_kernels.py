@@ -1,4 +1,4 @@
-"""Compiled matrix products: the bits of operations on tensors, for every description, operand and machine."""
+"""Compiled matrix products have the bits of tensor operations for every description, operand and machine."""
 
 import functools
 import importlib
@@ -59,12 +59,12 @@ MODES = [*ROUNDING_MODES, "sr3", "sr10", "sr24"]
 
 @pytest.fixture(autouse=True)
 def _kernels(monkeypatch):
-    """Even for little work."""
+    """Use kernels even for little work."""
     monkeypatch.setenv("HALFULP_KERNEL", "native")
 
 
 def sample(count, seed):
-    """Descriptions of all families, modes and sources, at random, but for what is too wide for kernels."""
+    """Return random descriptions of all families, modes and sources that are narrow enough for kernels."""
     chosen, made = random.Random(seed), []
     every = [name for family in FORMATS.values() for name in family]
     while len(made) < count:
@@ -90,7 +90,7 @@ SAMPLED = sample(60 if EXHAUSTIVE else 5, 6)
 
 
 def codes(rng, fmt, shape, way):
-    """Codes that are all over, near one, short (so that sums tie), tiny, or of numbers of middling size."""
+    """Return random codes: any, near one, short (for ties), tiny, or of moderate numbers."""
     width = min(fmt.width, 62)
     top = (1 << width) - 1
     if way == "real":
@@ -112,14 +112,14 @@ WAYS = ["any", "near", "short", "tiny", "real"]
 
 
 def specials(fmt):
-    """Codes of zeros, ends of the range, infinities and NaN."""
+    """Return the codes of zeros, ends of the range, infinities and NaN."""
     found = [0, 1, fmt.nan_code, fmt.infinity(False), fmt.infinity(True)]
     found += [fmt.encode(value, saturate=True) for value in (fmt.largest, fmt.lowest, fmt.smallest, -0.0)]
     return torch.tensor([golden.raw.int64(code) for code in found])
 
 
 def case(spec, n, k, m, seed):
-    """Operands, start values and words; specials in a few places."""
+    """Return operands, start values and words, with special codes at some places."""
     rng = np.random.default_rng(seed)
     a, b = codes(rng, spec.a, (n, k), rng.choice(WAYS)), codes(rng, spec.b, (k, m), rng.choice(WAYS))
     start = codes(rng, spec.o, (n, m), rng.choice(WAYS))
@@ -144,9 +144,9 @@ def in_torch(spec, a, b, start, words):
 
 
 def kernels_of(spec):
-    """All kernels of a description, as functions; the last one takes all operands."""
+    """Return all kernels of a description as functions; the last one supports all operands."""
     sources = plan.sources(spec, None, build.has_fma())
-    # By default the first in lanes only: each takes seconds to compile.
+    # By default only the first kernel in vector lanes, because each takes seconds to compile.
     libraries = [build.library("test", source) for source in (sources if EXHAUSTIVE else sources[:1])]
     assert None not in libraries
     found = [functools.partial(call, library) for library in libraries]
@@ -154,7 +154,7 @@ def kernels_of(spec):
 
 
 def compare(text, products, seed=0):
-    """Every kernel of a description against operations on tensors; how many results each gave."""
+    """Compare every kernel of a description with tensor operations; return the number of results of each."""
     spec = MacSpec.parse(text)
     runs = kernels_of(spec)
     given = [0] * len(runs)
@@ -180,18 +180,18 @@ def compare(text, products, seed=0):
 @pytest.mark.parametrize("text", [*LISTED, *SAMPLED])
 def test_kernels_match_tensors(text):
     given = compare(text, PRODUCTS)
-    # The last one, in 128-bit integers, takes everything.
+    # The last kernel, in 128-bit integers, supports everything.
     assert given[-1] == max(given) > 0
 
 
 @pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.rh", "posit8*posit8+posit16.rh", "fxp4.4*fxp4.4=fxp4.4.rh+fxp8.8.rn"])
-def test_lanes_leave_modes_that_they_do_not_decide_to_the_exact_kernel(text):
+def test_lanes_delegate_undecided_modes_to_exact_kernel(text):
     assert not plan.sources(MacSpec.parse(text), None, build.has_fma())
     assert compare(text, 10**4)[0] > 0
 
 
 def test_kernels_in_lanes_are_used():
-    """On operands of middling size the first kernel of each description does the work, and it is one in lanes."""
+    """For moderate operands the first kernel of each description, in vector lanes, does all the work."""
     for text in LISTED[:-2]:
         spec = MacSpec.parse(text)
         first = plan.sources(spec, None, build.has_fma())[0]
@@ -204,7 +204,7 @@ def test_kernels_in_lanes_are_used():
 
 
 def test_kernels_match_fractions():
-    """Step by step in exact arithmetic, which shares nothing with the kernels."""
+    """Compare step by step with exact arithmetic that shares no code with the kernels."""
     for text in ("e5m2*e5m2+e6m5.rn", "bf16*bf16+bf16.rn", "posit8*posit8+posit16.rn", "fp16*fp16=fp16.rn+fp16.rn"):
         spec = MacSpec.parse(text)
         a, b, start, _ = case(spec, 3, 40, 4, 3)
@@ -219,7 +219,7 @@ def test_kernels_match_fractions():
 
 
 def test_kernels_match_tensors_on_small_fp16_products():
-    """The 128 x 128 product of values from 1e-6 to 1e-2, most of whose products are subnormal."""
+    """Most products of a 128 x 128 product of values from 1e-6 to 1e-2 are subnormal."""
     generator = torch.Generator().manual_seed(0)
     a, b = (1e-6 + (1e-2 - 1e-6) * torch.rand(128, 128, generator=generator) for _ in range(2))
     spec = MacSpec.parse("fp16*fp16=fp16.rn+fp16.rn")
@@ -237,7 +237,7 @@ TEXTS = ["e5m2*e5m2+e6m5.rn", "fxp4.4*fxp4.4+fxp8.8.rn", "posit8*posit8+exact=po
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_kernels_match_tensors_on_odd_shapes(text, monkeypatch):
-    """Dimensions of none and of one, about the numbers of lanes and rows, transposed, broadcast and in batches."""
+    """Sizes of zero, one, and around the numbers of lanes and rows; transposed, broadcast and batched."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(2)
 
@@ -281,7 +281,7 @@ def test_kernels_match_tensors_on_odd_shapes(text, monkeypatch):
     ],
 )
 def test_kernels_transpose_few_columns(text, source, monkeypatch):
-    """Many rows of few columns are computed as the transposed product, with the words of each element still its own."""
+    """A product with many rows and few columns is computed transposed, with unchanged random words per element."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(4)
     for shape, k, m in (((40,), 5, 3), ((2, 65), 40, 1), ((3, 61), 3, 18)):
@@ -303,7 +303,7 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", TEXTS)
 def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
-    """Neither the number of threads, nor the instructions there are, nor flushing of subnormals changes a bit."""
+    """Numbers of threads, instruction sets and flushing of subnormal numbers change no bit."""
     spec = MacSpec.parse(text)
     a, b, start, _ = case(spec, 21, 40, 70, 3)
     expected = golden.gemm(a, b, spec, start=start)
@@ -331,8 +331,8 @@ def test_kernels_match_tensors_without_fma(monkeypatch):
         compare(text, 10_000)
 
 
-def test_gemm_without_compiler_uses_torch_and_says_so(monkeypatch, tmp_path):
-    """Torch does it, and that is said once."""
+def test_gemm_without_compiler_uses_torch_and_warns(monkeypatch, tmp_path):
+    """Without a compiler torch computes the product, with one warning."""
     a, b, _, _ = case(MacSpec.parse(TEXTS[0]), 3, 4, 5, 1)
     expected = golden.gemm(a, b, TEXTS[0])
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
@@ -353,7 +353,7 @@ def test_gemm_without_compiler_uses_torch_and_says_so(monkeypatch, tmp_path):
 
 
 def test_kernels_compile_when_work_is_large_enough(monkeypatch, tmp_path):
-    """Torch does little work, then the kernel of all descriptions, then one of the description; to the same bits."""
+    """Little work uses torch, more uses the generic kernel, and much uses a specific one, with the same bits."""
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path))
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
     build._spent.clear()
@@ -383,7 +383,7 @@ def test_kernels_compile_when_work_is_large_enough(monkeypatch, tmp_path):
 
 
 def test_long_sums_do_not_run_in_torch(monkeypatch):
-    """Two rows of 65536 products are few sums of many steps, each of which is a call of torch there."""
+    """Two rows of 65536 products have many sequential steps, which torch would run as calls."""
     monkeypatch.setenv("HALFULP_KERNEL", "auto")
     exact_kernel.library(math.inf)
     monkeypatch.setattr(gemm_module, "_in_torch", lambda *given: pytest.fail("torch computed it"))
@@ -393,7 +393,7 @@ def test_long_sums_do_not_run_in_torch(monkeypatch):
 
 @pytest.mark.parametrize("text", ["e4m3*e5m2=e5m2.sr3+e6m5.sr18", "nf4*takum16+posit16.sr3", "nf4*nf4+exact=fp32"])
 def test_kernel_of_all_descriptions_takes_counters_and_codebooks(text, monkeypatch):
-    """Words of the counter for product and sum, from a step within a block of it, and tables of codebooks."""
+    """Counter words for products and sums from within a block, and tables of codebooks."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(3)
     a, b = codes(rng, spec.a, (3, 21), "any"), codes(rng, spec.b, (21, 5), "any")
@@ -413,7 +413,7 @@ ELEMENTS += ["posit16e1", "posit5", "takum8", "takum16", "nf4"]
 
 @pytest.mark.parametrize("mode", ["rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3"])
 def test_kernel_of_all_descriptions_encodes_and_decodes_as_tensors(mode, monkeypatch):
-    """Every format, of real numbers at all scales and specials, by the kernel that first calls use."""
+    """Every format encodes real numbers of all scales and special values with the generic kernel."""
     rounding = Rounding.parse(mode)
     generator = torch.Generator().manual_seed(1)
     scale = torch.exp2(torch.randint(-30, 30, (4000,), generator=generator).double())
@@ -437,7 +437,7 @@ def test_kernel_of_all_descriptions_encodes_and_decodes_as_tensors(mode, monkeyp
 
 
 def test_sums_overflow_by_rounding_up_alone():
-    """Terms far below the last place carry sums to overflow, where each is rounded up."""
+    """Terms far below the last place make a sum overflow if each step rounds up."""
     a, b = torch.ones(2, 20, dtype=torch.int64), torch.ones(20, 3, dtype=torch.int64)
     for text in ("e5m2*e5m2+e2m1-fn.ru", "e5m2*e5m2=e2m1-fn.ru+e2m1-fn.rn", "e5m2*e5m2+e4m3fn.ru"):
         spec, words = MacSpec.parse(text), Words()
@@ -449,7 +449,7 @@ def test_sums_overflow_by_rounding_up_alone():
 
 
 def test_minus_zero_survives_sums():
-    """-0 * 1 added to -0 is -0, and +0 as soon as there is a +0 among the terms."""
+    """-0 * 1 added to -0 is -0; a single +0 term makes the sum +0."""
     for text, expected in (("e5m2*e5m2+e6m5.rn", 0x800), ("e5m2*e5m2+e6m5.sr3", 0x800), ("e5m2*e5m2+e6m5.rd", 0x800)):
         spec = MacSpec.parse(text)
         a, b, start = torch.full((5, 3), 0x80), torch.full((3, 70), 0x3C), torch.full((5, 70), 0x800)
@@ -463,7 +463,7 @@ def test_minus_zero_survives_sums():
 
 
 def test_nan_payloads_survive_sums():
-    """Whatever its places hold: rounding adds to those of the operand, from which the lane makes the sum's."""
+    """Rounding adds to the payload of a NaN operand, from which a lane makes the NaN of the sum."""
     spec = MacSpec.parse("tf32*tf32+bf16.rn")
     library = build.library("test", plan.sources(spec, None, build.has_fma())[0])
     payloads = torch.arange(0x3FC01, 0x40000)
@@ -476,7 +476,7 @@ def test_nan_payloads_survive_sums():
 
 
 def test_overfull_quire_is_infinite():
-    """Of one bit of guard some largest products are too many, of either sign and even if others take them back."""
+    """With one guard bit, several largest products overflow in either direction, even if later ones cancel them."""
     largest = torch.full((1, 40), 0x7B)
     for signs in (torch.zeros(40), torch.ones(40), torch.arange(40) >= 20):
         b = (largest | (signs.to(torch.int64) << 7)).mT
@@ -488,7 +488,7 @@ def test_overfull_quire_is_infinite():
 
 
 def test_midpoint_plus_tiny_addend_rounds_up():
-    """9 * 29 = 261 lies between 260 and 262 in bf16, and 2^-20 decides: binary32 would have lost it."""
+    """9 * 29 = 261 is between 260 and 262 in bf16, and 2^-20 decides; binary32 would lose it."""
     spec = MacSpec.parse("bf16*bf16+bf16.rn")
     a, b, *start = (golden.encode(torch.tensor([[value]]), "bf16") for value in (9.0, 29.0, 2.0**-20, 0.0, -(2.0**-20)))
     for begin, expected in zip(start, (262, 260, 260), strict=True):
@@ -499,7 +499,7 @@ def test_midpoint_plus_tiny_addend_rounds_up():
 
 
 def test_triton_kernel_matches_tensors():
-    """In Triton: on a GPU where there is one, else as its interpreter runs it, in a process that it is told in."""
+    """Triton runs on a GPU if there is one, and otherwise in its interpreter, in a separate process."""
     pytest.importorskip("triton")
     script = Path(__file__).parent / "triton_kernel.py"
     environment = os.environ | ({} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"})
@@ -524,7 +524,7 @@ def test_triton_kernel_matches_tensors():
     ],
 )
 def test_philox_matches_published_words(counter, key, words):
-    """Those of the authors' library Random123, kat_vectors."""
+    """The published words are kat_vectors of the authors' library Random123."""
     assert philox(torch.tensor(counter), key).tolist() == words
 
 
@@ -533,7 +533,7 @@ def test_philox_matches_published_words(counter, key, words):
     "text", ["e5m2*e5m2+e6m5.sr10", "e4m3*e4m3=e5m2.sr3+e6m5.sr24", "posit8*posit8+exact=posit8.sr5"]
 )
 def test_counter_based_words_match_between_kernels_and_tensors(text):
-    """Kernels and tensors have the same, a sum may be split, and they are those of philox_words."""
+    """Kernels and tensors use the words of `philox_words`, also for split sums."""
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(1)
     a, b, start = (codes(rng, *of, "real") for of in ((spec.a, (3, 50)), (spec.b, (50, 37)), (spec.o, (3, 37))))
@@ -608,7 +608,7 @@ TARGETS = [
 @pytest.mark.parametrize("target", TARGETS if EXHAUSTIVE else TARGETS[:1] + TARGETS[4:5] + TARGETS[9:11])
 @pytest.mark.parametrize("source", [torch.float32, torch.float64])
 def test_encode_kernel_matches_tensors(target, source):
-    """Any words, and numbers at and about the codes and midpoints of the target."""
+    """Arbitrary words, and numbers at and next to the codes and midpoints of the target format."""
     o, rng = parse(target), np.random.default_rng(3)
     integer = torch.int32 if source == torch.float32 else torch.int64
     bits = torch.iinfo(integer).bits

@@ -1,4 +1,4 @@
-"""The golden model on tensors against the exact model in fractions."""
+"""Golden model on tensors against the exact model in fractions."""
 
 import dataclasses
 import functools
@@ -57,18 +57,18 @@ ARITY = {"mul": "ab", "add": "ab", "fma": "abc", "convert": "a", "compare": "ab"
 
 
 def tensor(codes):
-    """Codes as int64, those of 64 bits by their bits."""
+    """Convert codes to int64; 64-bit codes keep their bits."""
     return torch.tensor([code - (1 << 64) if code >> 63 else code for code in codes], dtype=torch.int64)
 
 
 def columns_of(result):
-    """A result's columns as lists of ints."""
+    """Return the columns of a result as lists of ints."""
     columns = result if isinstance(result, tuple) else (result,)
     return [[code & ((1 << 64) - 1) for code in column.tolist()] for column in columns]
 
 
 def differences(name, columns, words=None, **parameters):
-    """Vectors compared, and those in which tensors and fractions disagree."""
+    """Return the number of compared vectors, and those in which tensors and fractions differ."""
     more = {} if words is None else {"random": tensor(words)}
     results = columns_of(getattr(golden, name)(*map(tensor, columns), **parameters, **more))
     wrong = []
@@ -76,7 +76,7 @@ def differences(name, columns, words=None, **parameters):
         word = {} if words is None else {"random": words[index]}
         wanted = getattr(exact, name)(*codes, **parameters, **word)
         wanted = [code & ((1 << 64) - 1) for code in (wanted if isinstance(wanted, tuple) else (wanted,))]
-        # A tensor of 64-bit codes holds them as negative numbers; the mask makes both the same.
+        # A tensor holds 64-bit codes as negative numbers; the mask makes both equal.
         found = [column[index] for column in results]
         if found != wanted:
             wrong.append((codes, word, [hex(code) for code in wanted], [hex(code) for code in found]))
@@ -84,7 +84,7 @@ def differences(name, columns, words=None, **parameters):
 
 
 def every(formats, rounding, subtract=False):
-    """All operands, with all random words."""
+    """Return all operands with all random words."""
     ranges = [range(1 << fmt.width) for fmt in formats] + [range(2)] * subtract + [range(1 << rounding.bits)]
     *columns, words = zip(*itertools.product(*ranges), strict=True)
     return [list(column) for column in columns], list(words) if rounding.bits else None
@@ -94,7 +94,7 @@ def every(formats, rounding, subtract=False):
 @pytest.mark.parametrize("fmt", TOYS, ids=str)
 @pytest.mark.parametrize("name", [name for name, operands in ARITY.items() if operands == "ab"])
 def test_golden_matches_exact_on_toy_floats(name, fmt):
-    # In turn, half of the modes for each format, unless all are asked for.
+    # By default half of the modes for each format, in turn.
     modes = MODES if os.environ.get("HALFULP_EXHAUSTIVE") == "1" else MODES[TOYS.index(fmt) % 2 :: 2]
     for rounding, saturate in itertools.product(modes, (False, True)):
         columns, words = every([fmt, fmt], rounding, subtract=name == "add")
@@ -121,7 +121,7 @@ def test_fma_matches_exact_on_toy_floats(fmt):
 
 
 def aimed(rng, fmt, count, near):
-    """Codes of which many are special, or have exponents around ``near`` and mantissas at the edges."""
+    """Return codes with many special ones, exponents around ``near`` and mantissas at the ends."""
     if not isinstance(fmt, Float):
         return aimed_by_number(rng, fmt, count, near)
     codes = []
@@ -141,7 +141,7 @@ def aimed(rng, fmt, count, near):
 
 
 def aimed_by_number(rng, fmt, count, near):
-    """The same for fixed point and posits, whose fields are not in one place."""
+    """Return codes as `aimed` does, for fixed point and posits, whose fields have no fixed position."""
     ones, half = (1 << fmt.width) - 1, 1 << (fmt.width - 1)
     codes = []
     for _ in range(count):
@@ -149,7 +149,7 @@ def aimed_by_number(rng, fmt, count, near):
         if choice < 0.2:
             code = rng.getrandbits(fmt.width)
         elif choice < 0.35:
-            # Zero, NaR or the least number, minpos, maxpos and what is beside them, or what is least unsigned.
+            # Zero, NaR or the smallest number, minpos, maxpos and their neighbours.
             code = rng.choice((0, half, 1, half - 1, ones, half + 1, 2, half - 2))
         else:
             fraction = rng.choice((Fraction(0), Fraction(rng.getrandbits(64), 1 << 64), 1 - Fraction(1, 1 << 70)))
@@ -168,7 +168,7 @@ WIDE = [
 
 @pytest.mark.parametrize("seed", range(60))
 def test_golden_matches_exact_on_wide_and_mixed_floats(seed):
-    """Formats, mode and operands all random; every second run keeps to one format, where operands meet most."""
+    """Formats, mode and operands are random; every second run has a single format, which gives more collisions."""
     rng = random.Random(seed)
     name = rng.choice(list(ARITY))
     one = rng.choice(WIDE)
@@ -189,7 +189,7 @@ def test_golden_matches_exact_on_wide_and_mixed_floats(seed):
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64, E5M2], ids=str)
 @pytest.mark.parametrize("rounding", MODES, ids=str)
 def test_fma_matches_exact_near_cancellation(fmt, rounding):
-    """c is -(a * b), or its neighbour, or so small that only the sticky bit tells."""
+    """c is -(a * b), its neighbour, or so small that only the sticky bit depends on it."""
     rng = random.Random(str(rounding))
     xs, ys = aimed(rng, fmt, 600, 0), aimed(rng, fmt, 600, 0)
     negated = [exact.mul(x, y, a=fmt, b=fmt, o=fmt) ^ fmt.sign_code for x, y in zip(xs, ys, strict=True)]
@@ -203,7 +203,7 @@ def test_fma_matches_exact_near_cancellation(fmt, rounding):
 
 @pytest.mark.parametrize("rounding", MODES, ids=str)
 def test_fma_matches_exact_in_three_formats(rounding):
-    """Operands, addend and result of formats of their own, the addend around the product."""
+    """Operands, addend and result have different formats; the addend is close to the product."""
     rng = random.Random(str(rounding))
     formats = {"a": E5M2, "b": E4M3FN, "c": FP32, "o": BF16}
     columns = [aimed(rng, formats[letter], 2000, 0) for letter in "abc"]
@@ -214,7 +214,7 @@ def test_fma_matches_exact_in_three_formats(rounding):
 
 @pytest.mark.parametrize("target", ["e5m2", "e4m3fn-ftz", "e3m2fn", "e2m0", "fp64", "e4m3fnuz"])
 def test_cancelled_sums_are_zero_at_all_exponents(target):
-    """x - x and x * 1 - x with x beyond the largest number of the result, and below its smallest."""
+    """x - x and x * 1 - x, with x beyond the largest number of the result or below its smallest."""
     target = parse(target)
     numbers = [code | sign for code in (1, 0x00800000, 0x3F800001, 0x7F7FFFFF, 0x7E812345) for sign in (0, 1 << 31)]
     ones, negated = [0x3F800000] * len(numbers), [code ^ (1 << 31) for code in numbers]
@@ -282,7 +282,7 @@ PAIRS = [
 
 
 def overflows_by(fmt):
-    """What ``saturate`` can be where it makes a difference."""
+    """Return the values of ``saturate`` that make a difference."""
     return (False, True) if isinstance(fmt, Float) or getattr(fmt, "overflow", None) == "wrap" else (False,)
 
 
@@ -333,13 +333,13 @@ WIDE_FAMILIES = [
 
 
 def random_words(rng, rounding, count):
-    """Random words of a rounding, where it takes any."""
+    """Return the random words of a rounding, if it takes any."""
     return [rng.getrandbits(rounding.bits) for _ in range(count)] if rounding.bits else None
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_golden_matches_exact_on_wide_and_mixed_families(seed):
-    """Formats, mode and operands all random; every second run keeps to one format, where operands meet most."""
+    """Formats, mode and operands are random; every second run has a single format, which gives more collisions."""
     rng = random.Random(seed)
     name = rng.choice(list(ARITY))
     one = rng.choice(WIDE_FAMILIES[:15])
@@ -374,7 +374,7 @@ def test_fma_matches_exact_near_cancellation_in_all_families(fmt):
 
 
 def parameters_of(spec):
-    """What golden functions take of a description; the words of its source are given."""
+    """Return the arguments of golden functions for a description, with the words of its source."""
     return spec.parameters
 
 
@@ -414,7 +414,7 @@ INT8_WRAP = parse("int8-wrap")
     ids=str,
 )
 def test_saturate_applies_to_rounded_product(fmt, product, acc, operands, held, saturated):
-    """A rounded product that overflows is infinite, wraps, or is the largest: as ``saturate`` says."""
+    """A rounded product that overflows is infinite, wraps, or saturates, as ``saturate`` requires."""
     codes = [fmt.encode(number, EXACT) for number in operands]
     parameters = {"a": fmt, "b": fmt, "acc": acc, "product": product, "product_rounding": RN}
     for saturate, number in ((False, held), (True, saturated)):
@@ -442,7 +442,7 @@ SUMS = [
 
 
 def operands_of(parameters):
-    """Formats of the operands of a step, the start value last."""
+    """Return the formats of the operands of a step, the start value last."""
     o = parameters.get("o") or (parameters["a"] if parameters["acc"] == "exact" else parameters["acc"])
     return [*(parameters[letter] for letter in "ab" if letter in parameters), o]
 
@@ -451,7 +451,7 @@ def operands_of(parameters):
     ("name", "texts"), SUMS, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
 )
 def test_accumulators_match_exact_on_toy_formats(name, texts):
-    """Every operand rounded to nearest, and some in every other mode."""
+    """Every operand with rounding to nearest, and some with every other mode."""
     parameters = {key: text if text == "exact" or key == "carry" else parse(text) for key, text in texts.items()}
     formats = operands_of(parameters)
     rng = random.Random(f"{name}{texts}")
@@ -490,21 +490,21 @@ def test_accumulators_match_exact_on_wide_and_mixed_formats(seed):
 
 
 def plus(x, y):
-    """Exact sum of fractions, or of infinities and NaN as floats."""
+    """Add fractions exactly, or infinities and NaN as floats."""
     if isinstance(x, Fraction) and isinstance(y, Fraction):
         return x + y
     return sum(float((z > 0) - (z < 0)) if isinstance(z, Fraction) else z for z in (x, y))
 
 
 def times(x, y):
-    """Exact product of fractions, or of infinities and NaN as floats."""
+    """Multiply fractions exactly, or infinities and NaN as floats."""
     if isinstance(x, Fraction) and isinstance(y, Fraction):
         return x * y
     return math.prod(float((z > 0) - (z < 0)) if isinstance(z, Fraction) else z for z in (x, y))
 
 
 def read_register(spec, terms, starts, loads, clears, words):
-    """What an exact accumulator reads after each step; and how often it overflowed its carry guard."""
+    """Return the reading of an exact accumulator after each step, and its number of guard overflows."""
     end = Fraction(2) ** (spec.quire.top + spec.quire.carry)
     total, codes, overflows = Fraction(0), [], 0
     for index, term in enumerate(terms):
@@ -523,11 +523,11 @@ STEPS = 200
 
 
 def steps(rng, *formats):
-    """Operands of a sequence, the start values last, with a new sum begun now and then."""
+    """Return the operands of a sequence with occasional new sums, the start values last."""
     columns = [aimed(rng, fmt, STEPS, 0) for fmt in formats]
-    # What is NaN stays so; sums begin often enough that most are none.
+    # NaN persists, so sums restart often enough that most have none.
     loads, clears = ([int(rng.random() < 0.05) for _ in range(STEPS)] for _ in range(2))
-    # A sum of products of the largest numbers, which overflows a narrow carry guard.
+    # A sum of products of the largest numbers overflows a narrow carry guard.
     for column, fmt in zip(columns, formats, strict=True):
         column[100:140] = [fmt.encode(max(fmt.lowest, fmt.largest, key=abs))] * 40
     loads[100:140], clears[100:140] = [0] * 40, [1] + [0] * 39
@@ -631,7 +631,7 @@ def test_accumulate_sequence_matches_steps(a, acc, rounding):
 
 
 def dots(xs, ys, starts=None, words=None, **parameters):
-    """Rows in which tensors and fractions disagree; of rows of operands, and of words where they are sequential."""
+    """Compare rows of dot products in tensors and in fractions; return the rows that differ."""
     unsigned = functools.partial(map, lambda code: code & ((1 << 64) - 1))
     start = [] if starts is None else [tensor(starts)]
     rows = [torch.stack([tensor(row) for row in column]) for column in (xs, ys)]
@@ -661,7 +661,7 @@ def test_dot_matches_exact_on_wide_and_mixed_formats(seed):
         starts = aimed(rng, formats["c"], count, 2 * near)
     xs, ys = ([aimed(rng, formats[letter], k, near) for _ in range(count)] for letter in "ab")
     for row in range(0, count, 2):
-        # Half of the rows cancel, but for one product.
+        # Half of the rows cancel except for one product.
         xs[row][k // 2 :] = xs[row][: k - k // 2]
         ys[row][k // 2 :] = [
             exact.mul(y, formats["b"].encode(-1), a=formats["b"], b=formats["b"], o=formats["b"])
@@ -680,7 +680,7 @@ def test_dot_matches_exact_on_wide_and_mixed_formats(seed):
 @pytest.mark.parametrize("order", ["exact", "sequential"])
 @pytest.mark.parametrize("rounding", FEW, ids=str)
 def test_dot_matches_exact_on_toy_formats(rounding, order):
-    """Pairs and formats all different, some with start values."""
+    """Different formats per pair, some with start values."""
     rng = random.Random(f"{rounding}{order}")
     for a, b, c, o in (
         ("posit5e1", "posit5e1", None, "posit5e1"),
@@ -702,7 +702,7 @@ def test_dot_matches_exact_on_toy_formats(rounding, order):
 @pytest.mark.parametrize("order", ["exact", "sequential"])
 @pytest.mark.parametrize("rounding", [RN, RD, RZ], ids=str)
 def test_dot_signs_of_zero_match_exact(rounding, order):
-    """Zeros of both signs, what cancels, infinities and NaN, with every start value."""
+    """Zeros of both signs, cancellation, infinities and NaN, with every start value."""
     zeros = [E5M2.encode(number) for number in (0.0, -0.0, 1.0, -1.0)]
     specials = [E5M2.encode(number) for number in (0.0, -1.0, math.inf, -math.inf, math.nan)]
     for codes in (zeros, specials):
@@ -717,7 +717,7 @@ def test_dot_signs_of_zero_match_exact(rounding, order):
 def test_dot_signs_of_zero_match_contract():
     zero, minus_zero, one, minus_one = (E5M2.encode(number) for number in (0.0, -0.0, 1.0, -1.0))
     for x, start, rounding, expected in (
-        # Without a start value a sum begins at +0.
+        # Without a start value, a sum starts at +0.
         ([zero, zero], None, RN, zero),
         ([minus_zero, minus_zero], None, RN, zero),
         ([minus_zero, minus_zero], None, RD, minus_zero),
@@ -838,7 +838,7 @@ def test_encode_rejects_ragged_sequences(values):
 @pytest.mark.filterwarnings("error:Dynamo")
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_encode_and_gemm_in_compiled_functions_give_the_bits_of_eager_calls(backend):
-    """Graphs end at these functions, so that compilers trace no kernel and no cache."""
+    """Graphs break at these functions, so that compilers trace no kernel and no cache."""
 
     def run(x, y):
         codes = golden.encode(1.5 * x, "e5m2", "sr4", torch.full(x.shape, 5))
@@ -1145,7 +1145,7 @@ def test_golden_rejects_bad_arguments(call, error, keyword):
 def test_wrong_rounding_decision_is_detected(family, damage, rounding, monkeypatch):
     rounding = Rounding.parse(rounding)
     if family == "fixed" and rounding == RD:
-        # The floor is down already; of the directed modes only toward zero asks for the sign.
+        # The floor is already rounded down; of the directed modes only toward zero depends on the sign.
         rounding = RZ
     module = golden.round if family == "posit" else getattr(golden, family)
     right = module.round_up
@@ -1183,7 +1183,7 @@ def test_lost_nan_of_register_is_detected(monkeypatch):
 
 
 def test_register_rounded_every_step_is_detected():
-    """A quire that went on from what was read of it would be an accumulator in the result format."""
+    """A quire that continued from its rounded reading would be an accumulator in the result format."""
     spec = MacSpec.parse("posit8*posit8+exact=posit8.rn")
     xs, ys, starts, loads, clears = steps(random.Random(5), spec.a, spec.b, spec.o)
     products = [times(spec.a.decode(x), spec.b.decode(y)) for x, y in zip(xs, ys, strict=True)]
@@ -1210,7 +1210,7 @@ def test_unsaturated_product_is_detected(monkeypatch):
 
 
 def test_lost_borrow_is_detected(monkeypatch):
-    """A difference whose tail is dropped and not borrowed for, so that it is too large by one in the last place."""
+    """Without a borrow for the dropped tail, a difference is too large by one last place."""
     right = golden.wide.Wide.minus
     monkeypatch.setattr(golden.wide.Wide, "minus", lambda x, y, borrow: right(x, y, torch.zeros_like(borrow)))
     fmt, rounding = parse("e3m1-finite"), Rounding.parse("sr3")

@@ -1,4 +1,4 @@
-"""Wide integers on tensors against Python's, around the limb boundaries."""
+"""Wide integers on tensors against Python's integers, around limb boundaries."""
 
 import random
 
@@ -11,7 +11,7 @@ WIDTHS = [1, 8, 31, 53, 60, 61, 62, 63, 64, 106, 123, 124, 125, 154, 185, 186, 1
 
 
 def wide(numbers, width):
-    """Python ints as a Wide."""
+    """Convert Python ints to a Wide."""
     limbs = [
         torch.tensor([(number >> (LIMB * index)) & MASK for number in numbers]) for index in range(limbs_of(width))
     ]
@@ -19,7 +19,7 @@ def wide(numbers, width):
 
 
 def ints(value):
-    """A Wide as Python ints."""
+    """Convert a Wide to Python ints."""
     return [
         sum(limb << (LIMB * index) for index, limb in enumerate(row))
         for row in zip(*(limb.tolist() for limb in value.limbs), strict=True)
@@ -27,11 +27,11 @@ def ints(value):
 
 
 def samples(width, seed=0, count=200):
-    """Numbers with runs of ones and zeros, edges first."""
+    """Return numbers with runs of ones and zeros, edge cases first."""
     rng = random.Random(f"{width}.{seed}")
     top = (1 << width) - 1
     numbers = [0, 1, top, top >> 1, top ^ 1, 1 << (width - 1)]
-    # Whole limbs of ones and of zeros, which a carry or a borrow runs through.
+    # Limbs of only ones or only zeros propagate a carry or a borrow.
     numbers += [number for at in range(LIMB, width, LIMB) for number in (1 << at, (1 << at) - 1, top ^ ((1 << at) - 1))]
     while len(numbers) < count:
         numbers.append(rng.choice((rng.getrandbits(width), top >> rng.randrange(width), 1 << rng.randrange(width))))
@@ -131,7 +131,7 @@ def test_wide_splits_into_digits(width):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 33])
 def test_wide_of_digits_carries(count):
-    """Digits of any sign: what comes out of the last one is negative if the number is."""
+    """Digits may have any sign; the last carry is negative if the number is."""
     rng = random.Random(count)
     rows = [
         [rng.randint(-(1 << bits), 1 << bits) for _ in range(count)] for bits in (1, 30, 31, 45, 60) for _ in range(40)
@@ -148,7 +148,7 @@ def test_wide_of_digits_carries(count):
     assert found == numbers
     kept = [number for number in numbers if number >= 0]
     positive = [digit[torch.tensor([number >= 0 for number in numbers])] for digit in digits]
-    # The last digit of a number that fits has not grown, whatever those below it have.
+    # The last digit of a number that fits does not grow, independent of the lower digits.
     width = max(number.bit_length() for number in kept)
     assert ints(from_digits([*positive, *[torch.zeros_like(positive[0])] * 2], width)) == kept
 

@@ -1,4 +1,4 @@
-"""Texts of units: reading and writing are inverse, and an error points at its place."""
+"""Texts of units: parsing and printing are inverse, and an error names its position."""
 
 import itertools
 import re
@@ -15,7 +15,7 @@ ROUNDINGS = [*map(Rounding.parse, ROUNDING_MODES), stochastic(1), stochastic(8),
 
 
 def described(unit: str) -> list[UnitSpec]:
-    """Descriptions of a unit in every named format with every rounding, one after the other with other options."""
+    """Return descriptions of a unit in every named format with every rounding, with options in turn."""
     cls = UNITS[unit]
     found = []
     others = itertools.cycle(NAMED.values())
@@ -177,7 +177,7 @@ def test_text_of_another_kind_is_refused():
 
 
 def test_dot_of_one_pair_takes_both_orders():
-    # A sweep over k begins at 1, and the order names the ports of the random words.
+    # A sweep over k starts at 1, and the order names the ports of the random words.
     exact, sequential = (UnitSpec.parse(f"dot1 e5m2*e5m2.sr3 order={order}") for order in ("exact", "sequential"))
     assert (list(exact.words), list(sequential.words)) == (["random"], ["random0"])
 

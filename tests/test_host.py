@@ -1,4 +1,4 @@
-"""The host's program, on a card that is memory and the golden model: a stand-in for XRT's Python module."""
+"""Host program on a simulated card, with memory, the golden model and a stub of XRT's Python module."""
 
 import enum
 import sys
@@ -33,9 +33,9 @@ class State(enum.Enum):
 
 
 def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
-    """XRT's module (src/python/pybind11 of XRT), with kernels that read and write bytes of a card's memory.
+    """Stub of XRT's module (src/python/pybind11 of XRT); its kernels access the memory of the card as bytes.
 
-    What is written stays with the host until it is synchronised, and memory that nobody wrote is not zero.
+    Written data stays with the host until it is synchronised, and memory starts with nonzero bytes.
     """
     module = types.ModuleType("pyxrt")
     module.xclBOSyncDirection, module.ert_cmd_state = Direction, State
@@ -53,7 +53,7 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
             self.here[seek : seek + len(data)] = data
 
         def read(self, size, skip):
-            # An array of char, as pybind11 gives it.
+            # An array of char, as pybind11 returns it.
             return np.frombuffer(bytes(self.here[skip : skip + size]), np.int8)
 
         def sync(self, direction, size, offset):
@@ -119,7 +119,7 @@ def pyxrt(tile, *, end=State.ERT_CMD_STATE_COMPLETED, flip=False):
 
 @pytest.fixture
 def card(monkeypatch, tmp_path):
-    """Gives a card of a tile, after XRT is told what it does."""
+    """Return a function that opens a card of a tile with a configured stub."""
 
     def of(tile, **options):
         monkeypatch.setitem(sys.modules, "pyxrt", pyxrt(tile, **options))
@@ -155,7 +155,7 @@ def test_card_product_matches_golden_over_cores(tile, card):
     last = [run for run in runs if run[3] == 2]
     assert sum(run[1] for run in last) == 40
     assert [run[0] for run in last] == [f"gemm:{{gemm_{core + 1}}}" for core in range(len(last))]
-    # Whole tiles, but for the last.
+    # Whole tiles except for the last.
     assert all(run[1] % tile.tiling.n == 0 for run in last[:-1])
 
 
@@ -168,7 +168,7 @@ def test_tiling_shares_rows_between_cores():
 
 def test_matrices_in_memory_are_aligned_to_beats():
     codes = torch.tensor([[1, 0xABC], [0x7FF, 2]])
-    # Each row begins at a beat.
+    # Each row starts at a beat.
     assert to_memory(codes, 12) == bytes.fromhex("0100bc0a") + bytes(60) + bytes.fromhex("ff070200") + bytes(60)
     assert torch.equal(from_memory(to_memory(codes, 12), 12, (2, 2)), codes)
     assert [stride_of(columns, 8) for columns in (1, 64, 65)] == [64, 64, 128]

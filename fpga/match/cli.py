@@ -75,7 +75,7 @@ def match(
     pool: JobPool,
     output: Path | None,
 ) -> None:
-    """Find the arrays on a board that run a network fastest: their size, number and clock.
+    """Find the arrays on a board that run a network fastest.
 
     The result is the size, number and clock of the arrays. NETWORK is lenet5, resnet20, gru, nanogpt, or the
     module:function of a function that returns a torch model and its input. --model published takes the arrays of the

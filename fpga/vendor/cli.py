@@ -69,7 +69,7 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
     if path is not None and path.is_dir():
         raise Refused(f"{output} is a folder; expected the name of a file after -o")
     if path is not None and not path.parent.is_dir():
-        raise Refused(f"{path.parent} does not exist; create it before writing {path.name} there")
+        raise Refused(f"there is no folder {path.parent}; create it before writing {path.name}")
     with requests(), Bar(f"emit {built.name}"):
         text = verilog(built, **how)
     if path is None:
