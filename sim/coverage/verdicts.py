@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class Verdicts:
                     "group": finding.group.name,
                     "bins": finding.group.size,
                     HIT: int((finding.counts > 0).sum()),
-                    "fewest hits": float(hit.min()) if (hit := finding.counts[finding.counts > 0]).size else float("nan"),
+                    "min hits": float(hit.min()) if (hit := finding.counts[finding.counts > 0]).size else nan,
                     EXCLUDED: finding.verdicts().count(EXCLUDED),
                     OPEN: finding.verdicts().count(OPEN) + finding.verdicts().count(REFUTED),
                     "proof": finding.proof if finding.excluded.any() else "",
@@ -112,11 +113,11 @@ class Verdicts:
         return Table(
             f"Coverage of {self.title}",
             frame,
-            {"fewest hits": ",.0f"},
+            {"min hits": ",.0f"},
             [
                 f"{sums}, of {sum(finding.group.size for finding in self.findings):,} bins; "
                 f"{self.vectors:,} vectors, {self.cycles:,} clock cycles of handshakes.",
-                "fewest hits: smallest number of hits of a bin that was hit.",
+                "min hits: smallest number of hits of a bin that was hit.",
                 "proof: cases that were enumerated to show that a bin is out of reach.",
             ],
         )
