@@ -31,6 +31,11 @@ exclude_patterns = ["build"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
-napoleon_custom_sections = [("Latency", "notes_style"), ("Members", "params_style")]
+napoleon_custom_sections = [
+    ("Formula", "notes_style"),
+    ("Latency", "notes_style"),
+    ("Members", "params_style"),
+    ("Source", "notes_style"),
+]
 # Docstrings name parameters, units and modules in backquotes, most of which are no targets of links.
 default_role = "code"

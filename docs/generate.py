@@ -1,7 +1,9 @@
 """Pages that are made from the catalogue: the grammar, and a page for each unit."""
 
 import csv
+import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 
 from amaranth.hdl import Shape
@@ -16,6 +18,8 @@ from halfulp.units.base import Unit
 from halfulp.units.catalogue import CATALOGUE, Row, component
 
 RESULTS = Path(__file__).resolve().parent.parent / "fpga" / "results"
+
+BIBLIOGRAPHY = Path(__file__).resolve().parent / "references.bib"
 
 EXAMPLES = {"sru": "sru int8>int4", "pwl": "pwl tanh(fxp4.4) pieces=4"}
 """Texts of units that do not take e5m2 alone."""
@@ -32,23 +36,48 @@ def write(folder: Path) -> None:
 
 def _unit(row: Row) -> Iterator[str]:
     unit = component(EXAMPLES.get(row.name) or row.spec.filled(a=parse("e5m2")))
-    yield from (f"# {row.unit.__name__}", "", f"Computes {row.summary}. Its text is `{row.spec.form.text}`.", "")
-    yield from ("## Ports", "", f"Those of `{unit.spec}`, beside the clock and its reset:", "")
+    document = cleandoc(row.unit.__doc__ or "")
+    yield from (f"# {row.unit.__name__}", "", document.splitlines()[0], "")
+    yield from (section(document, "Formula"), "")
+    yield from (
+        f"`round` is [rounding](../../rounding.md) to the format of the result. The text is `{row.spec.form.text}`.",
+        "",
+    )
+    yield from ("## Ports and latency", "", f"Ports of `{unit.spec}`, beside the clock and its reset:", "")
     yield from ("| port | direction | format |", "|---|---|---|")
     yield from _ports(unit)
-    costs = _costs(row.name)
-    if costs:
-        yield from (
-            "",
-            "## Area and clock",
-            "",
-            "Synthesised by Yosys; clocks of ECP5 are those after place and route.",
-            "",
-        )
-        yield from ("| unit | device | LUT | FF | cells on the longest path | MHz |", "|---|---|" + "---:|" * 4, *costs)
+    yield from ("", f"Latency: {section(document, 'Latency')}")
+    for title, text, table in (
+        (
+            "Area and clock",
+            "Synthesised by Yosys; the clocks of ECP5 are those after place and route.",
+            _costs(row.name),
+        ),
+        ("Error", "Line segments of several numbers of pieces, compared with the exact function:", _errors(row.name)),
+    ):
+        if table:
+            yield from ("", f"## {title}", "", text, "", *table)
     yield from ("", "## Class", "", "```{eval-rst}")
     yield from (f".. autoclass:: halfulp.units.{row.unit.__name__}", "```", "", "## Golden model", "", "```{eval-rst}")
     yield from (f".. autofunction:: halfulp.golden.{row.name}", "```")
+    cited = references(section(document, "Source"))
+    if cited:
+        yield from ("", "## References", "", section(document, "Source"), "")
+        yield from ("```{bibliography}", f":filter: key in {cited}", "```")
+
+
+def section(document: str, title: str) -> str:
+    """Text of a section of a docstring, as Markdown."""
+    text = re.search(rf"^{title}\n-+\n(.*?)(?=\n\n|\Z)", document, re.DOTALL | re.MULTILINE)
+    return text[1].replace("``", "`") if text else ""
+
+
+def references(source: str) -> list[str]:
+    """Keys of the bibliography whose first author and year are in a text."""
+    entries = re.findall(
+        r"@\w+\{(\w+),\n  author = \{\{?([^,}]+).*?  year = \{(\d+)\}", BIBLIOGRAPHY.read_text(), re.DOTALL
+    )
+    return [key for key, author, year in entries if author in source and year in source]
 
 
 def _ports(unit: Unit) -> Iterator[str]:
@@ -59,13 +88,42 @@ def _ports(unit: Unit) -> Iterator[str]:
 
 
 def _costs(name: str) -> list[str]:
-    """Rows of the table of records for a unit, one for each format and device."""
-    with (RESULTS / "catalogue.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["unit"].split()[0].rstrip("0123456789") == name]
-    cells = ("LUT", "FF", "path", "MHz")
-    return [
-        f"| `{row['unit']}` | {row['target']} | "
-        + " | ".join(row[cell][:6] if cell == "MHz" else row[cell] for cell in cells)
-        + " |"
-        for row in rows
+    """Table of the records of a unit, with a row for each format and device."""
+    rows = [row for row in _records("catalogue") if row["unit"].split()[0].rstrip("0123456789") == name]
+    columns = {
+        "unit": "unit",
+        "target": "device",
+        "LUT": "LUT",
+        "FF": "FF",
+        "path": "cells on the longest path",
+        "MHz": "MHz",
+    }
+    return _table(rows, columns)
+
+
+def _errors(name: str) -> list[str]:
+    """Table of the errors of a unit; only functions have errors beyond rounding."""
+    if not (RESULTS / f"{name}.csv").exists():
+        return []
+    columns = ("function", "pieces", "max ulp", "mean ulp", "LUT", "path")
+    return _table([row for row in _records(name) if "max ulp" in row], dict(zip(columns, columns, strict=True)))
+
+
+def _records(name: str) -> list[dict[str, str]]:
+    with (RESULTS / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _table(rows: list[dict[str, str]], columns: dict[str, str]) -> list[str]:
+    """Markdown table of some columns, under other titles; empty without rows."""
+    if not rows:
+        return []
+    lines = [
+        [f"`{row[first]}`", *(_cell(row[column]) for column in others)] for row in rows for first, *others in [columns]
     ]
+    return [f"| {' | '.join(line)} |" for line in (columns.values(), ["---"] * len(columns), *lines)]
+
+
+def _cell(text: str) -> str:
+    """Text of a cell; numbers with a fraction have four digits."""
+    return f"{float(text):.4g}" if re.fullmatch(r"\d+\.\d+", text) else text

@@ -17,6 +17,11 @@ from .base import Options
 class Accumulate(Accumulating):
     """Accumulator with one number per step: acc <- round(acc + a).
 
+    Formula
+    -------
+    ``acc = round(start + a)``; ``start`` is ``c`` if ``load`` is set, +0 if ``clear`` is set, and ``acc`` otherwise.
+    ``o = acc``; if the accumulator is exact, ``o = round(acc)``.
+
     Parameters
     ----------
     a, acc, o, carry
@@ -35,6 +40,10 @@ class Accumulate(Accumulating):
     Latency
     -------
     ``build.pipeline + 1`` cycles from operand to result; one step per cycle.
+
+    Source
+    ------
+    Exact accumulator: Kulisch, Computer Arithmetic and Validity, 2013.
     """
 
     TERM_BOUNDARIES = ("unpacked",)

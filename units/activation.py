@@ -75,6 +75,10 @@ class Taken:
 class PiecewiseLinear(Arithmetic):
     """Piecewise linear function of one number, computed exactly and rounded once.
 
+    Formula
+    -------
+    ``o = round(slope[i] * a + intercept[i])``; ``i`` is the segment that contains ``a``.
+
     Parameters
     ----------
     table : Segments
@@ -99,6 +103,10 @@ class PiecewiseLinear(Arithmetic):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Line segments in networks: Jiang et al., ATC 2023.
     """
 
     SPEC = PwlSpec

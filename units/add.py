@@ -16,6 +16,10 @@ from .base import Arithmetic, Computed, Options
 class Add(Arithmetic):
     """Sum or difference of two numbers, rounded once.
 
+    Formula
+    -------
+    ``o = round(a + b)``, and ``o = round(a - b)`` if ``subtract`` is set
+
     Parameters
     ----------
     a, b : Format or str
@@ -38,6 +42,10 @@ class Add(Arithmetic):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.1. Stochastic rounding: Ben Ali, Filip and Sentieys, DATE 2024.
     """
 
     BOUNDARIES = ("unpacked", "aligned", "sum", "normalised", "packed")

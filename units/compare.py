@@ -21,6 +21,11 @@ class Compare(Unit):
     (Standard for Posit Arithmetic, 2022, 5.3). -0 equals +0. Minimum and maximum follow IEEE 754-2019 (9.6): the result
     is NaN or NaR if an operand is, and -0 is less than +0.
 
+    Formula
+    -------
+    ``less = a < b``, ``equal = a = b``, ``unordered`` if an operand is NaN, ``minimum = round(min(a, b))``,
+    ``maximum = round(max(a, b))``
+
     Parameters
     ----------
     a, b : Format or str
@@ -43,6 +48,10 @@ class Compare(Unit):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    IEEE 754, 2019, 5.6 and 9.6; Posit Working Group, 2022, 5.3.
     """
 
     BOUNDARIES = ("unpacked", "ordered", "packed")

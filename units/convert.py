@@ -15,6 +15,10 @@ from .base import Arithmetic, Computed, Options
 class Convert(Arithmetic):
     """Conversion of a number to another format, rounded once.
 
+    Formula
+    -------
+    ``o = round(a)``
+
     Parameters
     ----------
     a : Format or str
@@ -34,6 +38,10 @@ class Convert(Arithmetic):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.2.
     """
 
     BOUNDARIES = ("unpacked", "normalised", "packed")

@@ -18,6 +18,11 @@ from .base import Options, Unit
 class Dot(Unit):
     """Dot product c + a0 * b0 + a1 * b1 + ... of k pairs, one per cycle.
 
+    Formula
+    -------
+    Order ``exact``: ``o = round(c + a0 * b0 + a1 * b1 + ...)``. Order ``sequential``:
+    ``o = round(... round(round(c + a0 * b0) + a1 * b1) ...)``.
+
     Parameters
     ----------
     k, a, b, o, c, order
@@ -40,6 +45,10 @@ class Dot(Unit):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Rounding: IEEE 754, 2019, 5.4.1.
     """
 
     SPEC = DotSpec

@@ -16,6 +16,10 @@ from .base import Arithmetic, Computed, Options
 class Fma(Arithmetic):
     """Fused multiply-add a * b + c, rounded once.
 
+    Formula
+    -------
+    ``o = round(a * b + c)``
+
     Parameters
     ----------
     a, b, c : Format or str
@@ -37,6 +41,10 @@ class Fma(Arithmetic):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.1.
     """
 
     BOUNDARIES = ("unpacked", "product", "aligned", "sum", "normalised", "packed")

@@ -17,6 +17,12 @@ from .base import Options
 class Mac(Accumulating):
     """Multiply-accumulate with one product per step: acc <- round(acc + a * b).
 
+    Formula
+    -------
+    ``acc = round(start + a * b)``, with a rounded product ``acc = round(start + round(a * b))``; ``start`` is ``c`` if
+    ``load`` is set, +0 if ``clear`` is set, and ``acc`` otherwise. ``o = acc``; if the accumulator is exact,
+    ``o = round(acc)``.
+
     Parameters
     ----------
     a, b, acc, o, carry, product, product_rounding
@@ -38,6 +44,11 @@ class Mac(Accumulating):
     Latency
     -------
     ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
+
+    Source
+    ------
+    Stochastic rounding: Ben Ali, Filip and Sentieys, DATE 2024. Exact accumulator: Kulisch, Computer Arithmetic and
+    Validity, 2013.
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")

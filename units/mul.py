@@ -15,6 +15,10 @@ from .base import Arithmetic, Computed, Options
 class Mul(Arithmetic):
     """Product of two numbers, rounded once.
 
+    Formula
+    -------
+    ``o = round(a * b)``
+
     Parameters
     ----------
     a, b : Format or str
@@ -35,6 +39,10 @@ class Mul(Arithmetic):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Operation and rounding: IEEE 754, 2019, 5.4.1.
     """
 
     BOUNDARIES = ("unpacked", "product", "normalised", "packed")

@@ -20,6 +20,11 @@ class Quire(Accumulating):
     For posits of n bits it is the quire of the posit standard (2022, 3.4) with 16 n bits; for other formats it is a
     Kulisch accumulator.
 
+    Formula
+    -------
+    ``acc = start + a * b``, and ``acc = start - a * b`` if ``subtract`` is set, without rounding; ``start`` is ``c`` if
+    ``load`` is set, 0 if ``clear`` is set, and ``acc`` otherwise. ``o = round(acc)``.
+
     Parameters
     ----------
     Fields of `QuireSpec`; formats may be texts.
@@ -41,6 +46,10 @@ class Quire(Accumulating):
     Latency
     -------
     ``build.pipeline + 1`` cycles from operands to result; one step per cycle.
+
+    Source
+    ------
+    Kulisch, Computer Arithmetic and Validity, 2013; Posit Working Group, 2022, 3.4.
     """
 
     TERM_BOUNDARIES = ("unpacked", "product")

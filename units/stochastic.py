@@ -14,6 +14,11 @@ from .base import Options, Unit
 class StochasticRounder(Unit):
     """Stochastic rounding of wide fixed-point numbers to narrow ones, in parallel lanes (Chang et al., DATE 2023).
 
+    Formula
+    -------
+    ``o = floor(a / u + r / 2**n) * u``; ``u`` is the last place of ``o``, and ``r`` a random word of ``n`` bits,
+    aligned to the first discarded bits of ``a``.
+
     Parameters
     ----------
     a, o : Fixed or str
@@ -44,6 +49,10 @@ class StochasticRounder(Unit):
     Latency
     -------
     ``build.pipeline`` cycles.
+
+    Source
+    ------
+    Chang et al., DATE 2023.
     """
 
     BOUNDARIES = ("cut", "packed")
