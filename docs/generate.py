@@ -21,6 +21,11 @@ RESULTS = Path(__file__).resolve().parent.parent / "fpga" / "results"
 
 BIBLIOGRAPHY = Path(__file__).resolve().parent / "references.bib"
 
+ERRORS = (
+    "Line segments in fxp4.12 whose breakpoints give the smallest error, over every code, on vu9p. "
+    "[Functions as line segments](../../line_segments.md) has the other kinds of segments."
+)
+
 EXAMPLES = {"sru": "sru int8>int4", "pwl": "pwl tanh(fxp4.4) pieces=4"}
 """Texts of units that do not take e5m2 alone."""
 
@@ -53,10 +58,18 @@ def _unit(row: Row) -> Iterator[str]:
             "Synthesised by Yosys; the clocks of ECP5 are those after place and route.",
             _costs(row.name),
         ),
-        ("Error", "Line segments of several numbers of pieces, compared with the exact function:", _errors(row.name)),
+        ("Error", ERRORS, _errors(row.name)),
     ):
         if table:
             yield from ("", f"## {title}", "", text, "", *table)
+    yield from (
+        "",
+        "## Verification",
+        "",
+        "Rows of the [sign-off table](../signoff.md):",
+        "",
+        *signoff.table([row.name]),
+    )
     yield from ("", "## Class", "", "```{eval-rst}")
     yield from (f".. autoclass:: halfulp.units.{row.unit.__name__}", "```", "", "## Golden model", "", "```{eval-rst}")
     yield from (f".. autofunction:: halfulp.golden.{row.name}", "```")

@@ -1,7 +1,8 @@
 """README and documentation: their commands and their Python run, and print what the pages show."""
 
 import doctest
-import importlib
+import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from pyuvm import uvm_factory
 from halfulp import golden
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
 from halfulp.sim.uvm.sequences import Campaign
+from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.verilog import emit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,6 +199,32 @@ def test_training_example_runs(capsys):
         "linear2    Linear              e4m3fn*e4m3fn+fp16.rn",
     ]
     assert names["scaler"].skipped == 0
+
+
+@pytest.fixture(scope="module")
+def generate():
+    """The module that writes the pages of units."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
+def test_docstring_of_unit_has_the_sections_of_its_page(row, generate):
+    document = inspect.cleandoc(row.unit.__doc__)
+    assert "`" in generate.section(document, "Formula")
+    assert "cycle" in generate.section(document, "Latency")
+    assert generate.references(generate.section(document, "Source"))
+
+
+def test_page_of_unit_has_its_records_and_sources(generate):
+    mul, pwl = ("\n".join(generate._unit(CATALOGUE[name])) for name in ("mul", "pwl"))
+    assert re.search(r"^\| `mul e5m2\*e5m2\.rn` \| vu9p \| \d+ ", mul, re.MULTILINE)
+    assert re.search(r"^\| `tanh` \| 8 \| \d+\.\d+ ", pwl, re.MULTILINE)
+    assert "## Error" not in mul
+    assert re.search(r"^\| pwl \| fixed point ", pwl, re.MULTILINE)
+    assert ":filter: key in ['ieee754']" in mul
 
 
 def test_uvm_override_takes_effect():
