@@ -1,7 +1,7 @@
 """Number formats, descriptions of computations, and building blocks of hardware.
 
-Formats are plain Python, and Amaranth shapes wherever Amaranth is: this package imports `halfulp.hdl.shape` if Amaranth
-is imported already, and else right after it is.
+Formats work without Amaranth. If Amaranth is imported, before or after this package, `halfulp.hdl.shape` is imported
+too and makes formats Amaranth shapes.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class _AfterAmaranth(MetaPathFinder):
-    """Import hook that makes formats Amaranth shapes when ``amaranth.hdl`` has been imported."""
+    """Import hook that makes formats Amaranth shapes after the import of ``amaranth.hdl``."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

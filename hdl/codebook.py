@@ -1,4 +1,4 @@
-"""Codebooks in hardware: codes are looked up, and results are searched for among the magnitudes of their sign."""
+"""Codebooks in hardware: tables decode the codes, and results are searched among the magnitudes of their sign."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ from .round import round_up
 from .wire import lookup, shifted_up, wire
 
 MAX_WIDTH = 8
-"""Bits of the widest codebook in hardware: wider ones are refused, because their tables are larger than any unit."""
+"""Maximum width of a codebook in hardware; larger tables would exceed every other part of a unit."""
 
 
 def _check(fmt: Codebook) -> None:
     if fmt.width > MAX_WIDTH:
-        raise ValueError(f"{fmt} has {fmt.width} bits; hardware has codebooks of up to {MAX_WIDTH}")
+        raise ValueError(f"{fmt} has {fmt.width} bits; codebooks in hardware have at most {MAX_WIDTH}")
 
 
 def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
-    """Raw number of a code."""
+    """Unpack a code to a raw number."""
     _check(fmt)
     exponents = [floor_log2(abs(value)) for value in fmt.values if isinstance(value, Fraction) and value]
     emin, emax = min(exponents), max(exponents)
     codes = range(1 << fmt.width)
 
     def parts(code: int) -> tuple[int, int]:
-        """Exponent from ``emin`` on, and the significand with its first one on top."""
+        """Return the exponent minus ``emin``, and the significand with its leading one at the top."""
         value = fmt.decode(code)
         if not isinstance(value, Fraction) or value == 0:
             return 0, 0
@@ -62,8 +62,11 @@ def unpack(m: Module, bits: Value, fmt: Codebook, name: str) -> Raw:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A magnitude between two entries of a rounding table: ``index`` is that of the lower one, and ``discarded`` the
-    distance from it in binary places of the gap. From a ``final`` entry nothing goes further."""
+    """Magnitude between two entries of a rounding table.
+
+    ``index`` is the index of the lower entry, ``discarded`` the distance from it as a binary fraction of the gap. A
+    ``final`` entry never rounds up.
+    """
 
     sign: Value
     index: Value
@@ -76,7 +79,7 @@ class Truncated:
 
 
 def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
-    """Find the magnitude of the list at or next below a number's, and the way from there to the next one."""
+    """Find the entry at or below the magnitude, and the distance to it as a fraction of the gap."""
     _check(o)
     places = rounding.places
     x = _placed(m, x, o, o.quantum - places)
@@ -96,7 +99,7 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
     inner = chosen([[entry.units for entry in table] for table in o.rounding_tables], "inner")
     gap = chosen([[*side, 1] for side in steps], "gap")
     final = chosen([[*(0 for _ in side), 1] for side in steps], "final")
-    # Long division: each step gives one place of the way to the next entry.
+    # Long division: each step gives one bit of the distance to the next entry.
     rest = wire(m, (magnitude - Cat(Const(0, places), inner))[: len(magnitude)], "beyond_inner")
     quotient = []
     for place in reversed(range(places)):
@@ -117,7 +120,7 @@ def truncate(m: Module, x: Any, o: Codebook, rounding: Rounding) -> Truncated:
 
 
 def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
-    """A number on a scale that holds all entries, clipped above them."""
+    """Convert a number to fixed point on a scale that holds all entries, clipped above the largest."""
     if isinstance(x, FixedRaw):
         placed = fixed.truncate_below(m, x, quantum)
     else:
@@ -127,11 +130,12 @@ def _placed(m: Module, x: Any, o: Codebook, quantum: int) -> FixedRaw:
 
 
 def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once."""
+    """Round a number once to a code."""
     discarded, last, inexact = x.discarded, x.last, x.discarded.any() | x.sticky
     floor = o.rounds == "floor"
     if floor:
-        # Below zero the floor is the next entry, and the way from there is the rest of the way to it.
+        # For negative numbers the floor is the outer entry, and the distance from it is one minus the discarded
+        # fraction.
         turned = (~x.discarded + ~x.sticky)[: len(x.discarded)]
         discarded = Mux(x.sign, turned, x.discarded)[: len(x.discarded)]
         last = x.last ^ (x.sign & inexact)
@@ -157,6 +161,6 @@ def pack(m: Module, x: Truncated, o: Codebook, rounding: Rounding, saturating: b
 
 
 def _of_side(index: Value, values: list[list[int]]) -> Value:
-    """Entry of one of two lists, by an index and the sign above it; behind the end of a list its last entry is."""
+    """Return an entry of one of two lists, selected by the sign bit above the index; the last entry repeats."""
     length = 1 << (len(index) - 1)
     return lookup(index, [entry for side in values for entry in (side + side[-1:] * length)[:length]])

@@ -1,6 +1,6 @@
-"""Fixed point: integers with a scale, from codes and back with one rounding.
+"""Fixed-point numbers: unpacking, arithmetic and rounding of scaled integers.
 
-Scales are known before the hardware exists; only raw numbers are shifted at run time.
+Scales are constants; only raw numbers are shifted by signals.
 """
 
 from dataclasses import dataclass, field, replace
@@ -16,21 +16,21 @@ from .wire import NEVER, extended, never, shift_right_sticky, shifted_up, wire
 
 @dataclass(frozen=True)
 class FixedRaw:
-    """A number ``integer * 2^quantum``, plus a part that was truncated.
+    """Number ``integer * 2^quantum``, with a sticky bit.
 
     Attributes
     ----------
     integer : Value
-        Signed or unsigned.
+        Integer, signed or unsigned.
     sign : Value
-        Sign of the number, of a zero and an infinity too.
+        Sign of the number, including zeros and infinities.
     quantum : int
     sticky : Value
-        Something above zero and less than a unit of the integer, which is a floor, was truncated.
+        OR of truncated bits: the integer is the floor of the number, which is not an integer.
     nan, inf : Value
-        Both overrule the number.
+        Flags that override the number.
     negated : Value
-        The number is minus the integer, and the next addition negates it.
+        The number is the negative of the integer; the next addition negates it.
     """
 
     integer: Value
@@ -44,21 +44,21 @@ class FixedRaw:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two numbers ready to be added."""
+    """Two numbers ready for addition."""
 
     x: FixedRaw
     y: FixedRaw
 
 
 def unpack(m: Module, bits: Value, fmt: Fixed, name: str) -> FixedRaw:
-    """Number of a code."""
+    """Unpack a code to a number."""
     integer = wire(m, bits.as_signed() if fmt.signed else bits, f"{name}_integer")
     sign = bits[-1] if fmt.signed else NEVER
     return FixedRaw(integer, sign, fmt.quantum)
 
 
 def multiply(m: Module, x: FixedRaw, y: FixedRaw, *, dsp: bool) -> FixedRaw:
-    """Exact product of two numbers that came straight from codes."""
+    """Return the exact product of two unpacked numbers."""
     return replace(
         x,
         integer=wire(m, product(m, x.integer, y.integer, "partial_product", dsp=dsp), "product"),
@@ -68,14 +68,14 @@ def multiply(m: Module, x: FixedRaw, y: FixedRaw, *, dsp: bool) -> FixedRaw:
 
 
 def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
-    """Exact sum of two numbers, of which one may have lost something and the second may be negated."""
+    """Return the exact sum. One operand may have a sticky bit, and y may be negated."""
     quantum = min(x.quantum, y.quantum)
     first, second = (shifted_up(z.integer, z.quantum - quantum) for z in (x, y))
     negated = y.negated
     if isinstance(negated, Const):
         total = first + second
     else:
-        # Minus a number is its inverse and one more, which comes in as a carry from a place below.
+        # -y is the inverse of y plus one, which enters as carry from the bit below.
         width = len(second) + (not second.shape().signed)
         inverse = Cat(second, NEVER)[:width] ^ negated.replicate(width)
         carry = negated & ~y.sticky
@@ -97,12 +97,12 @@ def add(m: Module, x: FixedRaw, y: FixedRaw, rounding: Rounding) -> FixedRaw:
 
 
 def negate_if(x: FixedRaw, condition: Value) -> FixedRaw:
-    """Minus the number where the condition holds."""
+    """Negate the number if the condition holds."""
     return replace(x, sign=x.sign ^ condition, negated=condition)
 
 
 def truncate_below(m: Module, x: FixedRaw, quantum: int) -> FixedRaw:
-    """The floor of a number on a coarser scale, if it has a finer one."""
+    """Truncate a number to the scale 2^quantum if its own is finer; the result is the floor."""
     places_down = quantum - x.quantum
     if places_down <= 0:
         return x
@@ -112,14 +112,15 @@ def truncate_below(m: Module, x: FixedRaw, quantum: int) -> FixedRaw:
 
 
 def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exact: bool = False) -> FixedRaw:
-    """A raw number on a scale; something below it may be lost, but not if ``exact``.
+    """Convert a raw number to fixed point; with ``exact`` no bit may be lost below the scale.
 
-    With a ``limit``, what is 2^(limit + 1) or more in magnitude becomes some number of its sign that is that or more.
+    With a ``limit``, numbers of magnitude 2^(limit + 1) or more become any number of the same sign and at least that
+    magnitude.
     """
     top = x.emax
     clips = False
     if limit is not None:
-        # A number with leading zeros is less than its exponent says.
+        # A number with leading zeros is smaller than its exponent indicates.
         limit += _most_leading_zeros(x, limit)
         clips = limit < x.emax
         top = min(limit, x.emax)
@@ -136,7 +137,7 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
     below = NEVER if exact else wire(m, lost | shifted[: grid - width].any() | x.sticky, f"{name}_below")
     magnitude = Cat(shifted[grid - width :], over)
     wide = len(magnitude) + 1
-    # The floor of minus a number that has something below is one less than minus what is above.
+    # The floor of a negative number with bits below is one less than the negative of its upper bits.
     integer = (Cat(magnitude, Const(0, 1)) ^ x.sign.replicate(wide)) + (x.sign & ~below)
     return FixedRaw(
         integer=wire(m, integer[:wide].as_signed(), f"{name}_integer"),
@@ -149,21 +150,21 @@ def of_raw(m: Module, x: Raw, quantum: int, limit: int | None, name: str, *, exa
 
 
 def _most_leading_zeros(x: Raw, limit: int) -> int:
-    """Leading zeros that a number with an exponent above ``limit`` can have."""
+    """Return the maximum leading zeros of numbers with an exponent above ``limit``."""
     if x.leading == "one" or (x.leading == "floor" and limit >= x.emin):
         return 0
     return 1 if x.leading == "two" else len(x.significand) - 1
 
 
 def magnitude_of(x: FixedRaw) -> Value:
-    """Magnitude of a number without the bits below its floor."""
+    """Return the magnitude of a number, truncated."""
     width = len(x.integer)
     negative = x.integer[-1] if x.integer.shape().signed else NEVER
     return ((x.integer ^ negative.replicate(width)) + (negative & ~x.sticky))[:width]
 
 
 def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
-    """Sign and magnitude of a number."""
+    """Convert a number to a raw number."""
     magnitude = wire(m, magnitude_of(x), f"{name}_magnitude")
     base = x.quantum + len(magnitude) - 1
     return Raw(
@@ -184,7 +185,7 @@ def to_raw(m: Module, x: FixedRaw, name: str) -> Raw:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A number truncated at the last place of a fixed-point format: ``floor`` is on the format's scale."""
+    """Number truncated at the last place of a fixed-point format; ``floor`` has the format's scale."""
 
     floor: Value
     discarded: Value
@@ -209,7 +210,7 @@ def truncate(m: Module, x: FixedRaw, o: Fixed) -> Truncated:
 
 
 def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -> Value:
-    """Decision of a rounding: a floor goes up by one, or stays."""
+    """Return the rounding decision: 1 adds one to the floor."""
     up = round_up(
         rounding,
         negative=x.floor[-1] if x.floor.shape().signed else NEVER,
@@ -223,13 +224,13 @@ def goes_up(m: Module, x: Truncated, rounding: Rounding, random: Value | None) -
 
 
 def wrapped(integer: Value, o: Fixed) -> Value:
-    """Code of a number of whole units of the last place, whatever is beyond the range dropped."""
+    """Encode an integer multiple of the last place, modulo 2**width."""
     code: Value = extended(integer, o.width)[: o.width]
     return code
 
 
 def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once."""
+    """Round a number once to a code."""
     rounded = wire(m, x.floor + goes_up(m, x, rounding, random), "rounded")
     signed = rounded.shape().signed
     code = wrapped(rounded, o)
@@ -246,12 +247,12 @@ def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool
 
 
 def looks_at(rounding: Rounding, o: Fixed) -> int:
-    """Exponent of the last place that rounding to ``o`` looks at one by one."""
+    """Return the exponent of the last bit that rounding to ``o`` needs individually."""
     return o.quantum - rounding.places
 
 
 def _end(o: Fixed, negative: Value) -> Value:
-    """Least or largest code."""
+    """Return the lowest or the largest code."""
     return Mux(negative, Const(o.infinity(True), o.width), Const(o.infinity(False), o.width))
 
 
@@ -261,7 +262,7 @@ def _with_one_below(integer: Value) -> Value:
 
 
 def _shifted_down(integer: Value, places_down: int) -> Value:
-    """Floor of ``integer * 2^-places_down``."""
+    """Return the floor of ``integer * 2^-places_down``."""
     if integer.shape().signed:
         return integer[min(places_down, len(integer) - 1) :].as_signed()
     return integer[places_down:] if places_down < len(integer) else Const(0, 1)

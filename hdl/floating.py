@@ -1,4 +1,4 @@
-"""Floating-point codes: to raw numbers, and back with one rounding."""
+"""Unpacking and rounding of floating-point codes."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from .wire import NEVER, shift_left, shift_left_sticky, shift_right_sticky, wire
 
 
 def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
-    """Raw number of a code."""
+    """Unpack a code to a raw number."""
     mantissa, field, sign = bits[: fmt.man], bits[fmt.man : -1], bits[-1]
     hidden = wire(m, field.any(), f"{name}_hidden")
     if fmt.subnormals:
@@ -35,7 +35,7 @@ def unpack(m: Module, bits: Value, fmt: Float, name: str) -> Raw:
 
 
 def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
-    """True for codes of NaN, and true for codes of infinity."""
+    """Return the conditions for codes of NaN and of infinity."""
     magnitude = bits[:-1]
     if fmt.specials == "fnuz":
         return bits == fmt.sign_code, NEVER
@@ -49,10 +49,10 @@ def _is_special(fmt: Float, bits: Value) -> tuple[Value, Value]:
 
 @dataclass(frozen=True)
 class Truncated:
-    """A number truncated at the last place of a floating-point format.
+    """Number truncated at the last place of a floating-point format.
 
-    The code of its magnitude, truncated, is ``(field << man) + kept``: the hidden bit of ``kept`` adds the one that a
-    normal number's exponent field has more than a subnormal's.
+    The code of its truncated magnitude is ``(field << man) + kept``. The hidden bit of ``kept`` adds the difference of
+    one between the exponent fields of normal and subnormal numbers.
     """
 
     sign: Value
@@ -68,16 +68,15 @@ class Truncated:
 
 
 def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
-    """Shift a number so that its first bit comes first, or its last place is the smallest that ``o`` has.
+    """Normalise a number, or shift it to the last place of subnormals, and truncate it.
 
-    Without subnormals only the former: rounding is as if the exponent were unbounded, and what is then too small is
-    flushed.
+    Without subnormals every number is normalised: rounding assumes an unbounded exponent, and tiny results are flushed.
     """
     can_be_subnormal = o.subnormals and x.emin < o.emin
-    # Places that the number may move up before it is subnormal in o; below zero it has to move down.
+    # Places that the number can shift up before it is subnormal in o; if negative, it must shift down.
     room = wire(m, x.exponent + (x.base - o.emin), "room")
     if x.leading == "one" or (o.subnormals and x.leading == "floor" and x.emin <= o.emin):
-        # Leading zeros are below what o has normal numbers for.
+        # All leading zeros are in the subnormal range of o.
         up, field = Const(0, 0), room
         if can_be_subnormal:
             field = Mux(room < 0, 0, room)
@@ -90,10 +89,10 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
             up = wire(m, Mux(subnormal, room_up, count)[: len(count)], "shift_up")
             field = Mux(subnormal, 0, field)
     if o.subnormals:
-        # Zero has some exponent; its code has none.
+        # A zero can have any exponent, but its code has the field 0.
         field = Mux(x.zero, 0, field)[: max((x.emax - o.emin).bit_length(), 1)]
 
-    # Missing places below are zeros, and the shift down needs them.
+    # Zeros fill missing low bits; the shift down needs them.
     seen = rounding.places if x.up is None else 0
     missing = max(o.precision + seen - len(x.significand), 0)
     shifted, sticky = Cat(Const(0, missing), x.significand), x.sticky
@@ -101,7 +100,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         if x.tail + missing:
             shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
         else:
-            # Of what is below the places that rounding sees it is enough to know whether there is a one.
+            # Bits below those that rounding needs individually are only OR-ed.
             shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
             sticky = sticky | below
     if can_be_subnormal:
@@ -124,24 +123,24 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
 
 
 def _places_down(room: Value, most: int, width: int) -> Value:
-    """Minus a number if that is not negative, and else zero, in as many bits as move ``width`` places out.
+    """Return -room if it is positive, else zero, in the fewest bits that can shift out ``width`` places.
 
-    ``most`` is the largest such number. What needs more bits is all ones.
+    ``most`` is the maximum of -room. Values that need more bits become all ones.
     """
     bits = min(most, width).bit_length()
     places = (-room[:bits])[:bits]
     if most >> bits:
-        # With those bits zero it is at least as much as they can be.
+        # If the low bits of room are zero, -room is at least 2^bits.
         far = ~room[bits:-1].all() | ~room[:bits].any()
         places = places | far.replicate(bits)
     return places & room[-1].replicate(bits)
 
 
 def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once.
+    """Round a number once to a code.
 
-    Other results (infinity, NaN, overflow, flushed numbers) take the place of the truncated number before the adder
-    that rounds: no multiplexer is behind it.
+    Special results (infinity, NaN, overflow, flushed numbers) replace the truncated number before the rounding adder,
+    so that no multiplexer follows it.
     """
     up = x.up
     if up is None:
@@ -156,13 +155,13 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
         if o.specials == "finite" or saturating or rounding.mode == "ro":
             stays = at_largest
         elif o.specials == "fnuz":
-            # In the others the code after the largest number's is that of an infinite result.
+            # In other formats the code after the largest number is the code of an infinite result.
             over = over | (at_largest & up)
         elif o.specials == "fn":
             becomes_nan = at_largest & up
         over = wire(m, over, "overflow")
         infinite, largest = infinite | (over & ~to_largest), over & to_largest
-    # Below the smallest normal number of a format without subnormals the field is negative.
+    # In a format without subnormals the field is negative below the smallest normal number.
     tiny = NEVER
     if not o.subnormals:
         rounds_to_smallest = (x.field == -1) & x.kept.all() & up
@@ -175,7 +174,7 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
     code: Value = Const(magnitudes[-1], o.width - 1)
     for condition, magnitude in zip((largest, infinite, nan), magnitudes[2::-1], strict=True):
         code = Mux(condition, Const(magnitude, o.width - 1), code)
-    # A carry out of the mantissa is the step to the next exponent, from subnormal to normal too.
+    # A carry out of the mantissa increments the exponent, also from subnormal to normal.
     field = Mux(given, code[o.man :], x.field)[: o.exp]
     kept = Mux(given, code[: o.man], x.kept)
     magnitude = Cat(Const(0, o.man), field) + kept + (up & ~given & ~stays)
@@ -187,9 +186,9 @@ def pack(m: Module, x: Truncated, o: Float, rounding: Rounding, saturating: bool
 
 
 def _reaches(x: Truncated, o: Float, code: int) -> Value:
-    """Comparison of the truncated number's code with another: it is that one or higher.
+    """Return True if the code of the truncated number is at least ``code``.
 
-    Only in the lowest exponent field, where the hidden bit is zero, does the number's own field not follow from that.
+    The exponent field of the code is ``x.field`` plus the hidden bit, which is zero only in the lowest field.
     """
     field, rest = divmod(code, 1 << o.man)
     hidden, mantissa = x.kept[o.man], x.kept[: o.man]

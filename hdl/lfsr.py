@@ -1,4 +1,4 @@
-"""Random words in hardware: LFSRs and plateau sources."""
+"""Hardware of random sources: LFSRs and plateau sources."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 
@@ -7,17 +7,17 @@ from .wire import wire
 
 
 def source_word(m: Module, source: Source, seed: int, step: Value, name: str) -> Value:
-    """Word of a source, which steps on where ``step`` is set; reset takes it back to its seed.
+    """Add a random source to a module and return its word.
 
     Parameters
     ----------
     m : Module
-        Where its registers go, in the domain ``sync``.
+        Module for the registers, in the domain ``sync``.
     source : Lfsr or Plateau
     seed : int
-        State after reset, whose word is the first one.
+        State after reset, which gives the first word.
     step : Value
-        True if this cycle's word is used, so that the next cycle has the next one.
+        Advance to the next word in the next cycle.
     name : str
     """
     source.check_seed(seed)
@@ -30,7 +30,7 @@ def source_word(m: Module, source: Source, seed: int, step: Value, name: str) ->
         return state
     inverted = Signal(init=seed >> source.width, name=f"{name}_inverted")
     with m.If(step):
-        # The word after this one is 1.
+        # The flag toggles when the LFSR returns to 1.
         m.d.sync += inverted.eq(inverted ^ (following == 1))
-    # Once for each bit, however many share the word.
+    # A named signal, so that several users share one set of gates.
     return wire(m, state ^ inverted.replicate(source.width), f"{name}_word")

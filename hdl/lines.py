@@ -1,6 +1,6 @@
-"""Line segments in hardware: which one an argument is on, and the coefficients of that one.
+"""Line segments in hardware: selection of the piece of an argument and of its coefficients.
 
-Coefficients are constants, chosen by an index; so are the multiples of an argument by powers of two.
+Coefficients are constants selected by an index, as are shifted multiples of the argument.
 """
 
 import math
@@ -20,22 +20,22 @@ from .specs.pieces import Piece, PowerSum, last_place
 from .wire import NEVER, extended, lookup, shifted_up, wire
 
 Line = tuple[Fraction, Fraction]
-"""Slope and intercept."""
+"""Slope and intercept of a line."""
 
 SHORT_KEY = 7
-"""Most bits of a key whose place among thresholds is looked up: a bit of the answer is two lookup tables then."""
+"""Maximum width of keys that are looked up in a table; each result bit is then two LUTs."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some lines.
+    """Selection of one of several lines.
 
     Attributes
     ----------
     index : Value
-        Which one; it may have no bits.
+        Index of the selected line; it may have no bits.
     lines : sequence of Line
-        As many as the index can tell apart.
+        One line for each value of the index.
     """
 
     index: Value
@@ -53,10 +53,10 @@ class Choice:
 
 
 def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value:
-    """Number of rising thresholds that a key has reached.
+    """Return the number of ascending thresholds that are at most ``key``.
 
-    Bits of the key below all of the thresholds are left out. A short key is looked up; a longer one is searched for by
-    halves, with one comparator for each bit of the answer: what it compares with is chosen by the bits before it.
+    Key bits below all thresholds are ignored. A short key is looked up. A longer one uses binary search with one
+    comparator per result bit; the previous bits select the threshold to compare with.
     """
     if not thresholds:
         return Const(0, 0)
@@ -79,30 +79,30 @@ def search(m: Module, key: Value, thresholds: Sequence[int], name: str) -> Value
 
 
 def _upper(key: Value, low: int) -> Value:
-    """A key, signed or not, without so many of its lowest bits."""
+    """Return a key, signed or not, without its ``low`` lowest bits."""
     return key[low:].as_signed() if key.shape().signed else key[low:]
 
 
 def _all_of(key: Value) -> list[int]:
-    """All values that a key may have, by its code."""
+    """Return all values of a key in order of their codes."""
     count = 1 << len(key)
     return [code - count if key.shape().signed and code >= count // 2 else code for code in range(count)]
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A key's range in blocks of one size, the largest that no threshold is within.
+    """Division of a key's range into the largest blocks of equal size that no threshold splits.
 
     Attributes
     ----------
     index : Value
-        Number of the block.
+        Index of the block.
     low : int
-        Bits of the key below it.
+        Number of key bits below the index.
     starts : list of int
         First key of each block, by index.
     places : list of int
-        How many thresholds it has reached.
+        Number of thresholds that are at most the first key of each block.
     """
 
     index: Value
@@ -112,7 +112,7 @@ class Blocks:
 
     @classmethod
     def of(cls, key: Value, thresholds: Sequence[int]) -> "Blocks":
-        """The blocks for a key, which may be signed."""
+        """Return the blocks of a key, signed or not."""
         low = low_bits(len(key), thresholds)
         upper = _upper(key, low)
         starts = [start << low for start in _all_of(upper)]
@@ -120,7 +120,7 @@ class Blocks:
 
 
 def low_bits(width: int, thresholds: Sequence[int]) -> int:
-    """Bits of a key of some width that no threshold needs, at least one bit less than all."""
+    """Return the number of low key bits that no threshold uses, at most ``width - 1``."""
     low = width - 1
     for threshold in thresholds:
         if threshold:
@@ -129,7 +129,7 @@ def low_bits(width: int, thresholds: Sequence[int]) -> int:
 
 
 def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece]]) -> Choice:
-    """The line of an index, from one of two sides by the sign where there are two."""
+    """Return the line of an index, with two sides selected by the sign."""
     padded = [[side[min(place, len(side) - 1)] for place in range(1 << len(index))] for side in sides]
     lines = [(piece.slope, piece.intercept) for side in padded for piece in side]
     return Choice(wire(m, Cat(index, sign), "line") if len(sides) > 1 else index, lines)
@@ -138,10 +138,11 @@ def by_sign(m: Module, index: Value, sign: Value, sides: Sequence[Sequence[Piece
 def by_address(
     m: Module, x: FixedRaw, thresholds: Sequence[int], sides: Sequence[Sequence[Piece]]
 ) -> tuple[Choice, FixedRaw]:
-    """The line of the block that a number is in, and the number's distance from the block's start, which is shorter.
+    """Return the line of the block of a number, and the number's distance from the start of the block.
 
-    A second side is for numbers below zero, where a piece ends with its threshold rather than before it. That only is
-    the start of a block, where the distance is zero and the slope does not matter: one more bit chooses an intercept.
+    A second side is for negative numbers, where a piece includes its threshold at the other end. Thresholds are starts
+    of blocks, where the distance is zero and only the intercept matters; one more index bit selects another intercept
+    there.
     """
     blocks = Blocks.of(x.integer, thresholds)
     unit = Fraction(2) ** x.quantum
@@ -162,7 +163,7 @@ def by_address(
 
 
 def with_values(m: Module, choice: Choice, taken: Any) -> Choice:
-    """Lines that are level take the place of others where there are values to take it."""
+    """Add special values to the lines as constant lines, selected by ``taken.where``."""
     if not taken.values:
         return choice
     any_taken = taken.where.any()
@@ -177,14 +178,14 @@ def with_values(m: Module, choice: Choice, taken: Any) -> Choice:
 
 
 def table(index: Value, values: Sequence[int]) -> Value:
-    """The value at an index of any number of bits, none included."""
+    """Return the value at an index; the index may have no bits."""
     if len(set(values)) == 1:
         index, values = Const(0, 1), [values[0]]
     return lookup(index, list(values))
 
 
 def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> FixedRaw:
-    """Constants chosen by an index, on a scale that is just fine enough."""
+    """Return constants selected by an index, as fixed-point numbers on the coarsest exact scale."""
     quantum = min((last_place(value) for value in values if value), default=0)
     integers = [int(value / Fraction(2) ** quantum) for value in values]
     integer = wire(m, table(index, integers), name)
@@ -193,7 +194,7 @@ def as_fixed_raw(m: Module, index: Value, values: Sequence[Fraction], name: str)
 
 
 def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Raw:
-    """Constants chosen by an index, as raw numbers without leading zeros."""
+    """Return constants selected by an index, as raw numbers without leading zeros."""
     exponents = [floor_log2(abs(value)) for value in values if value] or [0]
     emin, emax = min(exponents), max(exponents)
     places = max((floor_log2(abs(value)) - last_place(value) for value in values if value), default=0)
@@ -220,9 +221,9 @@ def as_raw(m: Module, index: Value, values: Sequence[Fraction], name: str) -> Ra
 def value_of(
     m: Module, x: FixedRaw, choice: Choice, low: Fraction, high: Fraction, *, dsp: bool, shifts: bool
 ) -> FixedRaw:
-    """Slope times a number plus intercept, which is from ``low`` to ``high`` and has no more bits than that takes.
+    """Return slope times x plus intercept, in the bits that results from ``low`` to ``high`` need.
 
-    The product is one of bits, or a sum of ``shifts`` of the number.
+    The product is an integer product, or with ``shifts`` a sum of shifted copies of x.
     """
     intercept = as_fixed_raw(m, choice.index, choice.intercepts, "intercept")
     if shifts:
@@ -234,7 +235,7 @@ def value_of(
 
 
 def trimmed(m: Module, x: FixedRaw, low: Fraction, high: Fraction) -> FixedRaw:
-    """A number in as many bits as numbers from ``low`` to ``high`` need."""
+    """Reduce a number to the bits that numbers from ``low`` to ``high`` need."""
     unit = Fraction(2) ** x.quantum
     least, most = math.ceil(low / unit), math.floor(high / unit)
     width = max(most.bit_length(), (~least).bit_length() if least < 0 else 0, 1) + (low < 0)
@@ -246,7 +247,7 @@ def trimmed(m: Module, x: FixedRaw, low: Fraction, high: Fraction) -> FixedRaw:
 
 
 def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
-    """A sum of signed powers of two of a number. A single one may be negated by the addition that follows."""
+    """Return a sum of signed powers of two times x. A single term may be negated by the following addition."""
     powers = [PowerSum.powers(slope) for slope in choice.slopes]
     terms = max(len(of_one) for of_one in powers)
     quantum = min((exponent for of_one in powers for _, exponent in of_one), default=0)
@@ -265,7 +266,7 @@ def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
         if terms == 1:
             total = shifted.as_signed() if signed else shifted
             break
-        # One bit more for the sign; of minus a number that is the inverse, and a carry from a place below.
+        # One more bit for the sign. A negative term is its inverse plus one, which enters as carry from the bit below.
         added = Cat(shifted, shifted[-1] if signed else NEVER) ^ negative.replicate(width + 1)
         below = Cat(Const(1, 1), total)
         below = below.as_signed() if term else below
@@ -275,7 +276,7 @@ def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
 
 
 def _chosen(index: Value, options: Sequence[Value]) -> Value:
-    """The option at an index."""
+    """Return the option at an index."""
     if len(index) == 0:
         return options[0]
     if len(options) == 2:

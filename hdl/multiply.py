@@ -1,7 +1,7 @@
 """Exact products of raw numbers.
 
-Those of few bits are made of tables without leading zeros, which saves whatever follows to look for them. A table of
-an FPGA has six inputs: as many as two significands of three bits have.
+Products of few bits use tables and have no leading zeros, which saves later stages a leading-zero count. A LUT of an
+FPGA has six inputs, as many as two significands of three bits.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from .raw import Raw
 from .wire import extended, lookup, wire
 
 INPUTS = 6
-"""Inputs of a lookup table."""
+"""Number of inputs of a LUT."""
 
 MOST_ZEROS = INPUTS // 2
-"""Leading zeros that are taken away of a product that is a table: as many as one has that is not of two subnormal
-numbers."""
+"""Maximum leading zeros that a product made as a table removes: all, if at least one factor is normal."""
 
 LONGEST_SMALL = 4
-"""Bits of significands whose leading zeros are taken away before they are multiplied: a count and a shift of up to
-three bits are a few tables, those of their product many."""
+"""Maximum width of significands that are normalised before the multiplication. A leading-zero count and a shift of up
+to three places take a few LUTs for a factor, but many for the product.
+"""
 
 
 @dataclass(frozen=True)
 class Magnitude:
-    """A raw number without sign and flags; the attributes are those of `Raw`."""
+    """Raw number without sign and flags; attributes as in `Raw`."""
 
     exponent: Value
     significand: Value
@@ -38,11 +38,10 @@ class Magnitude:
 
 
 def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
-    """Exact product: significands multiply, exponents add, nothing is lost.
+    """Return the exact product: multiply significands and add exponents.
 
-    One that DSP blocks are to take is left to the synthesis tool as it is. ``floor`` is the exponent at which a number
-    has its leading zeros that is to be added: one that can be lower keeps its own, for a sum looks for leading zeros
-    anyway.
+    With ``dsp``, the product is a plain multiplication. ``floor`` is the lowest exponent of a number that will be
+    added; a product that can be lower keeps its leading zeros, because the sum needs a leading-zero count anyway.
     """
     lengths = len(x.significand), len(y.significand)
     is_small = {x.leading, y.leading} <= {"one", "floor"} and min(lengths) > 1 and max(lengths) <= LONGEST_SMALL
@@ -64,9 +63,9 @@ def multiply(m: Module, x: Raw, y: Raw, *, dsp: bool, floor: int | None) -> Raw:
 
 
 def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
-    """Exponent and significand of a product, with the leading zeros of both numbers."""
-    # With 1 <= f < 2 for each significand, 1 <= product < 4: one bit more before the point. A significand of one bit
-    # is 0 or 1 and adds none.
+    """Return exponent and significand of a product that keeps the leading zeros of both factors."""
+    # With 1 <= f < 2 for each significand, 1 <= product < 4, which needs one more bit before the point. A
+    # significand of one bit is 0 or 1 and needs none.
     grows = min(len(x.significand), len(y.significand)) > 1
     width = len(x.significand) + len(y.significand) - (0 if grows else 1)
     significand = product(m, x.significand, y.significand, "partial_product", dsp=dsp)[:width]
@@ -75,7 +74,7 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
         leading = "two" if grows else "one"
     else:
         leading = "any"
-        # Above the lowest exponent one factor is normal, and the other has all its leading zeros and a one.
+        # Above the lowest exponent at most one factor is subnormal.
         if {x.leading, y.leading} <= {"one", "floor"}:
             most_zeros = max(len(number.significand) for number in (x, y) if number.leading == "floor")
     return Magnitude(
@@ -90,7 +89,7 @@ def _any(m: Module, x: Raw, y: Raw, dsp: bool) -> Magnitude:
 
 
 def _lowest(x: Raw, y: Raw) -> int:
-    """Lowest exponent of a small product without leading zeros."""
+    """Return the lowest exponent of a small product without leading zeros."""
     lengths = len(x.significand), len(y.significand)
     subnormal = [length for length, number in zip(lengths, (x, y), strict=True) if number.leading == "floor"]
     if max(lengths) > INPUTS // 2:
@@ -100,17 +99,17 @@ def _lowest(x: Raw, y: Raw) -> int:
 
 
 def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
-    """Exponent and normalised significand of a product, the latter as a table of both significands.
+    """Return exponent and normalised significand of a product, from a table of both significands.
 
-    Up to three leading zeros are taken away; one is there where normal numbers have no carry. Two or three only comes
-    of a subnormal number, and the exponent of that reads 1: with all bits set it is two less. Where zeros are left,
-    both numbers are subnormal, and the exponent is the lowest.
+    Up to three leading zeros are removed; a product of normal numbers without carry has one. Two or three occur only
+    with a subnormal factor, whose exponent reads 1; with all bits set it is two less. If more zeros remain, both
+    factors are subnormal, and the exponent is the lowest.
     """
     x_length, y_length = len(x.significand), len(y.significand)
     width = x_length + y_length
     index = Cat(x.significand, y.significand)
     codes = [(code % (1 << x_length), code >> x_length) for code in range(1 << width)]
-    # Zero is told by its flag; as a normal product it makes the smallest tables.
+    # The significand of a zero does not matter; this choice gives the smallest tables.
     zeros = [min(width - (a * b).bit_length(), MOST_ZEROS) if a * b else 1 for a, b in codes]
     significand = lookup(index, [(a * b) << places for (a, b), places in zip(codes, zeros, strict=True)])
     count = wire(m, lookup(index, zeros)[:2], "product_leading_zeros")
@@ -131,18 +130,18 @@ def _with_zeros(m: Module, x: Raw, y: Raw) -> Magnitude:
 
 
 def _normalised(m: Module, x: Raw, other_zero: Value, name: str) -> Magnitude:
-    """A factor with the bits below its leading one as significand, and a signed exponent.
+    """Normalise a factor: the bits below its leading one, and a signed exponent.
 
-    These bits are zero where either factor is, so that those of the product are.
+    The bits are zero if either factor is zero, and then so are those of the product.
     """
     places = len(x.significand) - 1
     fraction, exponent = x.significand[:places], x.exponent
     if x.leading == "floor":
-        # A normal number stays, a subnormal one moves up until its first bit comes first.
+        # A subnormal number is shifted up until its first one is the leading bit.
         steps = [min(max(places + 1 - code.bit_length(), 0), places) for code in range(2 << places)]
         moved = [(code << step) % (1 << places) for code, step in enumerate(steps)]
         fraction = lookup(x.significand, moved)
-        # Of subnormal numbers the exponent reads 1: one less is zero, and two and three less are -1 and -2.
+        # The exponent of subnormal numbers reads 1; subtracting 1, 2 or 3 gives 0, -1 or -2.
         negative = wire(m, lookup(x.significand, [step >> 1 for step in steps]), f"{name}_exponent_negative")
         odd = lookup(x.significand, [step & 1 for step in steps])
         upper = exponent[1:] | negative.replicate(len(exponent) - 1)
@@ -159,9 +158,9 @@ def _normalised(m: Module, x: Raw, other_zero: Value, name: str) -> Magnitude:
 
 
 def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnitude:
-    """Exponent and normalised significand of a product of factors without leading zeros, as `_normalised` gives them.
+    """Return exponent and normalised significand of a product of `_normalised` factors.
 
-    Left of the fractions' product there is little to add, and it takes few tables.
+    Few bits are added above the product of the fractions, so this takes few LUTs.
     """
     x_places, y_places = len(x.significand), len(y.significand)
     width = x_places + y_places + 2
@@ -171,7 +170,7 @@ def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnit
     whole = wire(m, whole[:width], "partial_product")
     carry = whole[-1]
     below = Mux(carry, whole[:-1], Cat(Const(0, 1), whole[:-2]))
-    # As wide as Amaranth would make the sum, signed or not.
+    # Width of the sum as Amaranth computes it, signed or not.
     shape = (x.exponent + y.exponent).shape()
     x_exponent, y_exponent = (extended(number.exponent, shape.width) for number in (x, y))
     exponent = _sum(x_exponent, y_exponent, carry, shape.width)
@@ -179,7 +178,7 @@ def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnit
         exponent = exponent.as_signed()
     return Magnitude(
         exponent=wire(m, exponent, "product_exponent"),
-        # Of zero there is no leading one.
+        # A zero has no leading one.
         significand=wire(m, Cat(below, ~zero), "product_significand"),
         base=x.base + y.base,
         emin=x.emin + y.emin,
@@ -189,5 +188,5 @@ def _without_zeros(m: Module, x: Magnitude, y: Magnitude, zero: Value) -> Magnit
 
 
 def _sum(x: Value, y: Value, carry: Value, bits: int) -> Value:
-    """So many bits of ``x + y + carry``, on one carry chain."""
+    """Return ``bits`` bits of ``x + y + carry``, computed by one carry chain."""
     return (Cat(carry, x) + Cat(Const(1, 1), y))[1 : bits + 1]

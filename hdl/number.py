@@ -1,7 +1,7 @@
-"""Numbers of any family: the stages of a unit, for raw numbers and for fixed point alike.
+"""Stages of units for numbers of all families.
 
-Fixed-point numbers are `FixedRaw`, those of all other families `Raw`. A computation on fixed point alone stays in it
-and makes no floating-point hardware.
+Fixed-point numbers are `FixedRaw`, numbers of other families are `Raw`. Units with only fixed-point formats contain no
+floating-point hardware.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ Number = Raw | FixedRaw
 class Stages(NamedTuple):
     """Stages of a family of formats.
 
-    ``unpack(m, bits, fmt, name)`` makes a number of a code; ``truncate(m, x, o, rounding)`` truncates a number at the
-    last place of the result format; ``pack(m, x, o, rounding, saturating, random)`` rounds it to a code.
+    ``unpack(m, bits, fmt, name)`` converts a code to a number. ``truncate(m, x, o, rounding)`` truncates a number at
+    the last place of the result format. ``pack(m, x, o, rounding, saturating, random)`` rounds it to a code.
     """
 
     unpack: Callable[[Module, Value, Any, str], Number]
@@ -44,12 +44,12 @@ class Stages(NamedTuple):
 
 
 def unpack(m: Module, bits: Value, fmt: Format, name: str) -> Number:
-    """Number of a code."""
+    """Unpack a code to a number."""
     return _stages(fmt).unpack(m, bits, fmt, name)
 
 
 def negate_if(x: Number, condition: Value) -> Number:
-    """Minus a number where the condition holds."""
+    """Negate a number if the condition holds."""
     if isinstance(x, FixedRaw):
         return fixed.negate_if(x, condition)
     if isinstance(x, PositAsFixed):
@@ -58,7 +58,7 @@ def negate_if(x: Number, condition: Value) -> Number:
 
 
 def multiply(m: Module, x: Number, y: Number, *, dsp: bool, to: Format | None = None) -> Number:
-    """Exact product, of lookup tables or for DSP blocks; a number of the format ``to`` may be added to it."""
+    """Return the exact product, made of LUTs or DSP blocks; a number of the format ``to`` may be added to it."""
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
         return fixed.multiply(m, x, y, dsp=dsp)
     floor = None if to is None else to.floor_exponent
@@ -69,7 +69,7 @@ Aligned = raw.Aligned | fixed.Pair
 
 
 def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Aligned:
-    """First half of a sum that is rounded to ``o``: both numbers on one scale."""
+    """Bring two numbers to one scale: the first half of a sum that is rounded to ``o``."""
     if isinstance(o, Fixed):
         return fixed.Pair(*_on_scale_of(m, x, y, o, rounding))
     if isinstance(x, FixedRaw) and isinstance(y, FixedRaw):
@@ -83,7 +83,7 @@ def align(m: Module, x: Number, y: Number, o: Format, rounding: Rounding) -> Ali
 def add(
     m: Module, z: Aligned, o: Format, rounding: Rounding, random: Value | None, stochastic: str
 ) -> tuple[Number, Value | None]:
-    """Second half of a sum, and its random word if that is still to be used."""
+    """Add aligned numbers: the second half of a sum. Also return the random word if it is not used yet."""
     if stochastic == EAGER:
         assert isinstance(z, raw.Aligned)
         assert random is not None
@@ -101,19 +101,19 @@ def truncate(m: Module, x: Number, o: Format, rounding: Rounding) -> Any:
 
 
 def pack(m: Module, x: Any, o: Format, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once."""
+    """Round a number once to a code."""
     return _stages(o).pack(m, x, o, rounding, saturating, random)
 
 
 def _stages(fmt: Format) -> Stages:
     found = STAGES.get(type(fmt))
     if found is None:
-        raise TypeError(f"{fmt} has no hardware")
+        raise TypeError(f"{fmt} has no RTL: add its family to STAGES of halfulp.hdl.number")
     return found
 
 
 def _of_raw(stage: Callable[[Module, Raw, Any, Rounding], Any]) -> Callable[[Module, Number, Any, Rounding], Any]:
-    """Stage that truncates raw numbers, for all numbers."""
+    """Extend a stage that truncates raw numbers to all numbers."""
     return lambda m, x, o, rounding: stage(m, as_raw(m, x, "result"), o, rounding)
 
 
@@ -135,7 +135,7 @@ def _pack_posit(m: Module, x: Any, o: Posit, rounding: Rounding, saturating: boo
 
 
 def as_raw(m: Module, x: Number, name: str) -> Raw:
-    """A number as a raw number."""
+    """Convert a number to a raw number."""
     return fixed.to_raw(m, x, name) if isinstance(x, FixedRaw) else x
 
 
@@ -147,10 +147,10 @@ def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed
 
 
 def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) -> tuple[FixedRaw, FixedRaw]:
-    """Two numbers on scales fine enough that only one of them loses anything, below all that rounding looks at.
+    """Convert two numbers to fixed point so that no bit is lost that rounding needs.
 
-    Where ``o`` saturates, the one that reaches further is clipped where its sum with the other is beyond the range
-    whatever the other is.
+    At most one of them loses bits. If ``o`` saturates, the number of the larger range is clipped to values at which
+    every sum is out of range.
     """
     quantum = min(fixed.looks_at(rounding, o), max(x.quantum, y.quantum))
     limit = None
@@ -166,7 +166,7 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
 
 
 def _top(x: Number) -> int:
-    """Exponent that no number exceeds."""
+    """Return an upper bound on the exponent."""
     return x.quantum + len(x.integer) - 1 if isinstance(x, FixedRaw) else x.emax
 
 
@@ -177,4 +177,4 @@ STAGES: dict[type[Format], Stages] = {
     Takum: Stages(takum.unpack, _of_raw(takum.truncate), posit.pack),
     Codebook: Stages(codebook.unpack, codebook.truncate, codebook.pack),
 }
-"""Hardware of the families of formats."""
+"""Hardware stages of each family of formats."""

@@ -10,28 +10,28 @@ T = TypeVar("T")
 
 
 def stage_places(stages: int, boundaries: int) -> list[int]:
-    """Boundaries at which register stages are placed, counted from 0."""
+    """Return the boundaries at which register stages are placed, counted from 0."""
     return [(2 * stage + 1) * boundaries // (2 * stages) for stage in range(stages)]
 
 
 class Pipeline:
-    """Registers at some of the boundaries between the parts of a unit.
+    """Register stages at some of the boundaries between parts of a unit.
 
     Parameters
     ----------
     m : Module
-        Module that the registers are added to, in the domain ``sync``.
+        Module for the registers, in the domain ``sync``.
     stages : int
-        Number of register stages. They spread evenly; if there are more than boundaries, some boundaries get several,
-        which a synthesis tool can retime.
+        Number of register stages, spread evenly. With more stages than boundaries, some boundaries get several, which a
+        synthesis tool can retime.
     boundaries : sequence of str
-        Names of the boundaries, in order of the data.
+        Names of the boundaries, in dataflow order.
     enable : Value
-        Clock enable of every register.
+        Clock enable of all registers.
     reset_less : bool
-        Registers have no reset, but for those of ``control``.
+        Omit the reset of all registers except those of ``control``.
     control : Value, optional
-        One of the values, whose registers always have a reset.
+        Value whose registers always have a reset.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Pipeline:
         self._depth = {name: places.count(index) for index, name in enumerate(boundaries)}
 
     def stage(self, boundary: str, *values: T) -> Any:
-        """Values as they leave a boundary; all that is used after it has to pass through here.
+        """Pass values through the registers of a boundary; later stages must only use the results.
 
-        Values are Amaranth values or dataclasses of them, and anything else passes as it is. Boundaries come in the
-        order that they were declared in.
+        Values are Amaranth values or dataclasses of them; other objects pass unchanged. Boundaries must come in their
+        declared order.
         """
         expected = self._left.pop(0)
         if boundary != expected:
-            raise ValueError(f"boundary {boundary!r} came where {expected!r} was declared")
+            raise ValueError(f"expected boundary {expected!r} next, not {boundary!r}")
         for level in range(self._depth[boundary]):
             values = tuple(self._register(value, f"{boundary}_{level}") for value in values)
         return values[0] if len(values) == 1 else values

@@ -1,7 +1,7 @@
-"""Posit codes: to raw numbers, and back with one rounding.
+"""Unpacking and rounding of posit codes.
 
-Regimes are read and written by one shifter each: read, the count of regime bits after the first is also the distance
-that exponent and fraction are moved; written, the regime is the first bit repeated by an arithmetic shift. (Jaiswal and
+Each direction needs one shifter. Unpacking counts the regime bits after the first; the count is also the shift distance
+of exponent and fraction. Packing writes the regime with an arithmetic shift that repeats its first bit. (Jaiswal and
 So, IEEE Access 7, 2019.)
 """
 
@@ -18,29 +18,29 @@ from .wire import NEVER, extended, leading_zeros, saturate, shift_left, shift_ri
 
 
 def unpack(m: Module, bits: Value, fmt: Posit, name: str) -> Raw:
-    """Raw number of a code."""
+    """Unpack a code to a raw number."""
     body = wire(m, magnitude_of(bits), f"{name}_body")
     first = body[-1]
-    # Regime bits beside the first one; its scale is that many 2^es up from 1, or one more than that down.
+    # Number of regime bits after the first; the regime is this count, or its inverse if the first bit is 0.
     count = leading_zeros(m, body[:-1] ^ first.replicate(fmt.width - 2), f"{name}_regime")
     tail = shift_left(m, body[:-2], count, f"{name}_tail")
     missing = max(fmt.es - len(tail), 0)
     tail = Cat(Const(0, missing), tail)
     none = wire(m, ~bits[:-1].any(), f"{name}_no_body")
-    # An offset of a power of two for the sign bit of the scale: then the exponent is never negative.
+    # A power of two as offset replaces the sign bit of the scale and makes the exponent nonnegative.
     scale = Cat(tail[len(tail) - fmt.es :], count ^ (~first).replicate(len(count)), first)
     return as_raw(m, bits[-1], none, scale, tail[: len(tail) - fmt.es], -(1 << (len(scale) - 1)), fmt, name)
 
 
 def magnitude_of(bits: Value) -> Value:
-    """Code of the magnitude of a number, without the sign."""
+    """Return the code of the magnitude, without sign bit."""
     return ((bits[:-1] ^ bits[-1].replicate(len(bits) - 1)) + bits[-1])[: len(bits) - 1]
 
 
 def as_raw(
     m: Module, sign: Value, none: Value, exponent: Value, fraction: Value, base: int, fmt: Tapered, name: str
 ) -> Raw:
-    """Raw number of the parts of a code; ``none`` is true for zero and NaR, which have no part but the sign."""
+    """Combine the parts of a code to a raw number; ``none`` is true for zero and NaR, which have no other part."""
     return Raw(
         sign=sign,
         exponent=wire(m, exponent, f"{name}_exponent"),
@@ -57,9 +57,9 @@ def as_raw(
 
 @dataclass(frozen=True)
 class Truncated:
-    """The string of a posit, truncated where its code ends.
+    """Code of a posit before rounding, truncated to its width.
 
-    ``beyond``: the number lies beyond the first or the last code, and only the first bit of ``kept`` is defined.
+    If ``beyond`` is true, the number lies beyond the first or last code, and only bit 0 of ``kept`` is defined.
     """
 
     sign: Value
@@ -72,30 +72,30 @@ class Truncated:
 
 
 def normal(m: Module, x: Raw) -> tuple[Value, Value, int]:
-    """Count of leading zeros, significand without them, and the least exponent that this gives."""
+    """Return the number of leading zeros, the normalised significand, and a lower bound on its exponent."""
     count = leading_zeros_of(m, x, "leading_zeros")
     significand = shift_left(m, x.significand, count, "normal", x.tail) if len(count) else x.significand
     return count, significand, x.emin if x.leading == "one" else x.quantum
 
 
 def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
-    """Write the code of a number as a string without end, and truncate it where the code ends."""
+    """Write a number as an unbounded code string and truncate it to the code's width."""
     count, significand, smallest = normal(m, x)
     width = max(x.emax, -smallest - 1, (1 << o.es) - 1).bit_length() + 1
     scale = x.exponent + x.base - count
     if x.leading == "two":
-        # Minus a count of no more than one is its inverse, less one that the base has to spare.
+        # A count of 0 or 1 is subtracted by adding its inverse, with one less in the base.
         scale = x.exponent + (x.base - 1) + x.significand[-1]
     scale = wire(m, extended(scale, width)[:width].as_signed(), "scale")
     down = scale[-1]
-    # The string 10ef or 01ef moves down by k or by -k - 1 places, and what follows it above is its first bit again.
+    # The string 10ef or 01ef is shifted right by k or -k - 1 places, which repeats its first bit.
     regime = scale[o.es : -1]
     places_down = wire(m, regime ^ down.replicate(len(regime)), "regime_places")
     last = o.width - 2
     is_beyond = max(x.emax >> o.es, -(smallest >> o.es) - 1) >= last
     beyond = wire(m, places_down >= last, "beyond") if is_beyond else NEVER
     string = Cat(significand[:-1], scale[: o.es], down, ~down)
-    # What is below the places looked at stays there, for nothing moves up.
+    # Bits below the rounding position never shift up, so they are merged first.
     seen = o.width - 1 + rounding.places
     below = string[: max(len(string) - seen, 0)].any()
     string = wire(m, Cat(Const(0, max(seen - len(string), 0)), string)[-seen:], "string")
@@ -114,13 +114,13 @@ def truncate(m: Module, x: Raw, o: Posit, rounding: Rounding) -> Truncated:
 
 
 def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once. Nothing is rounded to zero or to NaR, and posits saturate anyway."""
+    """Round a number once to a code. No number rounds to zero or NaR, and posits always saturate."""
     last = x.kept[0] | x.beyond
     up = round_up(rounding, negative=x.sign, last=last, discarded=x.discarded, sticky=x.sticky, random=random)
     special = wire(m, x.nan | x.zero, "special")
     up = wire(m, up & ~x.beyond & ~special, "round_up")
     sign = wire(m, (x.sign & ~x.zero) | x.nan, "sign")
     magnitude = Cat(last, x.kept[1:]) & (~special).replicate(o.width - 1)
-    # The negative of a magnitude that goes up is its inverse, which goes up if the magnitude does not.
+    # -(x + 1) is the inverse of x, and -x is the inverse plus one.
     body = (magnitude ^ sign.replicate(o.width - 1)) + (sign ^ up)
     return Cat(body[: o.width - 1], sign)

@@ -1,9 +1,8 @@
-"""Narrow posits without exponent bits as fixed-point numbers, for sums.
+"""Fixed-point view of narrow posits without exponent bits, used by their adder.
 
-Between -1 and 1 the code of such a posit is the number, in two's complement and in units of the smallest one. Beyond,
-a run of k + 1 bits unlike the sign stands above a fraction that moves up by 2k + 1 places. A sum of short ones is
-cheaper by choosing among these few placements, before an adder as wide as the range and after it, than by alignment
-and normalisation of significands.
+Between -1 and 1 the code of such a posit is its value in two's complement, in units of minpos. Beyond, a run of k + 1
+bits precedes a fraction, which moves up by 2k + 1 places. A narrow posit has few of these placements. Multiplexers
+before and after an adder as wide as the range are then cheaper than alignment and normalisation of significands.
 """
 
 from collections.abc import Callable
@@ -19,31 +18,31 @@ from .round import round_up
 from .wire import NEVER, leading_zeros, wire
 
 LONGEST = 8
-"""Longer posits have more placements than their significands have places to move."""
+"""Maximum width; wider posits have more placements than shift distances of the significand."""
 
 
 @dataclass(frozen=True)
 class PositAsFixed(Raw):
-    """Raw number of a narrow posit, with its fixed-point view for the adder."""
+    """Raw number of a narrow posit with its fixed-point view."""
 
     as_fixed: FixedRaw
     fmt: Posit
 
 
 def has_fixed_view(fmt: Posit) -> bool:
-    """True if numbers of a format are unpacked to fixed point too."""
+    """Return True if codes of a format are unpacked to fixed point too."""
     return fmt.es == 0 and 4 <= fmt.width <= LONGEST
 
 
 def unpack(m: Module, bits: Value, fmt: Posit, x: Raw, name: str) -> PositAsFixed:
-    """A code's raw number, with its fixed-point view."""
+    """Combine the raw number of a code with its fixed-point view."""
     sign, body = bits[-1], bits[:-1]
     largest = fmt.max_scale
     width = 2 * largest + 2
     run = leading_zeros(m, body[:-1] ^ body[-1].replicate(largest), f"{name}_run")
 
     def placed(scale: int) -> Value:
-        """01.f or 10.f, where the run is as long as this scale makes it."""
+        """Return 01.f or 10.f, placed for a regime run of this scale."""
         scale = min(scale, largest)
         fraction = body[: max(largest - 1 - scale, 0)]
         missing = largest + scale - len(fraction)
@@ -58,7 +57,7 @@ def unpack(m: Module, bits: Value, fmt: Posit, x: Raw, name: str) -> PositAsFixe
 
 
 def _choose(index: Value, choice: Callable[[int], Value], last: int) -> Value:
-    """The choice of that index, by a tree."""
+    """Select ``choice(index)`` with a tree of multiplexers."""
 
     def among(first: int, level: int) -> Value:
         if level < 0:
@@ -72,35 +71,35 @@ def _choose(index: Value, choice: Callable[[int], Value], last: int) -> Value:
 
 
 def negate_if(x: PositAsFixed, condition: Value) -> PositAsFixed:
-    """Minus a number where the condition holds."""
+    """Negate a number if the condition holds."""
     return replace(x, sign=x.sign ^ condition, as_fixed=fixed.negate_if(x.as_fixed, condition))
 
 
 def adds(x: PositAsFixed, y: PositAsFixed, o: Format, rounding: Rounding) -> bool:
-    """True if a sum is taken in fixed point; stochastic rounding looks too far down for that."""
+    """Return True if a sum uses the fixed-point view; stochastic rounding needs more discarded bits than it has."""
     return x.fmt == y.fmt == o and rounding.mode != "sr"
 
 
 @dataclass(frozen=True)
 class Pair(fixed.Pair):
-    """Fixed-point views of two posits, ready to be added."""
+    """Fixed-point views of two posits, ready for addition."""
 
 
 @dataclass(frozen=True)
 class Sum(FixedRaw):
-    """Exact sum of two posits, which is the only fixed-point number that has few placements in a posit."""
+    """Exact sum of two posits; a type of its own, because other fixed-point numbers have more placements."""
 
 
 def add(m: Module, z: Pair, rounding: Rounding) -> Sum:
-    """Exact sum."""
+    """Return the exact sum."""
     return Sum(**vars(fixed.add(m, z.x, z.y, rounding)))
 
 
 @dataclass(frozen=True)
 class Truncated:
-    """The string of a posit in two's complement, truncated where its code ends; ``kept`` is a floor.
+    """Code of a posit in two's complement before rounding, truncated to its width; ``kept`` is the floor.
 
-    ``beyond``: the number lies beyond the last code, which ``kept`` then is.
+    If ``beyond`` is true, the number lies beyond the last code, and ``kept`` is that code.
     """
 
     sign: Value
@@ -112,12 +111,12 @@ class Truncated:
 
 
 def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
-    """Write the code of a sum as a string, and truncate it where the code ends."""
+    """Write a sum as a code string and truncate it to the code's width."""
     total = x.integer
     sign = total[-1]
     largest = o.max_scale
     length = o.width + 1
-    # The first place unlike the sign is the scale.
+    # The highest bit that differs from the sign gives the scale.
     unlike = wire(m, total[largest:-1] ^ sign.replicate(len(total) - largest - 1), "unlike_sign")
     string = Cat(Const(0, 2), total[: o.width - 1])
     for scale in range(largest):
@@ -140,7 +139,7 @@ def truncate(m: Module, x: Sum, o: Posit) -> Truncated:
 
 
 def pack(m: Module, x: Truncated, o: Posit, rounding: Rounding, saturating: bool, random: Value | None) -> Value:
-    """Code of a number, rounded once. A sum is never between zero and the first code, and posits saturate anyway."""
+    """Round a number once to a code. A nonzero sum is at least minpos, and posits always saturate."""
     up = round_up(
         rounding,
         negative=x.sign,

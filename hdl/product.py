@@ -1,4 +1,4 @@
-"""Multiplication of integers."""
+"""Integer multiplier."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -6,21 +6,21 @@ from .wire import extended, shifted_up, wire
 
 
 def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
-    """``x * y``, signed or not, as a chain of rows, unless it is to be left to DSP blocks or is a few tables anyway.
+    """Return ``x * y``, signed or not, as a chain of adder rows; DSP blocks and tiny products use the plain operator.
 
-    Two bits of the shorter factor select -2 to 2 times the longer one, which is added to what the rows before left
-    above the bits that are final. A bit of that is a function of six inputs and a carry: one table of an FPGA, and half
-    as many rows as bits. (Booth's recoding in radix 4: MacSorley, Proc. IRE 49(1), 1961.)
+    Two bits of the shorter factor select a multiple of the longer one, -2 to 2 times. It is added to the upper bits of
+    the previous row; the lower ones are final. Each sum bit is a function of six inputs and a carry, which is one LUT
+    of an FPGA, and there are half as many rows as bits. (Radix-4 Booth recoding: MacSorley, Proc. IRE 49(1), 1961.)
     """
     if len(x) < len(y):
         x, y = y, x
     if dsp or len(x) < 4 or len(y) < 3:
         return x * y
-    # Twice the longer factor, in either sign.
+    # The longer factor and its double, with room for either sign.
     width = len(x) + 2
     times_one, times_two = extended(x, width), extended(shifted_up(x, 1), width)
-    # A signed factor ends with a pair of bits, of which the upper one counts negative; an unsigned one with a single
-    # bit, which does not. What is left over at the other end begins.
+    # A signed factor ends with a pair of bits, the upper of negative weight; an unsigned one ends with a single bit.
+    # An odd bit is left over at the low end, which the first row adds.
     y_signed = y.shape().signed
     start = (len(y) - (not y_signed)) % 2
     begun = x[:] & y[0].replicate(len(x)) if start else Const(0, 1)
@@ -37,7 +37,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
         if is_last:
             total = rest + multiple
         else:
-            # Of minus a multiple that is the inverse, and one comes in as a carry from a place below.
+            # A negative multiple is its inverse plus one; the one enters as carry from the bit below.
             total = (Cat(Const(1, 1), rest) + Cat(two, multiple))[1:]
         total = wire(m, total[:width], f"{name}_row_{place}")
         final.append(total[:2])

@@ -1,4 +1,4 @@
-"""Exact sums: numbers of any family on one fixed scale, and the register that holds them (Kulisch)."""
+"""Exact sums on one fixed-point scale, and the quire register that holds them (Kulisch)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from .wire import NEVER, shifted_up, wire
 
 
 def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
-    """A number that is a multiple of 2^quantum, on that scale."""
+    """Convert a number that is a multiple of 2^quantum to fixed point on that scale."""
     if not isinstance(x, FixedRaw):
         return of_raw(m, x, quantum, None, name, exact=True)
     integer = x.integer
@@ -23,14 +23,14 @@ def place(m: Module, x: Number, quantum: int, name: str) -> FixedRaw:
 
 
 def read(number: FixedRaw) -> FixedRaw:
-    """Content of a quire as a number to round."""
+    """Return the value of a quire as a number to round."""
     return replace(number, sign=Mux(number.inf, number.sign, number.integer[-1]))
 
 
 def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero: bool) -> FixedRaw:
-    """Exact sum of numbers on one scale, and of +0 if it starts ``from_zero``.
+    """Return the exact sum of numbers on one scale, and of +0 if ``from_zero``.
 
-    A sum of zero is -0 where all of them are negative, and under ``rd`` where one is.
+    A zero sum is -0 if all terms are negative, and under ``rd`` if one is.
     """
     integer = _tree([term.integer for term in terms])
     integer = wire(m, integer, "total")
@@ -51,7 +51,7 @@ def total(m: Module, terms: Sequence[FixedRaw], rounding: Rounding, *, from_zero
 
 
 def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
-    """Content of a quire after one more term. A sum that overflows its carry guard is infinite from then on."""
+    """Return the quire after one more term. An overflow of the carry guard makes it infinite until a new sum starts."""
     integer = wire(m, base.integer + term.integer, "held_exact")
     upper = integer[quire.width - 1 :]
     beyond = wire(m, upper.any() & ~upper.all(), "beyond_guard") if len(integer) > quire.width else NEVER
@@ -67,7 +67,7 @@ def step(m: Module, base: FixedRaw, term: FixedRaw, quire: Quire) -> FixedRaw:
 
 
 def _tree(terms: Sequence[Value]) -> Value:
-    """Sum of all, by halves."""
+    """Add all terms in a balanced tree."""
     if len(terms) == 1:
         return terms[0]
     half = len(terms) // 2

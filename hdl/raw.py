@@ -1,8 +1,7 @@
-"""Raw numbers, on which the cores of floating-point and posit units compute.
+"""Raw numbers, the operands of floating-point and posit units after unpacking.
 
-A format's code is unpacked to a raw number, a core makes another one of it, and that is packed. Everything known
-before the hardware exists (ranges of exponents, whether there can be leading zeros) is carried along as plain
-integers, so that the next stage leaves out what cannot happen.
+Units unpack codes to raw numbers, compute a raw result and pack it. Properties known at construction, such as exponent
+ranges and possible leading zeros, are plain integers, so that later stages omit hardware for impossible cases.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,34 +14,34 @@ from .wire import leading_zeros, lookup, never, shift_left, shift_right_sticky, 
 
 @dataclass(frozen=True)
 class Raw:
-    """A number ``(-1)^sign * significand * 2^(exponent + base - (len(significand) - 1))``, plus a truncated part.
+    """Number ``(-1)^sign * significand * 2^(exponent + base - (len(significand) - 1))``, with a sticky bit.
 
     Attributes
     ----------
     sign, nan, inf, zero : Value
-        One bit each. ``nan`` overrules ``inf``, and both overrule the number; ``zero`` says that it is exactly zero.
+        One bit each. ``nan`` overrides ``inf``, and both override the number. ``zero`` means exactly zero.
     exponent : Value
-        The first bit of the significand weighs ``2^(exponent + base)``. Signed only in products that lost their
-        leading zeros; of a number other than zero the sum with ``base`` is never below ``emin``.
+        Weight of the significand's first bit is ``2^(exponent + base)``. Signed only in products without leading
+        zeros. For a nonzero number ``exponent + base`` is at least ``emin``.
     significand : Value
-        Unsigned.
+        Unsigned significand.
     sticky : Value
-        Something above zero and less than the last bit of the significand was truncated.
+        OR of truncated bits: the number is larger than its significand, by less than the last bit.
     base : int
-        See ``exponent``.
+        Offset of ``exponent``.
     emin, emax : int
         Bounds on ``exponent + base``.
     leading : str
-        Where a number other than zero can have leading zeros: ``one``: nowhere; ``two``: one, anywhere, for the first
-        one is in the first two places; ``floor``: only at the exponent ``emin``; ``any``: anywhere.
+        Possible leading zeros of a nonzero number. ``one``: none; ``two``: at most one; ``floor``: only at the exponent
+        ``emin``; ``any``: any number.
     zero_at_floor : bool
-        Zero has the exponent ``emin`` or less, rather than any.
+        True if zero has the exponent ``emin`` or less, false if any.
     tail : int
-        Last bits of the significand that are zero where it has three leading zeros or more.
+        Number of low significand bits that are zero if there are three or more leading zeros.
     up : Value, optional
-        Rounding decision, if it is made already.
+        Rounding decision, if it has already been made.
     most_zeros : int, optional
-        Where a number other than zero can have leading zeros anywhere: most that it has above the exponent ``emin``.
+        Maximum number of leading zeros above the exponent ``emin``, if ``leading`` is ``any``.
     """
 
     sign: Value
@@ -63,24 +62,24 @@ class Raw:
 
     @property
     def quantum(self) -> int:
-        """Exponent of the last place that any such number can have."""
+        """Exponent of the lowest possible last place."""
         return self.emin - (len(self.significand) - 1)
 
 
 def leading_zeros_of(m: Module, x: Raw, name: str) -> Value:
-    """Number of leading zeros of the significand, as many bits as it can need."""
+    """Return the number of leading zeros of the significand, in as few bits as it can need."""
     if x.leading == "one":
         return Const(0, 0)
     if x.leading == "two":
         return ~x.significand[-1]
-    # The count of a zero does not matter.
+    # For a zero significand any count is correct.
     return leading_zeros(m, x.significand[x.tail :], name)
 
 
 def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
-    """The same number with no leading zeros but at the exponent ``floor``, which no number is below.
+    """Return the number without leading zeros, except at the exponent ``floor``, the lower bound of the exponent.
 
-    Its exponent counts from ``base`` if no number is below that.
+    The exponent counts from ``base``, or from the lowest exponent if that is lower.
     """
     if x.leading == "one" or (x.leading == "floor" and x.emin == floor):
         return x
@@ -88,7 +87,7 @@ def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
     most = 1 if x.leading == "two" else len(x.significand) - 1
     emin = max(x.emin - most, floor)
     base = min(base, emin)
-    # What the exponent changes by is a table and no adder of its own.
+    # A LUT table gives the change of the exponent, which saves an adder.
     change = lookup(count, [x.base - base - places for places in range(1 << len(count))])
     exponent = wire(m, (x.exponent + change)[: (x.emax - base).bit_length() + 1], f"{name}_moved_exponent")
     if x.emin - most < floor:
@@ -109,9 +108,9 @@ def normalise(m: Module, x: Raw, name: str, floor: int, base: int) -> Raw:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Two numbers on one scale and which of them is less in magnitude.
+    """Two numbers on one scale and the comparison of their magnitudes.
 
-    ``x_exponent`` and ``y_exponent`` count from ``base``, both significands have the same width.
+    ``x_exponent`` and ``y_exponent`` count from ``base``; both significands have the same width.
     """
 
     x: Raw
@@ -125,9 +124,9 @@ class Ordered:
 
 
 def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
-    """Bring two numbers to one scale and compare their magnitudes; ``by_exponent``, their exponents alone."""
+    """Bring two numbers to one scale and compare their magnitudes, or with ``by_exponent`` only their exponents."""
     if not by_exponent:
-        # With leading zeros at the lower one's floor only, exponents order magnitudes, unless they are equal.
+        # If leading zeros occur only at the common floor, exponents order the magnitudes unless they are equal.
         floor, x_base = min(x.emin, y.emin), x.base
         x = normalise(m, x, "x", floor, y.base)
         y = normalise(m, y, "y", floor, x_base)
@@ -139,7 +138,7 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
         x_less = exponents[0] < exponents[1]
     else:
         x_less = Cat(significands[0], exponents[0]) < Cat(significands[1], exponents[1])
-    # A zero whose exponent may exceed the other number's must not pass for the larger one.
+    # A zero can have a larger exponent than the other number but must not count as the larger magnitude.
     if not (x.zero_at_floor and x.emin <= y.emin):
         x_less = x_less | x.zero
     if not (y.zero_at_floor and y.emin <= x.emin) and not by_exponent:
@@ -158,15 +157,15 @@ def order(m: Module, x: Raw, y: Raw, *, by_exponent: bool = False) -> Ordered:
 
 @dataclass(frozen=True)
 class Aligned:
-    """Larger and smaller magnitude on one grid, ready to be added.
+    """Larger and smaller magnitude on one grid, ready for addition.
 
-    ``width`` is that of the operands' significands; below it ``big`` is zero. The last ``tail`` bits of a sum are zero
-    if that has three leading zeros or more. ``sticky`` says that the smaller one lost ones below the window. It does so
-    only where exponents differ by two or more, so that a difference keeps its first bit in the upper two places of
-    ``big``.
+    ``width`` is the width of the operands' significands; bits of ``big`` below it are zero. The last ``tail`` bits of a
+    sum are zero if it has three or more leading zeros. ``sticky`` is the OR of bits that the smaller number lost below
+    the window. It is set only if exponents differ by two or more; the first bit of a difference is then in the upper
+    two places.
 
-    With ``by_exponent`` it is the number of the higher exponent that is called larger, and a difference can be
-    negative. Where it is, or its first bit is further below, what rounding looks at is in the window all the same.
+    With ``by_exponent``, ``big`` is the number of the higher exponent, and a difference can be negative. If it is, or
+    if its first bit is lower, all bits that rounding needs are still in the window.
     """
 
     sign: Value
@@ -188,11 +187,10 @@ class Aligned:
 
 
 def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Aligned:
-    """First half of a sum: order the magnitudes and shift the smaller one.
+    """Order two magnitudes and shift the smaller one: the first half of a sum.
 
-    ``keep`` is the number of bits, from the first one of the sum on, that the rounding looks at one by one; what is
-    below may be merged into the sticky bit. If there is a ``floor``, it looks at no more than as many bits from that
-    exponent on.
+    Rounding needs the first ``keep`` bits of the sum individually; lower bits may be merged into the sticky bit. With a
+    ``floor``, it needs no bits more than ``keep`` below that exponent.
     """
     by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
     o = order(m, x, y, by_exponent=by_exponent)
@@ -201,9 +199,9 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
     farthest = max(x.emax - y.emin, y.emax - x.emin)
     if by_exponent:
         assert x.most_zeros is not None
-        # What loses ones is then less than half of what it is taken from.
+        # A number that loses bits in the shift is then less than half of the other.
         keep = max(keep, len(y.significand)) + x.most_zeros
-    # One place more than is kept or comes in: a difference can lose its first place. Never more than would hold all.
+    # One more place than ``keep``, because a difference can lose its first one, but no more than hold every bit.
     window = min(max(width, keep) + 1, width + farthest)
     pad = Const(0, window - width)
     exponent = wire(m, Mux(x_less, o.y_exponent, o.x_exponent), "big_exponent")
@@ -227,38 +225,37 @@ def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Ali
         emin=min(x.emin, y.emin),
         emax=max(x.emax, y.emax),
         width=width,
-        # Only where exponents differ by one at most does a difference lose more than a place, and then it is exact.
+        # A difference loses more than one place only if exponents differ by at most one, and then it is exact.
         tail=0 if by_exponent else max(window - width - 1, 0),
         by_exponent=by_exponent,
     )
 
 
 def _is_ordered_by_exponent(x: Raw, y: Raw, floor: int) -> bool:
-    """True if exponents are enough to tell which of a product and another number is to be shifted.
+    """Return True if comparing exponents suffices to select which of a product and another number to shift.
 
-    A product with a subnormal factor has leading zeros, and is left as it is. Above its lowest exponent they are few:
-    where it is shifted less than the other number, the window begins lower by as many places. At its lowest exponent
-    it is the other number that stays, and where that has leading zeros too, rounding looks no further than ``floor``
-    lets it.
+    A product with a subnormal factor has leading zeros and is not normalised. Above its lowest exponent they are few,
+    and the window extends down by as many places. At its lowest exponent the other number stays in place; if it has
+    leading zeros too, rounding needs no bits below ``floor``.
     """
     return x.most_zeros is not None and y.leading in ("one", "floor") and x.emin < y.emin <= floor
 
 
 def add(m: Module, z: Aligned, rounding: Rounding) -> Raw:
-    """Second half of a sum. An exactly cancelled one is -0 under ``rd`` and +0 under any other rounding.
+    """Add aligned magnitudes: the second half of a sum. An exactly cancelled sum is -0 under ``rd``, otherwise +0.
 
-    Of a difference the window holds the floor, so that the bits below it read as the exact result's.
+    The window holds the floor of a difference, so that sticky bits below it have the same meaning as in a sum.
     """
     width = len(z.big) + 1
     small = Cat(z.small, Const(0, 1)) ^ z.subtract.replicate(width)
     carry_in = z.subtract & ~z.sticky
     total = wire(m, (Cat(Const(1, 1), z.big) + Cat(carry_in, small))[1 : width + 1], "sum_significand")
-    # Where there is nothing above the tail there is nothing in it.
+    # If all bits above the tail are zero, so is the tail.
     zero = ~total[z.tail :].any()
     sign = z.sign
     if z.by_exponent:
         negative = wire(m, z.subtract & total[-1], "sum_negative")
-        # The magnitude of a floor, and of what is above it, is the inverse and what is left of one.
+        # The magnitude of a negative floor is its inverse, plus one if no sticky bit is below.
         total = (total ^ negative.replicate(width)) + (negative & ~z.sticky)
         total = wire(m, total[:width], "sum_magnitude")
         zero, sign = zero & ~z.sticky, sign ^ negative

@@ -1,4 +1,4 @@
-"""Argument reduction in hardware: a number as a power of two and a short fixed-point number."""
+"""Argument reduction: a number as a power of two times a short fixed-point number."""
 
 from dataclasses import dataclass, replace
 
@@ -17,9 +17,9 @@ from .wire import NEVER, shifted_up, wire
 
 @dataclass(frozen=True)
 class Reduced:
-    """An argument for the pieces, and the power of two that goes with it: ``power``, signed or not, plus ``base``.
+    """Argument of the pieces, and an exponent of two: ``power``, signed or not, plus ``base``.
 
-    ``lowest`` and ``highest`` are bounds on the sum.
+    ``lowest`` and ``highest`` are bounds on the exponent.
     """
 
     argument: FixedRaw
@@ -30,7 +30,7 @@ class Reduced:
 
 
 def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bool) -> Reduced:
-    """Reduced argument of a number, finite and in the function's domain, for a table with a reduction."""
+    """Reduce a finite number in the function's domain, for a table with a reduction."""
     if table.reduction == "exp2":
         return _exp2(m, x, table, rounding, dsp)
     number = to_raw(m, x, "x") if isinstance(x, FixedRaw) else x
@@ -43,7 +43,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
 
 
 def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) -> Reduced:
-    """``x * factor`` as an integer and a fraction, each saturated where the result is."""
+    """Split ``x * factor`` into an integer and a fraction; the integer saturates beyond the range of results."""
     limit = table.unseen(rounding.places).bit_length() - 1
     none = Const(0, 0)
     if isinstance(x, FixedRaw):
@@ -76,10 +76,10 @@ def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) 
 
 
 def _by_fours(m: Module, x: Raw) -> Reduced:
-    """A number from 1 to below 4, and half the exponent, for powers of four."""
+    """Reduce a number to [1, 4) and half of its exponent, for powers of four."""
     odd = x.exponent[0] ^ (x.base & 1) if len(x.exponent) else Const(x.base & 1, 1)
     significand = Mux(odd, Cat(Const(0, 1), x.significand), Cat(x.significand, Const(0, 1)))
-    # The base is made even, so that halving what is left floors as it should.
+    # With an even base, halving the exponent is an exact floor.
     half = (x.exponent + (x.base & 1)) >> 1
     return Reduced(
         argument=FixedRaw(wire(m, significand, "argument"), NEVER, 1 - len(x.significand)),
@@ -91,7 +91,7 @@ def _by_fours(m: Module, x: Raw) -> Reduced:
 
 
 def scale(m: Module, value: FixedRaw, by: Reduced) -> Raw:
-    """A number times the power of two that was taken from its argument."""
+    """Multiply a value by the power of two of its argument."""
     number = to_raw(m, value, "value")
     width = (by.highest - by.lowest).bit_length()
     return replace(
@@ -105,17 +105,17 @@ def scale(m: Module, value: FixedRaw, by: Reduced) -> Raw:
 
 
 def unscaled_where(x: Reduced, condition: Value) -> Reduced:
-    """With a power of zero where the condition holds."""
+    """Replace the power by zero if the condition holds."""
     power = Mux(condition, -x.base, x.power)
     return replace(x, power=power, lowest=min(x.lowest, 0), highest=max(x.highest, 0))
 
 
 def power_of(m: Module, x: Reduced) -> FixedRaw:
-    """The power as a number, which a logarithm has added."""
+    """Return the power as a number, which the logarithm adds."""
     power = wire(m, (x.power + x.base)[: max(x.highest, ~x.lowest).bit_length() + 1].as_signed(), "integer_part")
     return FixedRaw(power, NEVER, 0)
 
 
 def _negated(x: Reduced) -> Reduced:
-    """With minus the power."""
+    """Negate the power."""
     return replace(x, power=-x.power, base=-x.base, lowest=-x.highest, highest=-x.lowest)

@@ -1,4 +1,4 @@
-"""The rounding decision, and how far down it looks."""
+"""The rounding decision of all units."""
 
 from amaranth.hdl import Value
 
@@ -16,29 +16,29 @@ def round_up(
     random: Value | None,
     twos_complement: bool = False,
 ) -> Value:
-    """Rounding decision of every unit: a truncated number goes up by one unit in the last place, or stays.
+    """Return the rounding decision: True adds one unit in the last place to a truncated number.
 
-    The number is a magnitude, or the floor of a two's-complement number.
+    The truncated number is a magnitude, or the floor of a two's-complement number.
 
     Parameters
     ----------
     negative : Value
         Sign of the number.
     last : Value
-        Last bit kept.
+        Last bit of the truncated number.
     discarded : Value
-        Bits below it, the first one on top. Missing places are zeros.
+        Bits below ``last``, first one at the top; missing bits are zeros.
     sticky : Value
-        Something is below ``discarded``.
+        OR of the bits below ``discarded``.
     random : Value, optional
         Random word of a stochastic rounding.
     twos_complement : bool
-        The number is a floor: then up is toward plus infinity.
+        True if the number is a floor; rounding up is then toward plus infinity.
     """
     if rounding.mode == "sr":
         assert random is not None
         seen = min(rounding.bits, len(discarded))
-        # Only the upper bits of the word can carry where fewer bits than it has are discarded.
+        # If fewer bits are discarded than the random word has, only its upper bits can produce a carry.
         if seen == 0:
             return NEVER
         return carry_out(discarded[len(discarded) - seen :], random[rounding.bits - seen :])
@@ -46,7 +46,7 @@ def round_up(
     first = discarded[-1] if len(discarded) else NEVER
     below_first = discarded[:-1].any() | sticky if len(discarded) else sticky
     if twos_complement:
-        # Above the floor of a negative number, away from zero is down and toward zero is up.
+        # Above the floor of a negative number, up is toward zero and down is away from zero.
         directed = {"ra": first & (below_first | ~negative), "rh": first & (below_first | negative)}
         directed |= {"rz": inexact & negative, "ru": inexact, "rd": NEVER}
     else:
@@ -59,7 +59,7 @@ def round_up(
         }
     return {
         "rn": first & (below_first | last),
-        # Up from an even number is what setting the last bit does.
+        # Setting the last bit of an even number is rounding up.
         "ro": inexact & ~last,
         "exact": NEVER,
         **directed,

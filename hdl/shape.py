@@ -1,8 +1,8 @@
 """Formats as Amaranth shapes.
 
-This module gives every `Format` the methods of Amaranth's ``ShapeCastable``: ``Signal(E5M2)`` is a signal of that
-format, ``Const(1.5, E5M2)`` its code for 1.5, and waveforms show decoded numbers. `halfulp.hdl` imports it as
-soon as Amaranth is imported.
+This module adds the methods of Amaranth's ``ShapeCastable`` to `Format`: ``Signal(E5M2)`` is a signal of that
+format, ``Const(1.5, E5M2)`` is its code for 1.5, and waveforms show decoded numbers. `halfulp.hdl` imports this module
+as soon as Amaranth is imported.
 """
 
 import functools
@@ -16,22 +16,21 @@ from amaranth.lib import wiring
 from .formats import Format
 
 _TABLE_WIDTH = 8
-"""Widest format whose waveform text is a table of decimals; wider ones print as code and fields, because a table grows
-with the number of codes."""
+"""Maximum width of formats whose waveform text is a table of decimals; wider ones show the code and its fields."""
 
 
 class FormatView(ValueCastable):
-    """A value in a number format.
+    """Signal or value in a number format.
 
     Parameters
     ----------
     fmt : Format
-        The format, kept as the attribute ``fmt``.
+        Number format, also the attribute ``fmt``.
     target : value-like
-        Its bits, ``fmt.width`` of them.
+        Bits of the code, ``fmt.width`` of them.
 
-    The fields of the format are attributes (``sign``, ``exponent``, ``mantissa`` of a float). Assignment takes a value
-    of the same format or a Python number that the format holds; raw bits go through ``as_value()``.
+    Fields of the format are attributes (``sign``, ``exponent``, ``mantissa`` of a float). Assignment takes a value of
+    the same format or a Python number that the format holds; for raw bits use ``as_value()``.
     """
 
     def __init__(self, fmt: Format, target: Any) -> None:
@@ -42,11 +41,11 @@ class FormatView(ValueCastable):
         self._bits = bits
 
     def shape(self) -> Format:
-        """The format."""
+        """Return the format."""
         return self.fmt
 
     def as_value(self) -> Value:
-        """The bits."""
+        """Return the bits."""
         return self._bits
 
     def __getattr__(self, name: str) -> Value:
@@ -58,29 +57,27 @@ class FormatView(ValueCastable):
             if field == name:
                 return self._bits[start : start + width]
             start += width
-        bits = f"; its bits have it: as_value().{name}" if hasattr(self._bits, name) else ""
+        bits = f"; the raw bits have it: as_value().{name}" if hasattr(self._bits, name) else ""
         raise AttributeError(f"{self.fmt} has no field {name!r}; it has {', '.join(self.fmt.fields())}{bits}")
 
     def eq(self, other: Any) -> Any:
-        """Assignment of a value of the same format, or of a Python number that it holds."""
+        """Assign a value of the same format, or a Python number that the format holds."""
         if isinstance(other, FormatView):
             if other.fmt != self.fmt:
                 raise TypeError(
-                    f"a signal of {self.fmt} takes {self.fmt}, not {other.fmt}; a Convert unit goes between"
+                    f"a signal of {self.fmt} takes values of {self.fmt}, not {other.fmt}; use a Convert unit"
                 )
             return self._bits.eq(other._bits)
         if isinstance(other, (int, float, Fraction)):
             return self._bits.eq(self.fmt.const(other).as_value())  # type: ignore[attr-defined]
         raise TypeError(
-            f"a signal of {self.fmt} takes a value of that format or a number; assign raw bits through as_value()"
+            f"a signal of {self.fmt} takes a value of that format or a number; assign raw bits to as_value()"
         )
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, FormatView) and other.fmt == self.fmt:
             return self._bits == other._bits
-        raise TypeError(
-            f"== compares the codes of two values of {self.fmt}; a Compare unit compares numbers of other formats"
-        )
+        raise TypeError(f"== compares two values of {self.fmt}; use a Compare unit for other formats")
 
     def __ne__(self, other: object) -> Any:
         return ~(self == other)
@@ -92,7 +89,7 @@ class FormatView(ValueCastable):
 
 
 class FormatConst(FormatView):
-    """A constant in a number format, with its ``code`` and its ``number``."""
+    """Constant in a number format, with its ``code`` and ``number``."""
 
     def __init__(self, fmt: Format, code: int) -> None:
         fmt.check_code(code)
@@ -101,7 +98,7 @@ class FormatConst(FormatView):
 
     @property
     def number(self) -> Fraction | float:
-        """The number, as `Format.decode` gives it."""
+        """Value of the constant, as returned by `Format.decode`."""
         return self.fmt.decode(self.code)
 
     def __eq__(self, other: object) -> Any:
@@ -117,54 +114,54 @@ class FormatConst(FormatView):
 
 
 class FormatShape(ShapeCastable):
-    """Interface of an Amaranth shape, for a `Format`."""
+    """Methods of an Amaranth shape for `Format`."""
 
     def as_shape(self: Any) -> Any:
-        """The plain shape: unsigned, of the format's width."""
+        """Return the plain shape: unsigned, with the format's width."""
         return unsigned(self.width)
 
     def const(self: Any, init: Any) -> FormatConst:
-        """Constant of a Python number, refused unless the format holds it. None stands for +0."""
+        """Return the constant of a Python number that the format holds exactly; None is +0."""
         if init is None:
             return FormatConst(self, 0)
         if isinstance(init, FormatConst):
             if init.fmt != self:
-                raise TypeError(f"a constant of {self} cannot be made of {init!r}, which is of {init.fmt}")
+                raise TypeError(f"a constant of {self} must be a number of that format, not {init!r} of {init.fmt}")
             return init
         if isinstance(init, bool) or not isinstance(init, (int, float, Fraction)):
-            raise TypeError(f"a constant of {self} is made of a number, not {type(init).__name__}")
+            raise TypeError(f"a constant of {self} must be a number, not {type(init).__name__}")
         code = self.encode(init)
         held = self.decode(code)
         if held != init and not (init != init and held != held):
-            raise ValueError(f"{self} does not hold {init}; the nearest number it holds is {self.text(code)}")
+            raise ValueError(f"{self} cannot hold {init}; its nearest number is {self.text(code)}")
         return FormatConst(self, code)
 
     def from_bits(self: Any, raw: int) -> FormatConst:
-        """Constant of a code, which is what a simulation reads."""
+        """Return the constant of a code, used by simulators to read signals."""
         return FormatConst(self, raw)
 
     def __call__(self: Any, target: Any) -> FormatView:
-        """View of a value as this format."""
+        """Return a view of a value as this format."""
         return FormatView(self, target)
 
     def format(self: Any, value: FormatView, spec: str) -> Text:
-        """Text for waveforms and ``Print``: the number, or of a wide format the fields of its code."""
+        """Return the text for waveforms and ``Print``: the number, or for wide formats the fields of the code."""
         if spec:
-            raise ValueError(f"a value of {self} is printed without a format specifier, not with {spec!r}")
+            raise ValueError(f"a value of {self} takes no format specifier, not {spec!r}")
         if self.width <= _TABLE_WIDTH:
             sign, magnitude = _tables(self)
             return Text("{}{}", Text.Enum(value.as_value(), sign), Text.Enum(value.as_value(), magnitude))
         return _fields_text(self, value)
 
 
-# A class statement cannot name this base, because formats do not import Amaranth; and Amaranth checks for the base with
-# `issubclass(type(fmt), ShapeCastable)`, so that nothing less makes a format a shape.
+# A class statement cannot name this base, because formats must not import Amaranth. Amaranth requires the base: it
+# checks `issubclass(type(fmt), ShapeCastable)`.
 Format.__bases__ = (FormatShape,)
 
 
 @functools.lru_cache
 def _tables(fmt: Format) -> tuple[dict[int, str], dict[int, str]]:
-    """Sign and magnitude of each code: two parts, because Amaranth would build hardware for a text of a single one."""
+    """Return sign and magnitude of each code; two parts, because Amaranth builds hardware for a single text."""
     texts = [fmt.text(code) for code in range(1 << fmt.width)]
     sign = {code: "-" if text.startswith("-") else "" for code, text in enumerate(texts)}
     magnitude = {code: text.removeprefix("-") for code, text in enumerate(texts)}
@@ -172,7 +169,7 @@ def _tables(fmt: Format) -> tuple[dict[int, str], dict[int, str]]:
 
 
 def _fields_text(fmt: Format, value: FormatView) -> Text:
-    """Text such as ``3e00(sign=0,exponent=0f,mantissa=200)``: the code and its fields, in hexadecimal."""
+    """Return a text such as ``3e00(sign=0,exponent=0f,mantissa=200)``: code and fields in hexadecimal."""
     fields = [name for name, width in reversed(fmt.fields().items()) if width]
     parts = {name: getattr(value, name) for name in fields}
     digits = [-(-len(bits) // 4) for bits in (value.as_value(), *parts.values())]
@@ -181,12 +178,12 @@ def _fields_text(fmt: Format, value: FormatView) -> Text:
 
 
 def connect(m: Module, *args: Any, **kwargs: Any) -> None:
-    """``wiring.connect`` that also refuses to join two formats of one width.
+    """Connect interfaces as ``wiring.connect`` does, but reject different formats of equal width.
 
     Raises
     ------
     amaranth.lib.wiring.ConnectionError
-        If two members at one path have formats, and these differ, or for any reason that ``wiring.connect`` has.
+        If two members at one path have different formats, or for any reason of ``wiring.connect``.
     """
     first: dict[tuple[str | int, ...], tuple[str, Format]] = {}
     for label, interface in [*enumerate(args), *kwargs.items()]:

@@ -104,8 +104,7 @@ def shift_left_sticky(m: Module, value: Value, amount: Value, name: str, keep: i
     """Return the first ``keep`` bits of ``value << amount`` within its width, and the OR of the bits below.
 
     The widest step comes first: it leaves the fewest bits to select, and the upper bits of a leading-zero count are
-    ready
-    first. Bits that later steps cannot move into the result are only OR-ed.
+    ready first. Bits that later steps cannot move into the result are only OR-ed.
     """
     below: Value = NEVER
     for level in reversed(range(len(amount))):

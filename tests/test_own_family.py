@@ -290,6 +290,6 @@ def test_rounding_table_of_own_family_matches_encode(mode: str) -> None:
 def test_missing_stages_are_refused() -> None:
     with pytest.raises(TypeError, match="shuffled6 has no golden model"):
         golden.decode(torch.zeros(1, dtype=torch.int64), FMT)
-    with pytest.raises(TypeError, match="shuffled6 has no hardware"):
+    with pytest.raises(TypeError, match="shuffled6 has no RTL"):
         Fragment.get(product_in("shuffled6"), None)
     assert NONE not in Classes(FMT).places(CODES)

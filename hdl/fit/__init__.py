@@ -1,1 +1,1 @@
-"""Fitting of segment tables: a function, a format and a budget become a table."""
+"""Fitting of segment tables to functions, for given formats and a budget."""

@@ -1,4 +1,4 @@
-"""Errors of a table over every code, measured exactly."""
+"""Exact errors of a table over all codes."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,22 +17,22 @@ from .rounding_table import Numbers
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """Errors of a table over all codes that come to its pieces.
+    """Errors of a table over all codes that its pieces compute.
 
     Attributes
     ----------
     x : array of float64
-        Numbers, rising.
+        Numbers of the input format, ascending.
     value : array of float64
-        The function's, to 53 bits; where the output saturates, inside its range.
+        Function values to 53 bits, clipped to the range of a saturating output.
     got : array of float64
-        The table's, rounded.
+        Rounded results of the table.
     rounded : array of float64
-        The function's, correctly rounded.
+        Correctly rounded function values.
     ulp, absolute : array of float64
-        Differences between ``got`` and ``value``, in units of the last place of that, and as they are.
+        Differences between ``got`` and ``value``, in ulp of the value and absolute.
     off : array of int
-        Numbers of the output from ``rounded`` to ``got``.
+        Differences between ``got`` and ``rounded``, in numbers of the output format.
     """
 
     x: Numbers
@@ -45,7 +45,7 @@ class Errors:
 
     @property
     def at(self) -> float:
-        """Place of the largest error in units of the last place; of several, the nearest to zero."""
+        """Argument of the largest error in ulp; the one nearest to zero if there are several."""
         worst = self.x[self.ulp == self.ulp.max()]
         return float(min(worst.tolist(), key=lambda x: (abs(x), -x)))
 
@@ -57,16 +57,16 @@ def errors(
     interval: tuple[Fraction, Fraction] | None = None,
     rounding: Rounding = RN,
 ) -> Errors:
-    """Errors of a table over all codes, specials aside.
+    """Return the errors of a table over all codes, except special values.
 
     Parameters
     ----------
     segments : Segments
     function : Function
     interval : (Fraction, Fraction), optional
-        Outside of it the function is taken at its nearer end.
+        Interval of the fit; outside, the function is evaluated at the nearer end.
     rounding : Rounding
-        Of the results; the correctly rounded ones are rounded in the same way.
+        Rounding of the results and of the correctly rounded values.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Functions to line segments: the smallest largest error over all codes, after coefficients and results are rounded."""
+"""Fits of functions by line segments that minimise the maximum error over all codes, after rounding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -23,26 +23,26 @@ from .points import BEHIND, MEASURES, REFERENCES, Points, points_of
 from .segmentation import Found, Parts, Tails, Task
 
 SHARE = 1 / 16
-"""Growth of the error that is allowed where formats of coefficients are chosen; half of it is the slope's."""
+"""Allowed growth of the error when coefficient formats are chosen; half of it is for the slopes."""
 
-_EXACT = 52  # bits of integers, and one for their sign, that double precision holds
+_EXACT = 52  # magnitude bits of integers that double precision holds
 _MOST_PLACES, _MORE_PLACES = 32, 8
-_STEEPEST = 1.5  # the steepest of the functions on the intervals that arguments are reduced to
+_STEEPEST = 1.5  # bound on slopes of reduced functions
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit, with the parameters that it was made for.
+    """Result of a fit, with its parameters.
 
     Attributes
     ----------
     segments : Segments
     function : Function
     pieces : int
-        Lines that are not saturation.
+        Number of lines without saturation.
     error : float
-        The largest, as it was measured for the fit. Where this was to be as small as can be, no other breakpoints and
-        coefficients of these formats leave less.
+        Maximum error in the measure of the fit. Without an error budget it is the minimum over all breakpoints and all
+        coefficients of these formats.
     measure : str
     rounding : Rounding
     folding : Folding
@@ -86,49 +86,49 @@ def fit(
     Parameters
     ----------
     function : str, Function or callable
-        See `function_of`.
+        Function to fit; see `function_of`.
     fmt, out : Format or str
-        Of argument and value, of up to 16 bits; by default the same.
+        Formats of argument and value, up to 16 bits; default of ``out``: ``fmt``.
     pieces : int, optional
-        Lines; those of saturation, where the function goes along a line, are beside them.
+        Number of lines; lines of saturation and of asymptotes are not counted.
     error : float or Fraction, optional
-        The largest that there may be. Instead of ``pieces``: with as few as do it. Beside ``pieces``, which then are
-        the most: with the coefficients and breakpoints that are expected to make the smallest unit.
+        Maximum error. Alone, it is met with the fewest pieces. With ``pieces`` as a limit, it is met with the
+        coefficients and breakpoints that are expected to give the smallest unit.
     breakpoints : str
-        ``free``; ``uniform``: at equal distances; ``power``: where leading bits of the argument change.
+        ``free``; ``uniform`` for equal distances; ``power`` for changes of leading bits of the argument.
     slopes : str
-        ``any``, or ``pow2``: sums of signed powers of two.
+        ``any``, or ``pow2`` for sums of signed powers of two.
     terms : int
-        Of ``pow2``: how many powers.
+        Maximum number of powers of a ``pow2`` slope.
     slope, intercept : Format or str, optional
-        What coefficients are held in. By default the narrowest fixed point whose fraction bits keep the error near
-        what it is with coefficients of any number of bits: those of the slope add a 32nd of it, those of the intercept
-        then as much again; with ``error`` those with which the fewest pieces do it.
+        Formats of the coefficients. Default: fixed point of the fewest fraction bits that keep the error near that of
+        unlimited coefficients: slopes add at most 1/32 of it, intercepts another 1/32. With ``error``, the fewest bits
+        that meet it with the fewest pieces.
     interval : (number, number), optional
-        What is outside is taken as its nearer end; by default all numbers.
+        Interval of the fit; numbers outside are replaced by the nearer end. Default: all numbers.
     symmetry : str, optional
-        ``auto``: what the function has, where the formats make it of use. None: no table is folded.
+        ``auto`` uses the symmetry of the function if the formats benefit. None uses none.
     reduction : str, optional
-        ``auto``: what the function has; of exp only where a format is not fixed point. None: none.
+        ``auto`` uses the reduction of the function, for exp only if a format is not fixed point. None uses none.
     measure : str, optional
-        ``ulp``: errors are in units of the last place of the value; ``absolute``. By default the former for fixed point
-        and with a reduction, whose results have all sizes alike, and for ReLU and leaky ReLU, else the latter.
+        Unit of errors: ``ulp`` of the value, or ``absolute``. Default: ``ulp`` for fixed point, for reductions,
+        whose results are of all sizes, and for ReLU and leaky ReLU; else ``absolute``.
     against : str
-        ``real``: the function's value, or ``rounded``: that value correctly rounded.
+        Reference of errors: ``real`` for the function's value, ``rounded`` for its correctly rounded value.
     rounding : Rounding or str
-        Of the result.
+        Rounding of the result.
 
     Raises
     ------
     TypeError, ValueError
-        If something is of the wrong kind, or is asked that cannot be.
+        If an argument has the wrong type, or the request cannot be met.
     """
     if pieces is None and error is None:
-        raise ValueError("a fit is asked for by a number of pieces, by an error, or by both")
+        raise ValueError("a fit needs a number of pieces, an error, or both")
     check_budget(pieces=pieces, error=error, breakpoints=breakpoints, slopes=slopes, terms=terms)
     check_one_of("against", against, REFERENCES)
     if slopes == "pow2" and slope is not None:
-        raise ValueError("slopes that are sums of powers of two have no format; leave slope out")
+        raise ValueError("slope does nothing with slopes=pow2; omit it")
     row, fmt, out = function_of(function), parse(fmt), parse(fmt if out is None else out)
     folding = folding_of(row, fmt, out, interval, symmetry, reduction, measure)
     measure = measure or measure_of(row, out, folding.reduction)
@@ -151,13 +151,13 @@ def fit(
 
 
 def measure_of(function: Function, out: Format, reduction: str | None) -> str:
-    """Default measure of a fit's errors."""
+    """Return the default measure of errors."""
     return "ulp" if out.spacing == "uniform" or reduction or function.scales else "absolute"
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Parameters of a fit, checked."""
+    """Checked parameters of a fit."""
 
     function: Function
     fmt: Format
@@ -174,12 +174,12 @@ class _Asked:
     rounding: Rounding
 
     def _check_widths(self) -> None:
-        """Raise ValueError if lines of named coefficients have more bits than double precision is exact in."""
+        """Raise ValueError if given coefficient formats have more bits than double precision computes exactly."""
         argument = max(self.fmt.precision, self.folding.fraction)
         for held, what, most in ((self.slope, "slopes", _EXACT - argument), (self.intercept, "intercepts", _EXACT)):
             if held is not None and held.precision > most:
                 raise ValueError(
-                    f"{held} has {held.precision} significant bits; {what} of a fit have up to {most} here"
+                    f"{held} has {held.precision} significand bits; {what} of this fit have at most {most}"
                 )
 
     def fit(self) -> Fit:
@@ -187,11 +187,11 @@ class _Asked:
         given = {name: getattr(self, name) for name in ("rounding", "measure", "against")}
         points = points_of(self.function, self.fmt, self.out, self.folding, **given)
         if self.out.wraps and np.isinf(points.rounding_table.values[points.nearest]).any():
-            raise ValueError(f"{self.out} cannot hold {self.function.name} on these numbers, and it wraps")
+            raise ValueError(f"{self.out} wraps and cannot hold all values of {self.function.name}")
         if self.error is not None and self.error < points.least():
             raise ValueError(
-                f"{self.function.name} in {self.out} is never nearer than {points.least():.6g} everywhere, "
-                f"and {self.error:g} was asked for"
+                f"an error of {self.error:g} is not possible: {self.function.name} rounded to {self.out} "
+                f"has an error of {points.least():.6g}"
             )
         tails = self._tails(points)
         points, found, slope, intercept = self._best(points, tails)
@@ -200,12 +200,12 @@ class _Asked:
         except ValueError as error:
             raise ValueError(
                 f"{self.function.name} cannot be fitted in {self.out} with {found.inner} pieces and rounding "
-                f"{self.rounding}: {error}; take fewer pieces, another rounding or a more precise output format"
+                f"{self.rounding}: {error}; use fewer pieces, another rounding or a more precise output format"
             ) from None
         return Fit(segments, self.function, found.inner, found.error, self.measure, self.rounding, self.folding)
 
     def _tails(self, points: Points) -> Tails:
-        """Slopes of the lines that the function goes along at the ends."""
+        """Return the slopes of lines that the function follows at the ends."""
         folding = self.folding
         if folding.reduction is not None:
             return Tails()
@@ -214,7 +214,7 @@ class _Asked:
         for side, asymptote, first, second in ((0, left, 0, 1), (1, right, -1, -2)):
             if folding.interval is None and asymptote is not None:
                 slopes[side].add(float(asymptote))
-            # A value at the end of the range of the output, or outside of the interval.
+            # The function is constant at an end: it saturates the output, or x is outside the interval.
             if (
                 len(points.breakpoints) > 1
                 and points.value[points.breakpoints[first]] == points.value[points.breakpoints[second]]
@@ -224,7 +224,7 @@ class _Asked:
                     slopes[side].add(0.0)
         if folding.symmetry is not None:
             slopes[0].clear()
-        # A user's slopes may not have the asymptote's.
+        # A given slope format may not hold the slope of the asymptote.
         held = grid_of(self.slope) if self.slope is not None and self.power is None else None
         near = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
         return Tails(*near)
@@ -232,7 +232,7 @@ class _Asked:
     # Formats ---------------------------------------------------------------------------------------------------
 
     def _best(self, points: Points, tails: Tails) -> tuple[Points, Found, Format | PowerSum, Format]:
-        """The best pieces, the points at which these may begin, and formats of their coefficients."""
+        """Return the best pieces, the points of their breakpoints, and the formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
         finest = _finest(points, self.folding, self.fmt, self.out, self.measure)
         grids = {name: finest[name] if held is None else grid_of(held) for name, held in chosen.items()}
@@ -252,7 +252,7 @@ class _Asked:
         return task.points, found, slope, intercept
 
     def _key(self) -> Key | None:
-        """Integers whose leading bits a unit takes to find the piece of an argument."""
+        """Return the bits of the argument whose leading part selects the piece in a unit; None for floats."""
         folding = self.folding
         if folding.reduction == "exp2":
             return Key(folding.fraction, folding.fraction)
@@ -261,7 +261,7 @@ class _Asked:
         return Key(self.fmt.width, -self.fmt.quantum) if self.fmt.spacing == "uniform" else None
 
     def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
-        """Raise ValueError if a format that was named has no coefficients as large as the best ones of any format."""
+        """Raise ValueError if a given format cannot hold coefficients as large as those of the best fit."""
         named = {name: held for name, held in chosen.items() if isinstance(held, Format)}
         if not named:
             return
@@ -271,13 +271,13 @@ class _Asked:
                 continue
             grid = grid_of(held)
             for _, line in found.parts:
-                # What is rounded to the end of the range is held well enough.
+                # A coefficient that rounds to the end of the range is accepted.
                 inner = [end + (end - grid.beside(end)[0]) for end in (grid.low, grid.high)]
                 if not inner[0] <= line[place] <= inner[1]:
                     raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
 
     def _narrowed(self, task: Task, names: list[str], key: Key | None) -> Task:
-        """With as few fraction bits of these coefficients as come near the error of many."""
+        """Reduce the fraction bits of coefficients as far as the error allows."""
         if self.error is not None and self.pieces is not None:
             task.reached(self.error)
             return leanest(task, self.error, names, key)
@@ -317,7 +317,7 @@ class _Asked:
         return self._with_zero(segments) if folding.interval is None else segments
 
     def _specials(self) -> dict[str, Any]:
-        """Values of the function at NaN, infinities and zeros, as far as there are any."""
+        """Return the special values of the function at NaN, infinities and zeros."""
         function = self.function
         found: dict[str, Any] = {"nan": function.nan, "zero": function.zero, "minus_zero": function.minus_zero}
         if self.fmt.has_inf:
@@ -327,7 +327,7 @@ class _Asked:
         return found
 
     def _with_zero(self, segments: Segments) -> Segments:
-        """Segments whose value at -0 is -0 where the function grows through zero."""
+        """Set the value at -0 to -0 if the function is increasing through zero."""
         if (
             segments.minus_zero is None
             and segments.symmetry in (None, "linear")
@@ -342,7 +342,7 @@ class _Asked:
 
 
 def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure: str) -> dict[str, Grid]:
-    """Coefficients of so many bits that more are no better, and of all sizes that lines near the function have."""
+    """Return grids of coefficients that are fine and wide enough for the best fit."""
     places = out.precision
     if out.spacing == "uniform":
         places = -out.quantum
@@ -355,7 +355,7 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
             slopes = np.diff(value) / np.diff(t)
             intercepts = np.abs(value[1:] - slopes * t[1:])
         steepest = float(np.max(np.abs(slopes[np.isfinite(slopes)]), initial=1.0))
-        # The best line is parallel to the function somewhere, and no farther from it there than its error.
+        # The best line is parallel to the function at some point, and its distance there is at most the error.
         rise = 2 * float(np.max(intercepts[np.isfinite(intercepts)], initial=1.0))
     grids = {}
     for name, largest, precision in (
@@ -363,14 +363,14 @@ def _finest(points: Points, folding: Folding, fmt: Format, out: Format, measure:
         ("intercepts", rise, 0),
     ):
         bits = int(np.ceil(np.log2(largest))) + 1
-        # A product with an argument is exact in double precision.
+        # Products of slopes and arguments are exact in double precision.
         last = min(max(places, 0) + _MORE_PLACES, _EXACT - precision - bits, _MOST_PLACES)
         grids[name] = Grid(-(2.0**bits), 2.0**bits, 2.0**-last)
     return grids
 
 
 def _narrowest(numbers: list[float], step: float) -> Fixed:
-    """The narrowest format of all these multiples of a step."""
+    """Return the narrowest fixed-point format that holds all of these multiples of a step."""
     places = round(-np.log2(step))
     while places > 0 and all((number * 2.0 ** (places - 1)).is_integer() for number in map(float, numbers)):
         places -= 1

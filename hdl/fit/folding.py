@@ -20,7 +20,7 @@ from .rounding_table import check_width, numbers_of
 
 @dataclass(frozen=True)
 class Folding:
-    """Symmetry, reduction and interval by which an argument becomes that of the pieces, as in `Segments`.
+    """Symmetry, reduction and interval that map an argument to that of the pieces, as in `Segments`.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Folding:
     factor : Fraction
     fraction : int
     interval : (Fraction, Fraction), optional
-        Numbers outside are taken as its nearer end.
+        Interval of the fit; numbers outside are replaced by the nearer end.
     """
 
     symmetry: str | None = None
@@ -42,7 +42,7 @@ class Folding:
 
 
 def power_factor(out: Format) -> tuple[Fraction, int]:
-    """Factor and fraction bits of ``exp2`` for exp: what is lost is an eighth of a result's last place, or less."""
+    """Return factor and fraction bits of ``exp2`` for exp; they lose at most 1/8 ulp of a result."""
     fraction = out.precision + 3
     scale = max(abs(floor_log2(out.largest)), abs(floor_log2(out.smallest))) + 2
     places = fraction + scale.bit_length()
@@ -59,7 +59,7 @@ def folding_of(
     reduction: str | None,
     measure: str | None,
 ) -> Folding:
-    """Folding and reduction of a function between two formats."""
+    """Return the folding of a function between two formats."""
     check_width(fmt)
     check_width(out)
     ends = None if interval is None else _interval(interval, fmt, function)
@@ -69,14 +69,12 @@ def folding_of(
         reduction = function.reduction if wanted else None
     elif reduction is not None:
         if reduction != function.reduction:
-            raise ValueError(
-                f"{function.name} is not reduced by {reduction!r}; it is by {function.reduction or 'none'}"
-            )
+            raise ValueError(f"{function.name} has no reduction {reduction!r}; expected {function.reduction or 'none'}")
         if ends is not None:
-            raise ValueError("a reduction takes all numbers; leave the interval out, or the reduction")
+            raise ValueError("a reduction cannot be combined with an interval; omit one of them")
     if reduction is None and function.domain != ALL and ends is None:
         raise ValueError(
-            f"{function.name} has a pole at zero, which {fmt} holds; name an interval without it, or reduce"
+            f"{function.name} has a pole at zero, which {fmt} holds; give an interval without zero, or a reduction"
         )
     chosen = _symmetry(function, fmt, ends, symmetry, both_fixed or (measure != "ulp" and out.spacing != "uniform"))
     factor, fraction = power_factor(out) if reduction == "exp2" else (Fraction(1), 0)
@@ -85,18 +83,18 @@ def folding_of(
 
 
 def _half(function: Function) -> Fraction:
-    """Value at zero."""
+    """Return the value at zero."""
     value = function.at(Fraction(0))
     return value if isinstance(value, Fraction) else Fraction(float(value))
 
 
 def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction, Fraction]:
     if not isinstance(interval, tuple | list) or len(interval) != 2:
-        raise TypeError("an interval is a pair of numbers")
+        raise TypeError("an interval must be a pair of numbers")
     try:
         low, high = (Fraction(end) for end in interval)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"an interval is a pair of finite numbers, not {interval}") from None
+        raise ValueError(f"an interval must be a pair of finite numbers, not {interval}") from None
     if low >= high:
         raise ValueError(f"the interval from {float(low):g} to {float(high):g} is empty")
     for end in (low, high):
@@ -115,10 +113,10 @@ def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction,
 def _symmetry(
     function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, asked: str | None, sums_hold: bool
 ) -> str | None:
-    """Symmetry that is of use, or the requested one where the function has it."""
+    """Return a useful symmetry, or the requested one if the function has it."""
     usable = fmt.lowest < 0 and (ends is None or ends[0] == -ends[1])
     if asked == "auto":
-        # A float's small results are not differences of large ones.
+        # Floats lose precision if a small result is a difference of large numbers.
         fits = function.symmetry in ("odd", "even") or (
             sums_hold and (function.symmetry == "point" or fmt.spacing == "uniform")
         )
@@ -127,15 +125,15 @@ def _symmetry(
         return None
     check_one_of("symmetry", asked, SYMMETRIES)
     if not usable:
-        raise ValueError(f"symmetry {asked} needs numbers below zero, and an interval that is the same there")
+        raise ValueError(f"symmetry {asked} needs negative numbers, and an interval around zero")
     if asked == "linear" and not (fmt.spacing == "uniform" and ends is None):
-        raise ValueError("symmetry linear is for arguments in fixed point, without interval")
+        raise ValueError("symmetry linear needs arguments in fixed point and no interval")
     _check_symmetry(function, fmt, ends, asked)
     return asked
 
 
 def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, symmetry: str) -> None:
-    """Raise ValueError unless a function has a symmetry, as far as double precision tells."""
+    """Raise ValueError unless a function has a symmetry, checked in double precision."""
     centre = 2 * float(function.at(Fraction(0)))
     numbers = np.unique(numbers_of(fmt))
     top = float(fmt.largest if ends is None else ends[1])
@@ -143,4 +141,4 @@ def _check_symmetry(function: Function, fmt: Format, ends: tuple[Fraction, Fract
         above, below = (float(function.at(Fraction(float(side)))) for side in (x, -x))
         expected = {"odd": -above, "even": above, "point": centre - above, "linear": above - x}[symmetry]
         if abs(below - expected) > 1e-12 * (abs(above) + abs(below) + abs(centre)):
-            raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g}, and not {expected:g}")
+            raise ValueError(f"{function.name} is not {symmetry}: at {-x:g} it is {below:g} instead of {expected:g}")

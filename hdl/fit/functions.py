@@ -1,9 +1,9 @@
-"""The functions that are approximated, as plain rows: values at any precision, symmetries, limits and domains.
+"""Functions to approximate: values at any precision, symmetries, limits and domains.
 
-Which values are rational is part of a row, because rounding is decided by raising the precision until the value lies
-on one side of a rounding threshold, and a value that is such a threshold never does. Elsewhere exp, tanh, sigmoid,
-softplus, SiLU and ELU are transcendental (Lindemann and Weierstrass, 1885), as erf and GELU are (Siegel, 1929), and
-the logarithm of a rational number is irrational unless that is a power of two.
+Each function lists its rational values. Rounding is decided by raising the precision until the value is on one side of
+a threshold, which never happens if the value is the threshold. At other arguments exp, tanh, sigmoid, softplus, SiLU
+and ELU are transcendental (Lindemann and Weierstrass, 1885), as are erf and GELU (Siegel, 1929), and the logarithm of a
+rational number is irrational unless the number is a power of two.
 """
 
 import math
@@ -21,42 +21,42 @@ from halfulp.hdl.specs.piecewise import read_function
 from halfulp.hdl.specs.segments import Special
 
 ALL, NONZERO, POSITIVE = "all numbers", "numbers other than zero", "numbers above zero"
-"""Domains."""
+"""Domains of functions."""
 
 GUARD = 16
-"""Bits of a value at a working precision that are not relied on."""
+"""Number of low bits of a value that may be wrong at a working precision."""
 
 
 def _never(x: Fraction) -> None:
-    """No value is rational. Not a lambda, which could not be pickled."""
+    """Return None: no value is rational. A named function, because lambdas cannot be pickled."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A real function of one number.
+    """Real function of one number.
 
     Parameters
     ----------
     name : str
     value : callable
-        Of an mpmath number, at the working precision of mpmath, to a few units of its last place.
+        Function of an mpmath number, accurate to a few units of the last place at the working precision.
     exact : callable
-        Of a fraction: the value where that is rational, else None.
+        Function of a fraction that returns the value if it is rational, else None.
     symmetry : str, optional
-        As `Segments` has it.
+        Symmetry, as in `Segments`.
     domain : str
-        What it is of: ``ALL``, ``NONZERO`` or ``POSITIVE``.
+        Domain: ``ALL``, ``NONZERO`` or ``POSITIVE``.
     reduction : str, optional
-        What `Segments` can reduce it by.
+        Reduction that `Segments` can use.
     left, right : Fraction, optional
-        Slope of the line that it approaches at -inf, and at inf.
+        Slopes of the asymptotes at -inf and at inf.
     scales : bool
-        True if f(c x) = c f(x) for c above zero.
+        True if f(c x) = c f(x) for all c above zero.
     beyond : bool
-        True if it is farther from zero than the lines it approaches; others are nearer, wherever they have no value of
-        `exact`.
+        True if values are farther from zero than the asymptotes, false if they are nearer. Rational values of `exact`
+        may equal the asymptotes.
     nan, inf, minus_inf, zero, minus_zero, negative : Fraction or str, optional
-        Specials, as `Segments` has them.
+        Special values, as in `Segments`.
     """
 
     name: str
@@ -77,13 +77,13 @@ class Function:
     negative: Special | None = None
 
     def defined(self, x: Fraction) -> bool:
-        """True if it has a value at a number."""
+        """Return True if the function is defined at a number."""
         return self.domain == ALL or x > 0 or (self.domain == NONZERO and x != 0)
 
     def limit(self, x: Fraction) -> tuple[Fraction, int] | None:
-        """The value of the line that it approaches on this side, and 1 where it is above that, -1 where it is below.
+        """Return the asymptote's value at x, and 1 if the function is above it, -1 if below.
 
-        None where there is no such line, or that is zero, to which a value is near in no relative measure.
+        Return None without asymptote, or if its value is zero, where relative precision does not help.
         """
         slope, special = (self.right, self.inf) if x > 0 else (self.left, self.minus_inf)
         if slope is None or (slope == 0 and not isinstance(special, Fraction)):
@@ -92,17 +92,17 @@ class Function:
         return (line, 1 if (line > 0) == self.beyond else -1) if line else None
 
     def at(self, x: Fraction, bits: int = 80) -> Any:
-        """Value at a number, as a Fraction where it is rational, else as an mpmath number of so many bits.
+        """Return the value at a number: a Fraction if it is rational, else an mpmath number of ``bits`` bits.
 
-        The last `GUARD` bits of the mpmath number are not relied on.
+        The last `GUARD` bits of the mpmath number may be wrong.
 
         Raises
         ------
         ValueError
-            If there is no value at this number.
+            If the function is not defined at this number.
         """
         if not self.defined(x):
-            raise ValueError(f"{self.name} has no value at {float(x):g}; it is of {self.domain}")
+            raise ValueError(f"{self.name} has no value at {float(x):g}; its domain is {self.domain}")
         if (exact := self.exact(x)) is not None:
             return exact
         if bits == mp.prec:
@@ -123,7 +123,7 @@ def _softplus(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    # With erfc nothing cancels below zero.
+    # erfc avoids cancellation for negative x.
     return x * mp.erfc(-x / mp.sqrt(2)) / 2
 
 
@@ -151,7 +151,7 @@ def _hard_sigmoid(x: Fraction) -> Fraction:
 
 
 def _rational(exact: Callable[[Fraction], Fraction]) -> dict[str, Any]:
-    """Value and exact value of a function that is rational everywhere."""
+    """Return the fields of a function that is rational everywhere."""
 
     def value(x: Any) -> Any:
         found = exact(fraction_of(x))
@@ -161,14 +161,14 @@ def _rational(exact: Callable[[Fraction], Fraction]) -> dict[str, Any]:
 
 
 def fraction_of(x: Any) -> Fraction:
-    """An mpmath number as it is."""
-    # A new number would be rounded to the working precision.
+    """Convert an mpmath number exactly."""
+    # A new mpf would be rounded to the working precision.
     sign, mantissa, exponent, _ = (x if isinstance(x, mpmath.mpf) else mpmath.mpf(x))._mpf_
     return (-1 if sign else 1) * int(mantissa) * Fraction(2) ** int(exponent)
 
 
 def elu(alpha: Fraction) -> Function:
-    """x above zero, alpha * (exp(x) - 1) below."""
+    """Return ELU: x for x >= 0, else alpha * (exp(x) - 1)."""
     return Function(
         "elu",
         lambda x: alpha.numerator * mp.expm1(x) / alpha.denominator if x < 0 else +x,
@@ -181,7 +181,7 @@ def elu(alpha: Fraction) -> Function:
 
 
 def leaky_relu(slope: Fraction) -> Function:
-    """x above zero, slope * x below."""
+    """Return leaky ReLU: x for x >= 0, else slope * x."""
     return Function("leaky_relu", **_rational(lambda x: max(x, ZERO) + slope * min(x, ZERO)), scales=True)
 
 
@@ -209,28 +209,28 @@ ROWS = (
     Function("rsqrt", lambda x: 1 / mp.sqrt(x), _exact_rsqrt, **_POSITIVE, reduction="rsqrt", **_RECIPROCAL),
     Function("log2", lambda x: mp.log(x, 2), _exact_log2, **_POSITIVE, reduction="log2", inf="inf", zero="-inf"),
 )
-"""Values at zeros and infinities are those of IEEE 754-2019, 9.2, where it has the function."""
+"""Values at zeros and infinities follow IEEE 754-2019, 9.2, for functions of the standard."""
 
 _ROWS = {row.name: row for row in ROWS}
 FUNCTIONS = {name: _ROWS[name] for name in NAMES}
 
 
 def function_of(given: "str | Function | Callable[[Any], Any]") -> Function:
-    """The function that a name, such as ``tanh`` or ``leaky_relu:0.2``, stands for, or that a callable is.
+    """Return the function of a name, such as ``tanh`` or ``leaky_relu:0.2``, or of a callable.
 
-    A callable is given an mpmath number or, if it does not take one, a float, and gives a number.
+    A callable takes an mpmath number or, if that fails, a float, and returns a number.
 
     Raises
     ------
     TypeError, ValueError
-        If it is neither, or there is no such function.
+        If ``given`` is neither, or the name is unknown.
     """
     if isinstance(given, Function):
         return given
     if isinstance(given, str):
         return _named(given)
     if not callable(given):
-        raise TypeError(f"a function is a name such as 'tanh', or a callable, not {type(given).__name__}")
+        raise TypeError(f"a function must be a name such as 'tanh' or a callable, not {type(given).__name__}")
     return _called(given)
 
 
@@ -239,13 +239,13 @@ def _named(text: str) -> Function:
     if value is None:
         return FUNCTIONS[name]
     made = {"elu": elu, "leaky_relu": leaky_relu}[name](value)
-    # Of letters, digits and underscores, as names of modules are.
+    # Names consist of letters, digits and underscores, as names of modules do.
     suffix = str(value).replace("-", "minus_").replace("/", "_")
     return made if value == Fraction(1) and name == "elu" else replace(made, name=f"{name}_{suffix}")
 
 
 def _called(function: Callable[[Any], Any]) -> Function:
-    """A callable of the user's."""
+    """Wrap a callable of the user."""
     named = getattr(function, "__name__", type(function).__name__)
     name = (
         "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in named).strip("_") or "function"
@@ -255,7 +255,7 @@ def _called(function: Callable[[Any], Any]) -> Function:
         return _checked(_apply(function, x, name), x, name)
 
     def exact(x: Fraction) -> Fraction | None:
-        # A value that has no more bits at a higher precision is taken as it is.
+        # A value that is equal at two precisions is taken as exact.
         found = [_value_of(value, x, bits) for bits in (80, 200)]
         return found[0] if found[0] == found[1] else None
 
@@ -271,7 +271,7 @@ def _apply(function: Callable[[Any], Any], x: Any, name: str) -> Any:
     try:
         return function(x)
     except Exception:
-        # Many functions take floats only, numpy's for one.
+        # Some functions take only floats, for example those of numpy.
         try:
             return function(float(x))
         except Exception as error:
@@ -280,17 +280,17 @@ def _apply(function: Callable[[Any], Any], x: Any, name: str) -> Any:
 
 
 def _checked(found: Any, x: Any, name: str) -> Any:
-    """A number that a callable gave, if it is one."""
+    """Return the result of a callable as an mpmath number; raise ValueError if it is not a finite real number."""
     if isinstance(found, complex | mpmath.mpc):
-        raise ValueError(f"{name} is complex at {float(x):g}; a function is real")
+        raise ValueError(f"{name} is complex at {float(x):g}; expected a real number")
     try:
         if isinstance(found, str):
             raise TypeError
         number = mpmath.mpf(found.numerator) / found.denominator if isinstance(found, Fraction) else mpmath.mpf(found)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} gives {found!r} at {float(x):g}, which is no number") from None
+        raise ValueError(f"{name} gives {found!r} at {float(x):g}, expected a number") from None
     if mpmath.isnan(number):
-        raise ValueError(f"{name} is NaN at {float(x):g}; a function has a number everywhere in its interval")
+        raise ValueError(f"{name} is NaN at {float(x):g}; expected a number")
     if mpmath.isinf(number):
-        raise ValueError(f"{name} is infinite at {float(x):g}; leave the pole out of the interval")
+        raise ValueError(f"{name} is infinite at {float(x):g}; choose an interval without the pole")
     return number

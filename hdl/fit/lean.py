@@ -1,7 +1,7 @@
-"""The smallest unit for an error: coefficients of few bits, and breakpoints that few leading bits of an argument tell.
+"""Search for the smallest unit that meets an error: few coefficient bits and coarse breakpoints.
 
-What a unit takes is estimated, in lookup tables of six inputs: the product in rows of two bits of the slope, the sum,
-the coefficients, and what finds them. Among tables of one error that is good enough to tell a small one from a large.
+The size is estimated in six-input LUTs: the product in rows of two slope bits, the sum, the coefficients, and the
+search of the piece. The estimate only has to rank tables of the same error.
 """
 
 from bisect import bisect_left
@@ -14,31 +14,31 @@ import numpy as np
 from .segmentation import Found, Task
 
 MOST_LEADING = 7
-"""Leading bits of an argument that find its coefficients at once: a lookup table for each bit of these, or two."""
+"""Maximum leading bits of an argument that address coefficients directly: one or two LUTs per coefficient bit."""
 
 _FEWEST_LEADING = 4
 
 
 @dataclass(frozen=True)
 class Key:
-    """Arguments as integers: how many bits these have, and how many of them are behind the point."""
+    """Width and fraction bits of arguments as integers."""
 
     bits: int
     places: int
 
 
 def leanest(task: Task, error: float, names: Sequence[str], key: Key | None) -> Task:
-    """A task whose pieces for an error are expected to make the smallest unit.
+    """Return the problem whose pieces are expected to give the smallest unit for an error.
 
     Parameters
     ----------
     task : Task
-        With coefficients of many bits, and breakpoints anywhere; it reaches the error.
+        Problem with fine coefficients and free breakpoints that meets the error.
     error : float
     names : sequence of str
-        Of ``slopes`` and ``intercepts``: those whose bits may become fewer.
+        Coefficients whose bits may be reduced: ``slopes``, ``intercepts`` or both.
     key : Key, optional
-        What arguments are that a unit takes the leading bits off; None where it does not.
+        Arguments of a unit that can select pieces by leading bits; None if the unit cannot.
     """
     even = task.breakpoints == "uniform"
     candidates = [(_fewest(task, error, names, coarsen=not even), False)]
@@ -52,7 +52,7 @@ def leanest(task: Task, error: float, names: Sequence[str], key: Key | None) -> 
 
 
 def _fewest(task: Task, error: float, names: Sequence[str], *, coarsen: bool) -> Task:
-    """With the fewest bits of slopes, then with the coarsest breakpoints, then with the fewest bits of intercepts."""
+    """Reduce the bits of slopes, then coarsen the breakpoints, then reduce the bits of intercepts."""
     if "slopes" in names:
         task = fewest_places(task, "slopes", error)
     if coarsen:
@@ -68,7 +68,7 @@ def _fewest(task: Task, error: float, names: Sequence[str], *, coarsen: bool) ->
 
 
 def fewest_places(task: Task, name: str, bound: float) -> Task:
-    """With the fewest fraction bits of one coefficient for which the error is within a bound."""
+    """Return the problem with the fewest fraction bits of one coefficient for which the error is within a bound."""
     grid = getattr(task, name)
 
     def rounded(places: int) -> Task:
@@ -80,7 +80,7 @@ def fewest_places(task: Task, name: str, bound: float) -> Task:
 
 
 def _cost(task: Task, found: Found, key: Key | None, leading: bool) -> float:
-    """About how many lookup tables a unit of these pieces takes; without a key no more than tells tables apart."""
+    """Estimate the LUTs of a unit; without a key the estimate only ranks tables."""
     slopes, intercepts = ([line[place] for _, line in found.parts] for place in (0, 1))
     slope, intercept = _bits(slopes, task.slopes.step), _bits(intercepts, task.intercepts.step)
     bits, places = (key.bits, key.places) if key is not None else (2 * task.grain, 0)
@@ -88,7 +88,7 @@ def _cost(task: Task, found: Found, key: Key | None, leading: bool) -> float:
     if not leading:
         index = len(found.parts).bit_length() * (bits - task.grain)
         return rows * (bits + 2) + slope + 2 * intercept + index
-    # Each block has the value at its start, which may have more places.
+    # With addresses, the intercept is the value at the start of a block, which may have more fraction bits.
     step = min(task.intercepts.step, task.slopes.step * 2.0 ** (task.grain - places))
     intercept = _bits(intercepts, step) + 1
     tables = 2.0 ** max(bits - task.grain - 6, 0)
@@ -96,7 +96,7 @@ def _cost(task: Task, found: Found, key: Key | None, leading: bool) -> float:
 
 
 def _bits(numbers: Sequence[float], step: float) -> float:
-    """Bits of multiples of a step; of numbers that are listed and not multiples, as many as there may be."""
+    """Return the width of multiples of a step; for listed values, the width of an index."""
     if step == 0:
         return inf if not numbers else len(numbers).bit_length()
     top = max(abs(number) for number in numbers) / step

@@ -1,7 +1,7 @@
-"""Search for a line inside a band, with coefficients that formats hold.
+"""Search for a line inside a band, with coefficients of given formats.
 
-A line's value is the exact sum of an exact product and an intercept. Double precision holds the product, and the sum as
-the nearest number and an exact rest (Knuth, The Art of Computer Programming 2, 4.2.2), so that comparisons are exact.
+The value of a line is an exact product plus an intercept. Double precision holds the product exactly, and the sum as
+the nearest number and an exact remainder (Knuth, The Art of Computer Programming 2, 4.2.2), so comparisons are exact.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from .grid import Grid
 from .rounding_table import Flags, Numbers
 
 Line = tuple[float, float]
-"""Slope and intercept."""
+"""Slope and intercept of a line."""
 
 _TINY, _ROUNDED = 2.0**-44, 2.0**-51
 
-_AT_ONCE, _FEW = 1 << 20, 4  # products of slopes and arguments; slopes that are tried one by one
+_AT_ONCE, _FEW = 1 << 20, 4  # products per step; slopes tested one by one
 
 
 def sums(slope: float | Numbers, t: Numbers, intercept: float | Numbers) -> tuple[Numbers, Numbers]:
-    """Values of a line, rounded to double precision, and the exact rest."""
+    """Return the values of a line, rounded to double precision, and the exact remainders."""
     return two_sum(slope * t, intercept)
 
 
 def two_sum(x: Numbers, y: float | Numbers) -> tuple[Numbers, Numbers]:
-    """Sum in double precision, and the exact rest (Knuth)."""
+    """Return the sum in double precision and the exact remainder (Knuth)."""
     s = x + y
     part = s - x
     return s, (x - (s - part)) + (y - part)
@@ -33,16 +33,16 @@ def two_sum(x: Numbers, y: float | Numbers) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Bounds on a line.
+    """Bounds on the values of a line.
 
     Attributes
     ----------
     t : array of float64
-        Arguments, not falling.
+        Arguments in nondecreasing order.
     low, high : array of float64
-        Least and largest value there.
+        Lowest and highest value at each argument.
     low_closed, high_closed : array of bool
-        True where these values are allowed themselves.
+        True if the bound itself is allowed.
     """
 
     t: Numbers
@@ -52,17 +52,17 @@ class Band:
     high_closed: Flags
 
     def part(self, first: int, last: int) -> "Band":
-        """Of some points, from one to before another."""
+        """Return the band at the points from ``first`` to before ``last``."""
         part = slice(first, last)
         return Band(self.t[part], self.low[part], self.high[part], self.low_closed[part], self.high_closed[part])
 
     @property
     def empty(self) -> bool:
-        """True if there is a point where no value is allowed."""
+        """True if some point allows no value."""
         return bool(np.any(self.low > self.high))
 
     def holds(self, slope: float, intercept: float) -> bool:
-        """True if a line is inside, exactly."""
+        """Return True if a line is inside the band, computed exactly."""
         s, rest = sums(slope, self.t, intercept)
         if np.any((s < self.low) | (s > self.high)):
             return False
@@ -73,17 +73,17 @@ class Band:
     # Slopes ----------------------------------------------------------------------------------------------------
 
     def room(self, slope: float) -> tuple[float, float, float]:
-        """For a slope the least and the largest intercept, and how fast their distance grows with the slope."""
+        """Return the lowest and highest intercept for a slope, and the derivative of their difference."""
         product = slope * self.t
         above, below = self.high - product, self.low - product
         top, bottom = int(np.argmin(above)), int(np.argmax(below))
         return float(below[bottom]), float(above[top]), float(self.t[bottom] - self.t[top])
 
     def slopes(self, low: float, high: float) -> tuple[float, float] | None:
-        """Least and largest slope with which a line is inside, of those from one number to another; rounded outwards.
+        """Return the lowest and highest slope in a range with which a line is inside; rounded outwards.
 
-        The distance of the intercepts is a concave function of the slope, so that each of its tangents tells on which
-        side of its root there is nothing; steps to these roots end, from either side (Newton's method).
+        The difference of the intercepts is a concave function of the slope, so each tangent excludes the slopes on one
+        side of its root. Newton's method converges from either side.
         """
         low, high = self._ends(low, high)
         found = []
@@ -97,7 +97,7 @@ class Band:
                     break
                 if growth * side <= 0:
                     return None
-                # Never further than the root, whatever is rounded.
+                # Stop before the root despite rounding errors.
                 step = (bottom - top - slack / 2) / growth
                 if abs(step) <= _TINY * abs(slope):
                     break
@@ -107,7 +107,7 @@ class Band:
         return found[0] - margin, found[1] + margin
 
     def _ends(self, low: float, high: float) -> tuple[float, float]:
-        """The same for the two points at the ends alone."""
+        """Restrict slopes to those possible at the first and last point alone."""
         width = float(self.t[-1] - self.t[0])
         if width > 0:
             least, most = float(self.low[-1] - self.high[0]) / width, float(self.high[-1] - self.low[0]) / width
@@ -115,9 +115,9 @@ class Band:
         return low, high
 
     def intercept(self, slope: float, intercepts: Grid) -> float | None:
-        """An intercept with which a line of this slope is inside, near the middle of what there is."""
+        """Return an intercept with which a line of this slope is inside, near the middle; None if there is none."""
         bottom, top, _ = self.room(slope)
-        # Of a side without end, as much as one.
+        # An unbounded side is limited to a distance of one.
         if np.isinf(bottom):
             bottom = min(top - 1.0, 0.0)
         if np.isinf(top):
@@ -135,13 +135,13 @@ class Band:
         return None
 
     def line(self, slopes: Grid, intercepts: Grid, guess: float | None = None) -> Line | None:
-        """A line inside, with such coefficients, or None if there is none.
+        """Return a line inside the band with coefficients of the grids, or None if there is none.
 
         Parameters
         ----------
         slopes, intercepts : Grid
         guess : float, optional
-            A slope that is likely.
+            Slope to test first; default: `chord`.
         """
         if self.empty:
             return None
@@ -162,7 +162,7 @@ class Band:
         return None
 
     def _likely(self, slopes: Numbers, intercepts: Grid) -> Numbers:
-        """Those slopes for which there are intercepts, but for what is rounded."""
+        """Return the slopes that have intercepts, apart from rounding errors."""
         if len(slopes) < _FEW:
             return slopes
         products = np.outer(slopes, self.t)
@@ -172,7 +172,7 @@ class Band:
         return slopes[intercepts.any_between(bottom - slack, top + slack)]
 
     def chord(self) -> float:
-        """Slope between the middles of the ends, or 0."""
+        """Return the slope between the midpoints of the first and last interval, or 0."""
         first, last = 0, len(self.t) - 1
         width = float(self.t[last] - self.t[first])
         if width == 0:

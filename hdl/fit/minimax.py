@@ -1,9 +1,9 @@
-"""Line segments of a real function on an interval, with the smallest largest error, before anything is rounded.
+"""Line segments with the smallest maximum error for a real function on an interval, without rounding.
 
-The best line on an interval is found by exchange: its error has the same size, and opposite signs, at three points
-(Chebyshev; Remez, 1934). An interval's error does not fall when the interval grows, so that pieces of equal errors are
-the best there are: of others that cover the same interval, one would be no shorter than one of these (Lawson, 1964).
-The function is sampled so densely that interpolation between samples adds a millionth to an error.
+The best line on an interval is found by exchange: its error has equal magnitude and alternating signs at three points
+(Chebyshev; Remez, 1934). The error of an interval never decreases when the interval grows, so pieces of equal errors
+are optimal: any other division has a piece at least as long as one of these (Lawson, 1964). The function is sampled so
+densely that interpolation adds at most a millionth to an error.
 """
 
 import itertools
@@ -26,16 +26,16 @@ _NEAR = 1e-8
 
 @dataclass(frozen=True)
 class Minimax:
-    """Segments of smallest largest error.
+    """Segments with the smallest maximum error.
 
     Attributes
     ----------
     breaks : tuple of float
-        Ends of the pieces, one more than there are pieces.
+        Ends of the pieces, one more than pieces.
     lines : tuple of (float, float)
-        Slopes and intercepts.
+        Slopes and intercepts of the pieces.
     error : float
-        The largest.
+        Maximum error.
     """
 
     breaks: tuple[float, ...]
@@ -44,7 +44,7 @@ class Minimax:
 
 
 def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high: float, pieces: int) -> Minimax:
-    """The best segments of a function on an interval; neighbours need not meet.
+    """Return the best segments of a function on an interval; neighbouring lines may be discontinuous.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high:
     Raises
     ------
     ValueError
-        If there are no pieces, the interval is empty, or the function has no value somewhere in it.
+        If ``pieces`` is below 1, the interval is empty, or the function is undefined somewhere in it.
     """
     check_int("pieces", pieces, "fit", 1)
     if not low < high:
@@ -80,13 +80,13 @@ def minimax(function: "str | Function | Callable[[Any], Any]", low: float, high:
 
 
 def _part(t: Numbers, v: Numbers, first: float, last: float) -> tuple[Numbers, Numbers]:
-    """Samples from one argument to another, both included."""
+    """Return the samples from ``first`` to ``last``, both included."""
     part = np.concatenate([[first], t[(t > first) & (t < last)], [last]])
     return part, np.interp(part, t, v)
 
 
 def _cover(t: Numbers, v: Numbers, pieces: int, error: float) -> list[float] | None:
-    """Ends of pieces that are as long as they can be for an error, or None if they do not reach the end."""
+    """Return the ends of longest pieces within an error, or None if they do not reach the end."""
     breaks, high = [float(t[0])], float(t[-1])
     for _ in range(pieces):
         first = breaks[-1]
@@ -101,10 +101,10 @@ def _cover(t: Numbers, v: Numbers, pieces: int, error: float) -> list[float] | N
 
 
 def best_line(t: Numbers, v: Numbers) -> tuple[float, float, float]:
-    """Slope, intercept and error of the best line through samples."""
+    """Return slope, intercept and error of the best line through samples."""
 
     def level(points: tuple[int, ...]) -> float:
-        """Error of the best line through three samples."""
+        """Return the error of the best line through three samples."""
         first, second, third = points
         slope = (v[third] - v[first]) / (t[third] - t[first])
         return float(abs(v[second] - v[first] - slope * (t[second] - t[first])) / 2)

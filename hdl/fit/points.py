@@ -1,6 +1,6 @@
-"""Points that a table is fitted to: for every code the argument of the pieces, and the function's value.
+"""Points of a fit: the argument of the pieces and the value of the function for every code.
 
-The value is the function's to 53 bits, rounded to nearest; what that rounds to is decided on as many bits as it takes.
+Values are rounded to 53 bits. The rounded result is decided with as many bits as it needs.
 """
 
 import math
@@ -21,40 +21,40 @@ from .lines import Band, two_sum
 from .rounding_table import Numbers, RoundingTable, check_width, numbers_of, rounding_table_of
 
 MEASURES = ("ulp", "absolute")
-"""Errors are in units of the output's last place at the value, or as they are."""
+"""Units of errors: ulp of the output at the value, or absolute."""
 
 REFERENCES = ("real", "rounded")
-"""Errors are against the function's value, or against that value correctly rounded."""
+"""References of errors: the function's value, or its correctly rounded value."""
 
 BEHIND = 20
-"""Bits behind the point of arguments from 1 on, as integers."""
+"""Fraction bits of reduced arguments as integers."""
 
 _SURE = 2.0**-46
-_FARTHEST = 1000  # powers of two, beyond which every result is out of range
+_FARTHEST = 1000  # exponent beyond which every result is out of range
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """All codes that come to the pieces, by rising argument.
+    """All codes that the pieces compute, by ascending argument.
 
     Attributes
     ----------
     x, t : array of float64
-        Numbers, and arguments.
+        Numbers of the input format, and arguments of the pieces.
     scale, offset : array of float64
-        The value is scale times that of the piece, plus offset.
+        The result is ``scale`` times the value of the piece plus ``offset``.
     value : array of float64
-        The function's, to 53 bits, inside the range of the output where that saturates.
+        Function values to 53 bits, clipped to the range of a saturating output.
     nearest : array of int
-        Place in the rounding table of what that rounds to.
+        Index of the correctly rounded value in the rounding table.
     unit : array of float64
-        Divisor of an error.
+        Unit of errors at each point.
     rounding_table : RoundingTable
-        Of the output.
+        Rounding table of the output.
     breakpoints : array of int
-        Points at which a piece may begin: the first of all with that argument.
+        Indices of points at which a piece may begin: the first point of each argument.
     addresses : array of int
-        Arguments at these breakpoints as integers, whose leading bits may choose a piece.
+        Arguments at the breakpoints as integers, whose leading bits may select a piece.
     """
 
     x: Numbers
@@ -73,23 +73,23 @@ class Points:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The breakpoints, and the number of points."""
+        """Indices of the breakpoints, and the number of points."""
         return [*map(int, self.breakpoints), len(self.t)]
 
     def slice(self, first: int, last: int) -> "Points":
-        """Some of them, of which only the first is a breakpoint."""
+        """Return the points from ``first`` to before ``last``, with only the first as breakpoint."""
         part = slice(first, last)
         arrays = ("x", "t", "scale", "offset", "value", "nearest", "unit")
         return replace(self, **{name: getattr(self, name)[part] for name in arrays}, breakpoints=np.array([0]))
 
     def coarser(self, grain: int) -> "Points":
-        """Points whose pieces begin only at multiples of 2^grain, and at the first argument."""
+        """Return the points with breakpoints only at multiples of 2^grain and at the first argument."""
         chosen = self.addresses % (1 << grain) == 0
         chosen[0] = True
         return replace(self, breakpoints=self.breakpoints[chosen], addresses=self.addresses[chosen])
 
     def errors(self, index: Any) -> Numbers:
-        """Errors of results, given by their places in the rounding table."""
+        """Return the errors of results given by their indices in the rounding table."""
         got = self.rounding_table.values[index]
         with np.errstate(invalid="ignore"):
             error = np.abs(got - self.value) / self.unit
@@ -97,24 +97,24 @@ class Points:
         return np.where(outside, np.where(index == self.nearest, 0.0, np.inf), error)
 
     def results(self, s: Numbers, rest: Numbers) -> Any:
-        """Places in the rounding table of what the values of the pieces come to, as `lines.sums` has these."""
-        # The scale is a power of two, or less one; an offset makes another sum.
+        """Return the indices in the rounding table of the results of pieces, given their `lines.sums`."""
+        # The scale is a signed power of two, so the product is exact; the offset makes another sum.
         total, lost = two_sum(s * self.scale, self.offset)
         return self.rounding_table.round(*two_sum(total, lost + rest * self.scale))
 
     def least(self) -> float:
-        """The largest error of the best results there are."""
+        """Return the maximum error of the best possible results."""
         top = len(self.rounding_table.values) - 1
         found = np.minimum(self.errors(self.nearest), self.errors(np.minimum(self.nearest + 1, top)))
         return float(np.max(np.minimum(found, self.errors(np.maximum(self.nearest - 1, 0)))))
 
     def band(self, error: float) -> Band:
-        """Bounds on the values of pieces for errors up to this one."""
+        """Return the bounds on values of pieces within an error."""
         values, top = self.rounding_table.values, len(self.rounding_table.values) - 1
         reach = np.minimum(error * self.unit, np.finfo(float).max)
         first = np.searchsorted(values, self.value - reach, "left")
         last = np.searchsorted(values, self.value + reach, "right") - 1
-        # Division and multiplication round: what `errors` says counts.
+        # Division and multiplication round, so the bounds are corrected to agree with `errors`.
         first = np.where(self._within(first - 1, error), first - 1, first)
         first = np.where(self._within(first, error), first, first + 1)
         last = np.where(self._within(last + 1, error), last + 1, last)
@@ -150,14 +150,14 @@ class Points:
 def _known(
     function: Function, fmt: Format, interval: tuple[Fraction, Fraction] | None
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Numbers on which the function is approximated, where they are taken to be, and its values there to 53 bits."""
+    """Return the numbers of the fit, their positions in the interval, and function values there to 53 bits."""
     x = np.unique(numbers_of(fmt))
     x = x[np.isfinite(x)]
     places = x if interval is None else np.clip(x, float(interval[0]), float(interval[1]))
     defined = np.array([function.defined(Fraction(place)) for place in places])
     x, places = x[defined], places[defined]
     if not len(x):
-        raise ValueError(f"{function.name} has a value at none of the numbers of {fmt}; it is of {function.domain}")
+        raise ValueError(f"{function.name} is defined at none of the numbers of {fmt}, but at {function.domain}")
     distinct, where = np.unique(places, return_inverse=True)
     with mp.workprec(80):
         values = np.array([_double(function.at(Fraction(place))) for place in distinct.tolist()])
@@ -172,7 +172,7 @@ def _double(value: Any) -> float:
 
 
 def nearest_to(function: Function, x: Fraction, rounding_table: RoundingTable) -> int:
-    """Place in the rounding table that the function's value at a number is rounded to, on as many bits as it takes."""
+    """Return the index in the rounding table of the correctly rounded function value at x."""
     exact = function.exact(x)
     if exact is not None:
         return _place(exact, rounding_table=rounding_table)
@@ -188,11 +188,11 @@ def nearest_to(function: Function, x: Fraction, rounding_table: RoundingTable) -
             return first
         bits *= 2
         if bits > 1 << 14:
-            raise ValueError(f"{function.name} at {float(x):g} is too near a rounding threshold to tell its side")
+            raise ValueError(f"{function.name} at {float(x):g} is too near a rounding threshold to be rounded")
 
 
 def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
-    """Bounds on a value at a working precision; of numbers beyond double precision, bounds that suffice."""
+    """Return bounds on a value at a working precision; beyond double precision coarse bounds suffice."""
     if abs(value) < mpmath.ldexp(1, -1060):
         edge = Fraction(1, 1 << 1070)
         return (edge, 2 * edge) if value > 0 else (-2 * edge, -edge)
@@ -204,7 +204,7 @@ def _bounds(value: Any, bits: int) -> tuple[Fraction, Fraction]:
 
 
 def _place(value: Fraction, side: int = 0, *, rounding_table: RoundingTable) -> int:
-    """Place in the rounding table of a number, or of one that is just above it (1) or below it (-1)."""
+    """Return the index in the rounding table of a number, or of one just above it (1) or below it (-1)."""
     near = float(value)
     rest = value - Fraction(near)
     side = (rest > 0) - (rest < 0) or side
@@ -221,12 +221,12 @@ def points_of(
     measure: str = "ulp",
     against: str = "real",
 ) -> Points:
-    """The points of a function between two formats.
+    """Return the points of a function between two formats.
 
     Raises
     ------
     ValueError
-        If a format is too wide, or the function fails on one of its numbers.
+        If a format is too wide, or the function fails at one of its numbers.
     """
     check_width(fmt)
     rounding_table = rounding_table_of(out, rounding)
@@ -237,7 +237,7 @@ def points_of(
     value = np.clip(raw, finite.min(), finite.max()) if np.isfinite(rounding_table.values[[0, -1]]).all() else raw
     unit = rounding_table.ulp(value) if measure == "ulp" else np.ones(len(x))
     if against == "rounded":
-        # Out of the range of one rounding may be the end of the range of another.
+        # A result out of range in one rounding may be the end of the range in another.
         value = np.clip(reference.values[nearest], rounding_table.values[0], rounding_table.values[-1])
         nearest = np.searchsorted(rounding_table.values, value)
     t, scale, offset = _folded(x, folding)
@@ -261,7 +261,7 @@ def points_of(
 
 
 def _nearest(function: Function, places: Numbers, raw: Numbers, rounding_table: RoundingTable) -> Any:
-    """Places that values are rounded to; those near a threshold are looked at again."""
+    """Return the indices of rounded values; values near a threshold are rounded again with more bits."""
     nearest = rounding_table.round(raw)
     at = np.clip(np.searchsorted(rounding_table.thresholds, raw), 1, max(len(rounding_table.thresholds) - 1, 1))
     last = len(rounding_table.thresholds) - 1
@@ -275,7 +275,7 @@ def _nearest(function: Function, places: Numbers, raw: Numbers, rounding_table: 
 
 
 def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
-    """Arguments of the pieces, and what becomes of their values."""
+    """Return the arguments of the pieces, and scale and offset of their values."""
     scale, offset = np.ones(len(x)), np.zeros(len(x))
     negative = x < 0
     t = x
@@ -302,7 +302,7 @@ def _folded(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _powers(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
-    """Fractions and powers of ``exp2``."""
+    """Return arguments, scales and offsets of ``exp2``."""
     t, k = [], []
     ones = (1 << folding.fraction) - 1
     for number in x.tolist():
@@ -314,21 +314,21 @@ def _powers(x: Numbers, folding: Folding) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
-    """The bits of arguments, as integers that rise with them."""
+    """Return arguments as integers in ascending order."""
     if folding.reduction == "exp2":
         return (t * (1 << folding.fraction)).astype(np.int64)
     if folding.reduction is not None:
-        # Whole powers of two begin anew.
+        # Reduced arguments start at 1, which becomes the integer 0.
         return (t * (1 << BEHIND)).astype(np.int64) - (1 << BEHIND)
     if fmt.spacing == "uniform":
         low = 0.0 if folding.symmetry is not None else float(fmt.lowest)
         return ((t - low) / float(fmt.smallest)).astype(np.int64)
-    # Codes of magnitudes rise with them.
+    # Codes of magnitudes ascend with the magnitudes.
     row = numbers_of(fmt)[: 1 << (fmt.width - 1)]
     if fmt.code_order == "table":
         row = np.unique(row[row >= 0])
     magnitudes = np.searchsorted(row, np.abs(t))
     middle = 0 if folding.symmetry is not None else 1 << (fmt.width - 1)
-    # As units order them: sign-magnitude codes below zero are inverted, and others are two's complements.
+    # In the order of units: negative sign-magnitude codes are inverted, others are in two's complement.
     below = ~magnitudes if fmt.code_order == "sign-magnitude" else -magnitudes
     return np.where(t < 0, below, magnitudes) + middle

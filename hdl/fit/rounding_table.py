@@ -1,4 +1,4 @@
-"""The numbers of a format in rising order, and where rounding passes from one to the next."""
+"""Numbers of a format in ascending order, and the thresholds of rounding between neighbours."""
 
 import itertools
 import math
@@ -13,34 +13,32 @@ from halfulp.hdl.formats import Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 
 WIDEST = 16
-"""Bits of the widest format whose every code is looked at."""
+"""Maximum width of formats whose codes are all enumerated."""
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def check_width(fmt: Format) -> None:
-    """Raise ValueError unless a format is so narrow that all its codes are looked at, and double precision holds it."""
+    """Raise ValueError unless all codes of a format can be enumerated and double precision holds its numbers."""
     if fmt.width > WIDEST:
-        raise ValueError(
-            f"{fmt} has {fmt.width} bits; errors here are proved on every code, of formats of up to {WIDEST} bits"
-        )
+        raise ValueError(f"{fmt} has {fmt.width} bits; fits check every code of formats of up to {WIDEST} bits")
     if fmt.quantum < -500 or fmt.largest.numerator.bit_length() > 500:
-        raise ValueError(f"{fmt} has numbers beyond 2^500 or below 2^-500, and they are not fitted")
+        raise ValueError(f"{fmt} has numbers beyond 2^500 or below 2^-500, which cannot be fitted")
 
 
 @dataclass(frozen=True, eq=False)
 class RoundingTable:
-    """Results of a rounding to a format.
+    """Rounding from real numbers to the numbers of a format.
 
     Attributes
     ----------
     values : array of float64
-        The numbers by size, zero once. An infinite end stands for a result that is out of range.
+        Numbers in ascending order, zero once. An infinity at an end stands for results out of range.
     thresholds : array of float64
-        Between each and the next: what is less is rounded to the first, what is more to the second.
+        Threshold between each value and the next: numbers below it round to the first, numbers above it to the second.
     up : array of bool
-        True if the threshold itself is rounded to the second.
+        True if the threshold itself rounds to the second value.
     """
 
     values: Numbers
@@ -48,18 +46,18 @@ class RoundingTable:
     up: Flags
 
     def round(self, s: Numbers, rest: Numbers | float = 0.0) -> Any:
-        """Indices of the values that the exact sums of ``s`` and ``rest`` are rounded to.
+        """Return the indices of the values to which the exact sums of ``s`` and ``rest`` round.
 
-        ``rest`` is less than half a unit in the last place of ``s``, which is the sum rounded to double precision.
+        ``s`` is the sum rounded to double precision; ``rest`` is the remainder, less than half a ulp of ``s``.
         """
         index = np.searchsorted(self.thresholds, s, side="left")
-        # On a threshold, the rest decides.
+        # On a threshold, the remainder decides.
         at = self.thresholds[np.minimum(index, len(self.thresholds) - 1)] == s
         up = self.up[np.minimum(index, len(self.thresholds) - 1)]
         return index + (at & ((rest > 0) | ((rest == 0) & up)))
 
     def ulp(self, s: Numbers) -> Numbers:
-        """Units of the last place at numbers: distances of the values around their magnitudes."""
+        """Return the ulp at numbers: the distance of the values around each magnitude."""
         finite = self.values[np.isfinite(self.values)]
         magnitudes = np.unique(np.abs(finite))
         index = np.clip(np.searchsorted(magnitudes, np.abs(s), side="right"), 1, len(magnitudes) - 1)
@@ -68,32 +66,33 @@ class RoundingTable:
 
 @lru_cache(maxsize=8)
 def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
-    """Rounding table of a format.
+    """Return the rounding table of a format.
 
     Raises
     ------
     ValueError
-        If the format is wider than 16 bits, or the rounding needs random words or may lose nothing.
+        If the format is wider than 16 bits, or the rounding is stochastic or ``exact``.
     """
     if rounding.mode in ("sr", "exact"):
-        raise ValueError(f"a table is not fitted for the rounding {rounding}; name one without random words")
+        raise ValueError(f"segments cannot be fitted for the rounding {rounding}; use a mode without random words")
     check_width(fmt)
     numbers, codes = np.unique(numbers_of(fmt), return_index=True)
     finite = np.isfinite(numbers)
     numbers, odd = numbers[finite], codes[finite] % 2 == 1
     if fmt.spacing == "relative" and fmt.precision == 1:
-        # A float without mantissa bits rounds significands of 1, whatever the exponent.
+        # The significand of a float without mantissa bits is always 1, which is odd.
         odd = numbers != 0
     middle = _middles(fmt, numbers)
     low, high = numbers[:-1], numbers[1:]
-    # The neighbour nearer to zero is odd.
+    # Parity of the neighbour nearer to zero.
     inner_odd = np.where(low >= 0, odd[:-1], odd[1:])
     positive = low >= 0
     thresholds, up = np.empty(len(low)), np.empty(len(low), bool)
     for is_odd, negative in itertools.product((False, True), repeat=2):
         at = (inner_odd == is_odd) & (positive != negative)
         place, closed = _threshold(rounding, is_odd, negative)
-        # Places are counted from the neighbour nearer to zero, whose side the threshold is on where it is not closed.
+        # Places are counted from the neighbour nearer to zero. A threshold that is not closed belongs to that
+        # neighbour.
         inner, outer = (high, low) if negative else (low, high)
         thresholds[at] = np.choose(place, [inner, middle, outer])[at]
         up[at] = closed != negative
@@ -105,24 +104,23 @@ def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
 
 
 def _threshold(rounding: Rounding, odd: bool, negative: bool) -> tuple[int, bool]:
-    """Halves of a unit in the last place from which on a magnitude goes up from an odd or even one: 0, 1 or 2; and if
-    it does so at that place itself, which of 2 halves is the next magnitude."""
+    """Return the threshold of rounding a magnitude up, in half ulps, and True if it rounds up itself."""
     quarter, tie, rest = (rounding.round(odd + Fraction(quarters, 4), negative) > odd for quarters in (1, 2, 3))
     return (0, False) if quarter else (1, tie) if rest else (2, True)
 
 
 @lru_cache(maxsize=8)
 def numbers_of(fmt: Format) -> Numbers:
-    """Numbers of all codes, by code."""
+    """Return the numbers of all codes, by code."""
     return np.array([float(value) for value in fmt.values])
 
 
 def _middles(fmt: Format, numbers: Numbers) -> Numbers:
-    """Numbers at which rounding to nearest passes from one of the numbers to the next."""
+    """Return the thresholds of rounding to nearest between neighbours."""
     low, high = numbers[:-1], numbers[1:]
     middle = (low + high) / 2
     if fmt.rounds == "string":
-        # Only codes that lack bits of the exponent have neighbours this far apart.
+        # Only codes without all exponent bits have neighbours this far apart.
         inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
         for index in np.flatnonzero((inner > 0) & (outer >= 4 * inner)):
             place = float(fmt.middle(Fraction(inner[index]), Fraction(outer[index])))
@@ -131,24 +129,24 @@ def _middles(fmt: Format, numbers: Numbers) -> Numbers:
 
 
 def _never_zero(numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
-    """Strings of codes: nothing but zero is rounded to zero."""
+    """Set thresholds of formats that round code strings, in which only zero rounds to zero."""
     zero = int(np.searchsorted(numbers, 0.0))
     thresholds[zero - 1 : zero + 1] = 0.0
     up[zero - 1], up[zero] = True, False
 
 
 def _flushed(fmt: Format, rounding: Rounding, numbers: Numbers, thresholds: Numbers, up: Flags) -> None:
-    """Formats that flush: results that would be rounded to less than the smallest normal number become zero."""
+    """Set thresholds of formats that flush: results that round below the smallest normal number become zero."""
     zero = int(np.searchsorted(numbers, 0.0))
     smallest, place = float(fmt.smallest), math.ldexp(1.0, floor_log2(fmt.smallest) - fmt.precision)
-    # The number below the smallest normal one, were there subnormals of full precision, is odd.
+    # With subnormals of full precision, the number below the smallest normal one would be odd.
     for negative, at, sign in ((False, zero, 1), (True, zero - 1, -1)):
         steps, closed = _threshold(rounding, True, negative)
         thresholds[at], up[at] = sign * (smallest - place * (2 - steps) / 2), closed != negative
 
 
 def _with_ends(fmt: Format, rounding: Rounding, table: RoundingTable) -> RoundingTable:
-    """A rounding table with the ends that stand for results out of range, where these are no finite number."""
+    """Add an infinity at each end whose results out of range are not the last finite number."""
     values, thresholds, up = table.values, table.thresholds, table.up
     if (end := _end(fmt, rounding, negative=False)) is not None:
         values, thresholds, up = np.append(values, math.inf), np.append(thresholds, end[0]), np.append(up, not end[1])
@@ -159,8 +157,10 @@ def _with_ends(fmt: Format, rounding: Rounding, table: RoundingTable) -> Roundin
 
 
 def _end(fmt: Format, rounding: Rounding, negative: bool) -> tuple[float, bool] | None:
-    """Number beyond which results are no longer the last number of a sign, and if it is still rounded to that; None
-    where all are."""
+    """Return the threshold beyond the last number of a sign, and True if the threshold rounds to that number.
+
+    Return None if all larger results round to that number.
+    """
     last, sign = (fmt.lowest, -1) if negative else (fmt.largest, 1)
     gap = Fraction(2) ** (fmt.quantum if fmt.wraps else floor_log2(max(-fmt.lowest, fmt.largest)) + 3)
 

@@ -1,8 +1,8 @@
-"""Starts and lines of pieces with the smallest largest error that such coefficients allow.
+"""Segmentation with the smallest maximum error for given coefficient formats.
 
-Whether so many pieces come within an error is decided exactly: a piece that can be longer for that error is never
-better shorter, so that pieces taken as long as they can be, one after the other, are the fewest. The smallest error is
-found between one that is reached and one that is not, and in the end nothing less than it is reached.
+A given error is decided exactly: if a piece can be longer within the error, a shorter one is never better, so greedy
+longest pieces are the fewest. The smallest error is found by bisection between an attained and an unattained one, and
+the search ends when no smaller error is attained.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from .lines import Band, Line, sums
 from .points import Points
 
 Parts = list[tuple[int, Line]]
-"""Breakpoints at which pieces begin, by their places, and their lines."""
+"""Pieces as pairs of a breakpoint index and a line."""
 
 _LOOSE, _LOOSER = 2.0**-20, 2.0**-8
 _STEPS = 64
@@ -26,7 +26,7 @@ _LARGEST = 2.0**80
 
 @dataclass(frozen=True)
 class Tails:
-    """Slopes that the first and the last line may have beside the pieces, where the function goes along a line."""
+    """Candidate slopes of the first and last segment outside the fitted pieces."""
 
     left: tuple[float, ...] = ()
     right: tuple[float, ...] = ()
@@ -34,14 +34,14 @@ class Tails:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Pieces, and the largest error that they leave.
+    """Pieces and their maximum error.
 
     Attributes
     ----------
     parts : list of (int, (float, float))
-        Breakpoints and lines, tails among them.
+        Breakpoints and lines, tails included.
     inner : int
-        Pieces that are no tails.
+        Number of pieces without tails.
     error : float
     """
 
@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Request for pieces.
+    """Segmentation problem.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class Task:
     tails : Tails
     breakpoints : str
     pieces : int, optional
-        At most so many; for equal distances just so many.
+        Maximum number of pieces; for uniform breakpoints the exact number.
     grain : int
-        Lowest bits of an argument, as an integer, that no breakpoint has.
+        Number of lowest argument bits, as an integer, that are zero in all breakpoints.
     """
 
     points: Points
@@ -75,13 +75,13 @@ class Task:
     grain: int = 0
 
     def coarser(self, grain: int) -> "Task":
-        """With breakpoints at multiples of 2^grain only; those that there are have no more of these bits."""
+        """Return the problem with breakpoints restricted to multiples of 2^grain."""
         return replace(self, points=self.points.coarser(grain), grain=grain)
 
     # For one error ---------------------------------------------------------------------------------------------
 
     def within(self, error: float) -> Found | None:
-        """The fewest pieces for errors up to this one; None if they are more than there may be."""
+        """Return the fewest pieces within an error; None if more than allowed."""
         points = self.points
         band = points.band(error)
         if band.empty:
@@ -96,13 +96,13 @@ class Task:
         return Found(parts, len(inner), self.error(parts))
 
     def _tail(self, band: Band, slopes: tuple[float, ...], *, from_right: bool) -> tuple[int, Line | None]:
-        """The longest line of one of these slopes at an end: breakpoint at its inner end, and the line."""
+        """Return the longest tail with one of the slopes: the breakpoint at its inner end, and its line."""
         ends, count = self.points.ends, len(self.points.breakpoints)
         if not from_right:
             count = ends.index(len(band.t))
         best: tuple[int, Line | None] = (count if from_right else 0, None)
         for slope in slopes:
-            # The shortest is none, the longest is all.
+            # Bisection between the empty tail and all points.
             short, long, line = 0, count, None
             while short < long:
                 length = (short + long + 1) // 2
@@ -118,7 +118,7 @@ class Task:
         return best
 
     def _inner(self, band: Band, first: int, last: int) -> Parts | None:
-        """Pieces from one breakpoint to before another."""
+        """Return the pieces between two breakpoints."""
         if first == last:
             return []
         if self.breakpoints == "free":
@@ -132,7 +132,7 @@ class Task:
         return band.part(ends[first], ends[last]).line(self.slopes, self.intercepts)
 
     def _lines(self, band: Band, breakpoints: list[int]) -> Parts | None:
-        """A line for each piece."""
+        """Return one line per piece; None if a piece has none."""
         parts: Parts = []
         for first, last in itertools.pairwise(breakpoints):
             line = self._line(band, first, last)
@@ -142,7 +142,7 @@ class Task:
         return parts
 
     def _greedy(self, band: Band, first: int, last: int) -> Parts | None:
-        """Pieces as long as they can be, as many as there may be."""
+        """Return pieces that are each as long as possible; None if more than allowed."""
         parts: Parts = []
         length = max((last - first) // (self.pieces or 8), 1)
         while first < last:
@@ -156,10 +156,10 @@ class Task:
         return parts
 
     def _reach(self, band: Band, first: int, last: int, guess: int) -> tuple[int, Line | None]:
-        """End of the longest piece, and its line."""
+        """Return the end of the longest piece, and its line."""
         short, line, step = first, None, min(guess, last - first)
         long = last + 1
-        # Twice as far as long as it goes, then half the distance.
+        # Double the length until a piece fails, then bisect.
         while long - short > 1:
             reach = min(short + step, last) if long > last else (short + long) // 2
             found = self._line(band, first, reach)
@@ -173,7 +173,7 @@ class Task:
         return short, line
 
     def _even(self, first: int, last: int) -> Iterator[int]:
-        """Breakpoints at equal distances, as near as there are arguments."""
+        """Yield breakpoints at equal distances, rounded up to arguments."""
         t, breakpoints = self.points.t, self.points.breakpoints
         start = float(t[breakpoints[first]])
         end = float(t[breakpoints[last]]) if last < len(breakpoints) else float(t[-1])
@@ -182,7 +182,7 @@ class Task:
         yield from map(int, np.unique(np.clip(np.searchsorted(t[breakpoints], places), first, last - 1)))
 
     def _blocks(self, band: Band, first: int, last: int) -> Parts | None:
-        """Pieces of which each is all arguments with the same leading bits, as few as there are."""
+        """Return the fewest pieces that each contain all arguments with common leading bits."""
         addresses = self.points.addresses
         parts: Parts = []
 
@@ -202,25 +202,25 @@ class Task:
     # Of errors -------------------------------------------------------------------------------------------------
 
     def error(self, parts: Parts) -> float:
-        """The largest error of pieces."""
+        """Return the maximum error of pieces."""
         return max(
             float(np.max(errors_of(self.points.slice(first, last), line))) for first, last, line in self.spans(parts)
         )
 
     def spans(self, parts: Parts) -> Iterator[tuple[int, int, Line]]:
-        """First point, end and line of each piece."""
+        """Yield first point, end and line of each piece."""
         ends = self.points.ends
         stops = [place for place, _ in parts[1:]] + [len(ends) - 1]
         for (place, line), stop in zip(parts, stops, strict=True):
             yield ends[place], ends[stop], line
 
     def best(self, *, nearly: bool = False) -> Found:
-        """The smallest largest error with so many pieces; with ``nearly``, less than a hundredth more.
+        """Return the pieces with the smallest maximum error; with ``nearly``, within a hundredth of it.
 
         Raises
         ------
         ValueError
-            If with such coefficients there are no pieces of any finite error.
+            If no pieces with these coefficients have a finite error.
         """
         low, high = self.points.least(), max(self.points.least(), 2.0**-30)
         if (found := self.within(low)) is not None:
@@ -228,7 +228,7 @@ class Task:
         while (found := self.within(high)) is None:
             low, high = high, 4 * high
             if high > _LARGEST:
-                raise ValueError("with such coefficients and pieces the error has no bound")
+                raise ValueError("no finite error is possible with these coefficients and pieces")
         while found.error - low > (_LOOSER if nearly else _LOOSE) * found.error:
             middle = (low + found.error) / 2
             nearer = self.within(middle)
@@ -243,10 +243,10 @@ class Task:
         return found
 
     def _scanned(self, found: Found) -> Found:
-        """The best at many errors below one that is reached.
+        """Search for a smaller error at many values below one that is attained.
 
-        Equal distances change with the place where the tail begins, and a smaller error may be reached where a larger
-        one is not.
+        Equal distances depend on the start of the tail, so a smaller error may be possible although a larger one is
+        not.
         """
         for error in np.geomspace(max(self.points.least(), found.error / 2), found.error, _STEPS)[:-1]:
             nearer = self.within(float(error))
@@ -255,7 +255,7 @@ class Task:
         return found
 
     def reached(self, error: float) -> Found:
-        """The fewest pieces for errors up to this one.
+        """Return the fewest pieces within an error.
 
         Raises
         ------
@@ -265,11 +265,11 @@ class Task:
         found = self.within(error)
         if found is None:
             most = "" if self.pieces is None else f" with {self.pieces} piece{'s' if self.pieces != 1 else ''}"
-            raise ValueError(f"an error of {error:.6g} is not reached{most}")
+            raise ValueError(f"an error of {error:.6g} is not possible{most}")
         return found
 
     def polished(self, found: Found) -> Found:
-        """The same pieces, each with the smallest error of its own."""
+        """Minimise the error of each piece on its own."""
         parts: Parts = []
         for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
             left, right = place == 0, last == len(self.points)
@@ -278,7 +278,7 @@ class Task:
         return Found(parts, found.inner, self.error(parts))
 
     def _own(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
-        """The line of smallest error on some points; not worse than the one that is given."""
+        """Return the line of the smallest error on some points, at least as good as the given one."""
         points = self.points.slice(first, last)
         low, high = points.least(), float(np.max(errors_of(points, line)))
         slopes = Grid(line[0], line[0], listed=np.array([line[0]])) if keep_slope else self.slopes
@@ -293,5 +293,5 @@ class Task:
 
 
 def errors_of(points: Points, line: Line) -> Any:
-    """Errors of a line on points."""
+    """Return the errors of a line at points."""
     return points.errors(points.results(*sums(line[0], points.t, line[1])))

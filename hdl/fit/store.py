@@ -1,4 +1,4 @@
-"""Line segments that were fitted, stored on disk under the request for them."""
+"""Storage of fitted line segments, in the cache and in files."""
 
 import functools
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from halfulp.tools.digests import code
 from halfulp.tools.paths import build_root, work_root, write_whole
 
 SUFFIX = ".segments"
-"""End of the name of a file that holds segments as text."""
+"""File name suffix of segments in text form."""
 
 DIGEST = "digest"
-"""First word of a file of segments, before their digest; a file of a user's own needs no such line."""
+"""First word of a segment file, followed by the digest; files written by hand need no such line."""
 
 _BUDGET = ("pieces", "error", "breakpoints", "slopes", "terms")
 
@@ -31,29 +31,28 @@ def segments_of(
     rounding: Rounding | str = RN,
     **budget: Any,
 ) -> Segments:
-    """Segments of a function: as they are given, of a file, or fitted.
+    """Return the segments of a function: given, read from a file, or fitted.
 
     Parameters
     ----------
     fn : str, callable or Segments
-        The function's name or the name of a file that ends with ``.segments``, any function of one number, or the
-        segments themselves.
+        Name of a function, name of a file that ends with ``.segments``, any function of one number, or segments.
     fmt : Format or str, optional
-        Of the argument; segments that are there have it.
+        Format of the argument; must be omitted or equal for given segments.
     out : Format or str, optional
-        Of the value; that of the argument by default.
+        Format of the value; default: format of the argument.
     rounding : Rounding or str
-        Of the value. Coefficients are chosen for it, and for nearest where it is stochastic.
+        Rounding of the value, for which coefficients are chosen. Stochastic rounding uses ``rn``.
     **budget
         Options ``pieces``, ``error``, ``breakpoints``, ``slopes`` and ``terms`` of `fit`; default: 8 pieces.
 
     Raises
     ------
     TypeError, ValueError
-        If something is of the wrong kind, or cannot be, or means nothing for segments that are there.
+        If an argument has the wrong type, is invalid, or has no effect on given segments.
     """
     if unknown := sorted(set(budget) - set(_BUDGET)):
-        raise TypeError(f"segments_of has no option {unknown[0]}; it has {', '.join(_BUDGET)}")
+        raise TypeError(f"segments_of has no option {unknown[0]}; expected {', '.join(_BUDGET)}")
     budget = {name: value for name, value in budget.items() if value is not None}
     ready = fn if isinstance(fn, Segments) else None
     if isinstance(fn, str) and fn.endswith(SUFFIX):
@@ -63,17 +62,17 @@ def segments_of(
         path = next((path for path in places if path.is_file()), places[0])
         ready = read(path)
         if str(ready) != fn:
-            raise ValueError(f"{path} is damaged: it holds the segments {ready} and not {fn}; write them again")
+            raise ValueError(f"{path} is damaged: it contains the segments {ready}, not {fn}; write it again")
     if ready is not None:
         return _checked(ready, fmt, out, budget)
     if fmt is None:
-        raise TypeError("fmt is missing: a function is fitted in a format")
+        raise TypeError("fmt is missing: a fit needs the format of the argument")
     asked = _asked(parse(fmt), out, Rounding.parse(rounding), budget)
     return _of_disk(fn, asked) if isinstance(fn, str) else _fitted(fn, asked)
 
 
 def entry_of(fn: str, *, fmt: Format, out: Format | None = None, rounding: Rounding = RN, **options: Any) -> Entry:
-    """Place of a fit in the cache, whose value is the text of its segments; options as `segments_of` takes them."""
+    """Return the cache entry of a fit, whose value is the text of the segments; options as in `segments_of`."""
     return Entry.of(*_place(fn, _asked(fmt, out, rounding, options)))
 
 
@@ -84,22 +83,22 @@ def _asked(fmt: Format, out: Format | str | None, rounding: Rounding, given: dic
 
 
 def _place(fn: str, asked: Asked) -> tuple[str, tuple[Any, ...], str]:
-    """Kind, parts and name of a fit in the cache."""
+    """Return kind, parts and name of the cache entry of a fit."""
     return "fits", (code("halfulp.hdl.fit.fit"), fn, *asked), fn
 
 
 def table_of(spec: PwlSpec) -> Segments:
-    """Segments of a description: fitted, or a saved table."""
+    """Return the segments of a description, fitted or read from a saved table."""
     return segments_of(spec.function, fmt=spec.a, out=spec.o, rounding=spec.rounding, **spec.budget)
 
 
 def read(path: Path) -> Segments:
-    """Segments of a file.
+    """Read segments from a file.
 
     Raises
     ------
     ValueError
-        If there is no such file, it holds no segments, or others than those of the digest in its first line.
+        If the file is missing or invalid, or its content does not have the digest in its first line.
     """
     try:
         text = path.read_text()
@@ -108,16 +107,16 @@ def read(path: Path) -> Segments:
             return Segments.read(text)
         table = Segments.read(rest)
         if head != f"{DIGEST} {table.digest}":
-            raise ValueError(f"they have the digest {table.digest} and not that of the first line; the file is damaged")
+            raise ValueError(f"the file is damaged: its digest is {table.digest}, not the one in its first line")
         return table
     except (OSError, UnicodeError) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"{path} holds no segments: {error}") from None
+        raise ValueError(f"{path} is no valid segment file: {error}") from None
 
 
 def write(table: Segments) -> Path:
-    """A file of segments in the build folder, whose name tells them."""
+    """Write segments to a file in the build folder and return its path, which contains their name and digest."""
     path = _saved(str(table))
     text = f"{DIGEST} {table.digest}\n{table.text}"
     if not path.is_file() or path.read_bytes() != text.encode():
@@ -130,9 +129,9 @@ def _saved(name: str, root: Path | None = None) -> Path:
 
 
 def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None, budget: dict[str, Any]) -> Segments:
-    """Segments that are there, where nothing else is asked of them."""
+    """Return given segments; raise ValueError if other formats or a budget are requested."""
     for name in budget:
-        raise ValueError(f"{name} does nothing to the segments {ready}, which are there; it is for a fit")
+        raise ValueError(f"{name} does nothing with the given segments {ready}; it is an option of fits")
     for name, asked, there in (("fmt", fmt, ready.fmt), ("out", out, ready.out)):
         if asked is not None and parse(asked) != there:
             raise ValueError(f"{name} {asked} differs from {there} in the segments {ready}")
@@ -141,14 +140,14 @@ def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None
 
 @functools.lru_cache(maxsize=256)
 def _of_disk(fn: str, asked: Asked) -> Segments:
-    """The fit, from the cache if it was made before."""
+    """Return a fit from the cache, or make it."""
     kind, parts, name = _place(fn, asked)
     return Segments.read(cached_value(kind, parts, lambda: _fitted(fn, asked).text, name=name))
 
 
 @functools.lru_cache(maxsize=256)
 def _fitted(fn: Any, asked: Asked) -> Segments:
-    # The fit needs numpy and mpmath, which take long to load.
+    # The fit imports numpy and mpmath, which load slowly.
     from .fit import fit
 
     return fit(fn, **dict(asked)).segments

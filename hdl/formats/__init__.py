@@ -1,4 +1,4 @@
-"""Number formats, rounding modes and random sources: plain, immutable data."""
+"""Number formats, rounding modes and random sources as immutable data."""
 
 from . import families
 from .base import Format, decimal_text

@@ -1,4 +1,4 @@
-"""Protocol of number formats: everything that the rest of the project asks of a format, whatever its family."""
+"""Interface of number formats, common to all families."""
 
 import decimal
 import functools
@@ -12,7 +12,7 @@ from .checks import check_int
 from .rounding import RN, RZ, Rounding
 
 TABLE_WIDTH = 16
-"""Widest format whose codes are tabulated."""
+"""Maximum width of formats whose codes are tabulated."""
 
 CodeOrder = Literal["sign-magnitude", "two's complement", "unsigned", "table"]
 RoundedUnit = Literal["magnitude", "string", "floor"]
@@ -20,58 +20,57 @@ Spacing = Literal["uniform", "relative", "tapered"]
 
 
 class Plain:
-    """Base of `Format` without Amaranth; ``halfulp.hdl.shape`` puts one that is an Amaranth shape in its place."""
+    """Base of `Format` without Amaranth; ``halfulp.hdl.shape`` replaces it by an Amaranth shape."""
 
 
 class Format(Plain):
-    """A number format: a finite set of codes and the numbers they stand for.
+    """Number format: a finite set of codes and their values.
 
     Formats are immutable, compare and hash by value, and ``parse(str(fmt)) == fmt``. A family of formats is a subclass
-    in a module of its own, listed in ``families.py``; its stages are registered in ``hdl/number.py``,
-    ``golden/codec.py`` and ``golden/kernels/text.py``. All other code asks a format through this class and never
-    tests its family.
+    in its own module, listed in ``families.py``; its stages are registered in ``hdl/number.py``, ``golden/codec.py``
+    and ``golden/kernels/text.py``. All other code uses formats through this class and never tests for a family.
 
     Attributes
     ----------
     family : str
         Name of the family.
     names : mapping of str to str
-        Named formats of the family: name, and the text that it stands for.
+        Texts of the named formats, by name.
     syntax : str
-        Texts of the family, for ``halfulp list formats``.
+        Syntax of the texts of the family, for ``halfulp list formats``.
     width : int
-        Number of bits of a code.
+        Width of a code in bits.
     code_order : str
-        Order of the codes: ``sign-magnitude``, ``two's complement`` or ``unsigned`` where the numbers rise as these
-        integers do; ``table`` where only the table of values tells.
+        Order of the codes: ``sign-magnitude``, ``two's complement`` or ``unsigned`` if the numbers ascend with these
+        integers; ``table`` if the codes are in no order.
     rounds : str
-        Integer that a rounding acts on: the ``magnitude`` in units of the last place; the ``string`` of the
-        magnitude's code, which never becomes zero or NaN; or the ``floor`` of the signed number.
+        Integer that is rounded: the ``magnitude`` in units of the last place; the ``string``, the unbounded code of
+        the magnitude, which never rounds to zero or NaN; or the ``floor`` of the signed number.
     spacing : str
         ``uniform``: the numbers are all multiples of 2^quantum from lowest to largest; ``relative``: all have the
-        same precision, down to ``floor_exponent``; ``tapered``: only `precision_at` tells.
+        same precision, down to ``floor_exponent``; ``tapered``: the precision is given by `precision_at`.
     wraps : bool
-        A result beyond the range loses its upper bits.
+        True if results beyond the range lose their upper bits.
     flushes : bool
-        Codes below the smallest normal number read as zero, and results there become zero.
+        True if subnormal codes read as zero, and subnormal results become zero.
     floor_exponent : int or None
-        Exponent below which numbers have the last place that those at this exponent have; None where none is.
+        Exponent below which numbers share the last place of those at this exponent; None if there is none.
     nan_is_ordered : bool
-        NaN is less than every number and equals itself (NaR).
+        True if NaN is less than every number and equals itself (NaR).
     has_nan, has_inf : bool
-        A code stands for NaN (NaR of a posit), and for infinity.
+        True if a code stands for NaN (NaR of a posit), or for infinity.
     has_negative_zero : bool
-        -0 has a code of its own.
+        True if -0 has its own code.
     nan_code : int
-        Code that a NaN result takes.
+        Code of a NaN result.
     precision : int
-        Most bits between the first and the last one of a number, both included.
+        Maximum significand bits from the first to the last one, both included.
     quantum : int
-        Every number is a multiple of 2^quantum.
+        Exponent of the coarsest unit of which every number is a multiple.
     lowest, largest : Fraction
-        Least and largest finite number.
+        Lowest and largest finite number.
     smallest : Fraction
-        Smallest number above zero.
+        Smallest positive number.
     """
 
     family: ClassVar[str]
@@ -95,39 +94,39 @@ class Format(Plain):
     largest: Fraction
     smallest: Fraction
 
-    # Questions that a family answers ---------------------------------------------------------------------------
+    # Interface of a family -------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def from_text(cls, text: str) -> Self | None:
-        """Format of the family that a text names, or None where the text is of another family."""
+        """Return the format of a text, or None if the text is of another family."""
 
     @abstractmethod
     def describe(self) -> str:
-        """Family and fields in words."""
+        """Return a description of family and fields."""
 
     def default_accumulator(self) -> "Format":
-        """Accumulator of products of this format where none is named.
+        """Return the default accumulator of products of this format.
 
         Raises
         ------
         TypeError
             If the family has none.
         """
-        raise TypeError(f"{self} has no default accumulator; name the accumulator's format")
+        raise TypeError(f"{self} has no default accumulator; give an accumulator format")
 
     def default_sum(self) -> "Format":
-        """Accumulator of numbers of this format, without a multiplier, where none is named."""
+        """Return the default accumulator of numbers of this format, without multiplier."""
         return self.default_accumulator()
 
     @abstractmethod
     def decode(self, code: int) -> Fraction | float:
-        """Number that a code stands for.
+        """Return the value of a code.
 
         Returns
         -------
         Fraction or float
-            A `Fraction` where the number is finite (both zeros give 0), else the float inf, -inf or nan.
+            A `Fraction` if the number is finite (both zeros give 0), else the float inf, -inf or nan.
 
         Raises
         ------
@@ -137,21 +136,23 @@ class Format(Plain):
 
     @abstractmethod
     def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes."""
+        """Return the code of an infinite result."""
 
     @abstractmethod
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        """Code of a finite number given by magnitude and sign, so that a zero can carry its sign."""
+        """Return the code of a finite number given by magnitude and sign, so that zeros can have a sign."""
 
     @abstractmethod
     def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first."""
+        """Return names and widths of the fields of a code, least significant first."""
 
     def precision_at(self, scale: int) -> int:
-        """Most significand bits p such that the format holds all numbers of p bits from 2^scale to the next power of
-        two, or to its largest number; 0 where it does not hold 2^scale."""
+        """Return the number of significand bits in [2**scale, 2**(scale + 1)), up to the largest number.
+
+        Return 0 if the format does not hold 2**scale.
+        """
         unit = Fraction(2) ** scale
         held = {value / unit for value in self.values if isinstance(value, Fraction) and unit <= value < 2 * unit}
         bits, last = 0, {Fraction(1)}
@@ -162,21 +163,21 @@ class Format(Plain):
         return bits
 
     regimes: range = range(0)
-    """Numbers of the prefixes of varying length that codes begin with; none by default."""
+    """Indices of the variable-length prefixes of codes (regimes); default: none."""
 
     def regime_at(self, scale: int) -> int:
-        """Number of the prefix that codes of numbers from 2^scale to the next power of two begin with."""
-        raise TypeError(f"codes of {self} begin with no prefix of varying length")
+        """Return the index of the code prefix of numbers in [2**scale, 2**(scale + 1))."""
+        raise TypeError(f"codes of {self} have no regime")
 
     def holds(self, other: "Format") -> bool:
-        """True if every number of another format is known to be one of this."""
+        """Return True if every number of another format is known to be one of this format."""
         return self == other
 
-    # Answers that follow from these ----------------------------------------------------------------------------
+    # Derived properties ---------------------------------------------------------------------------------------
 
     @property
     def values(self) -> tuple[Fraction | float, ...]:
-        """Numbers of all codes, by code.
+        """Values of all codes, by code.
 
         Raises
         ------
@@ -187,17 +188,17 @@ class Format(Plain):
 
     @property
     def lowest(self) -> Fraction:
-        """Least finite number; default: minus the largest."""
+        """Lowest finite number; default: the negative of the largest."""
         return -self.largest
 
     @property
     def is_symmetric(self) -> bool:
-        """True if every number has an opposite, and numbers of either sign round alike."""
+        """True if every number has an opposite, and both signs round alike."""
         return self.lowest == -self.largest
 
     @property
     def window(self) -> int:
-        """Most bits, from the first one of a number on, that a rounding to the format keeps or compares."""
+        """Maximum number of bits, from the first one of a number, that rounding to the format keeps or compares."""
         return self.precision
 
     @property
@@ -206,9 +207,9 @@ class Format(Plain):
         return self.encode(self.largest, RZ)
 
     def middle(self, low: Fraction, high: Fraction) -> Fraction:
-        """Number between two neighbours from zero up at which rounding to nearest passes from one to the other."""
+        """Return the threshold of rounding to nearest between two neighbours that are zero or positive."""
         if self.rounds == "string" and 0 < 4 * low <= high:
-            # Codes that lack bits of the exponent: a power of two is halfway.
+            # Between codes without all exponent bits the threshold is a power of two.
             below, above = floor_log2(low), floor_log2(high)
             while above - below > 1:
                 exponent = (below + above) // 2
@@ -217,11 +218,11 @@ class Format(Plain):
             return Fraction(2) ** above
         if low > 0 or not self.flushes:
             return (low + high) / 2
-        # A result is flushed after it was rounded to full precision.
+        # Results are flushed after rounding to full precision.
         return high - Fraction(2) ** (floor_log2(high) - self.precision - 1)
 
     def rank(self, code: int) -> int | None:
-        """Integer that rises with the number of a code, the same for both zeros; None for NaN."""
+        """Return the rank of a code among the numbers in ascending order, equal for both zeros; None for NaN."""
         if isinstance(value := self.decode(code), float) and math.isnan(value):
             return None
         if self.code_order == "table":
@@ -232,7 +233,7 @@ class Format(Plain):
         return -(code ^ sign) if self.code_order == "sign-magnitude" else code - 2 * sign
 
     def negated(self, code: int) -> int:
-        """Code of the number with the other sign; of NaN the same code.
+        """Return the code of the number with opposite sign; for NaN the same code.
 
         Raises
         ------
@@ -251,17 +252,17 @@ class Format(Plain):
     def encode(
         self, value: Fraction | int | float, rounding: Rounding | str = RN, random: int = 0, saturate: bool = False
     ) -> int:
-        """Code of a number, rounded once to the format.
+        """Return the code of a number, rounded once to the format.
 
         Parameters
         ----------
         value : Fraction, int or float
-            Taken exactly; a float may be inf, nan or -0.0.
+            Exact value; a float may be inf, nan or -0.0.
         rounding : Rounding or str
         random : int
             Random word of stochastic rounding.
         saturate : bool
-            Overflow gives the largest finite number in every mode. An infinite ``value`` stays infinite.
+            Return the largest finite number on overflow, in every mode. An infinite ``value`` stays infinite.
         """
         rounding = Rounding.parse(rounding)
         negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
@@ -270,7 +271,7 @@ class Format(Plain):
         return self.encode_magnitude(abs(Fraction(value)), negative, rounding, random, saturate)
 
     def text(self, code: int) -> str:
-        """A code's number as people write it, such as ``-0``, ``0.375``, ``inf``."""
+        """Return the decimal text of a code's value, such as ``-0``, ``0.375`` or ``inf``."""
         value = self.decode(code)
         if not isinstance(value, Fraction):
             return str(value)
@@ -279,7 +280,7 @@ class Format(Plain):
         return decimal_text(value)
 
     def negative(self, code: int) -> bool:
-        """True if a code carries a minus sign, zeros included."""
+        """Return True if a code is negative, including -0."""
         return self.decode(code) < 0
 
     def check_code(self, code: int) -> None:
@@ -292,32 +293,32 @@ class Format(Plain):
 @functools.lru_cache(maxsize=64)
 def _values(fmt: Format) -> tuple[Fraction | float, ...]:
     if fmt.width > TABLE_WIDTH:
-        raise ValueError(f"{fmt} has {fmt.width} bits; the values of all codes are tabulated up to {TABLE_WIDTH} bits")
+        raise ValueError(f"{fmt} has {fmt.width} bits; tables of values need {TABLE_WIDTH} bits or fewer")
     return tuple(fmt.decode(code) for code in range(1 << fmt.width))
 
 
 @functools.lru_cache(maxsize=64)
 def _ranks(fmt: Format) -> dict[Fraction | float, int]:
-    """Places of the numbers in rising order, counted from zero's."""
+    """Return the rank of each number in ascending order, 0 for zero."""
     numbers = sorted({value for value in fmt.values if value == value})
     zero = numbers.index(Fraction(0))
     return {number: place - zero for place, number in enumerate(numbers)}
 
 
 def floor_log2(value: Fraction) -> int:
-    """Largest e with 2^e <= value, for a value above zero."""
+    """Return the largest e with 2^e <= value, for a positive value."""
     e = value.numerator.bit_length() - value.denominator.bit_length()
     return e if Fraction(2) ** e <= value else e - 1
 
 
 def significand_bits(value: Fraction) -> int:
-    """Bits between the first and the last one of a dyadic fraction, both included; 1 of zero."""
+    """Return the bits from the first to the last one of a dyadic fraction, both included; 1 for zero."""
     numerator = abs(value.numerator) or 1
     return (numerator // (numerator & -numerator)).bit_length()
 
 
 def decimal_text(value: Fraction, digits: int = 9) -> str:
-    """Decimal text of a number of any size, to so many significant digits."""
+    """Return the decimal text of a number of any size, with ``digits`` significant digits."""
     if Fraction(1, 1 << 1074) <= abs(value) < Fraction(1 << 1023) or value == 0:
         return f"{float(value):.{digits}g}"
     with decimal.localcontext(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):

@@ -1,4 +1,4 @@
-"""The named formats, and the format of a text."""
+"""Named formats, and the parser of formats."""
 
 import difflib
 
@@ -10,19 +10,19 @@ _LIKE = "e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"
 
 
 def parse(text: str | Format) -> Format:
-    """Format that a text names: a name such as ``bf16``, or the fields of a format as its family writes them.
+    """Parse a format: a name such as ``bf16``, or fields in the syntax of a family.
 
     Raises
     ------
     TypeError
-        If ``text`` is not a text.
+        If ``text`` is not a string.
     ValueError
-        If it names no format, or one that cannot be.
+        If the format is unknown or its fields are invalid.
     """
     if isinstance(text, Format):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"a format is a Format or a text such as 'e5m2', not {type(text).__name__}")
+        raise TypeError(f"a format must be a Format or a string such as 'e5m2', not {type(text).__name__}")
     for family in FAMILIES:
         fmt = family.from_text(text)
         if fmt is not None:
@@ -33,4 +33,4 @@ def parse(text: str | Format) -> Format:
 
 
 NAMED: dict[str, Format] = {name: parse(text) for family in FAMILIES for name, text in family.names.items()}
-"""Formats with a name of their own, from the ``names`` of each family; all others are written by their fields."""
+"""Named formats, from the ``names`` of each family; other formats are written by their fields."""

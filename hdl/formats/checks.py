@@ -9,7 +9,7 @@ Number = TypeVar("Number")
 def check_int(name: str, value: object, owner: str, low: int | None = None, high: int | None = None) -> None:
     """Raise TypeError unless a parameter is an int, and ValueError if it is out of range."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} of a {owner} is an int, not {type(value).__name__}")
+        raise TypeError(f"{name} of a {owner} must be an int, not {type(value).__name__}")
     if (low is not None and value < low) or (high is not None and value > high):
         limits = f"{low} or more" if high is None else f"{low} to {high}"
         raise ValueError(f"{name} {value} of a {owner} is out of range; expected {limits}")
@@ -18,16 +18,16 @@ def check_int(name: str, value: object, owner: str, low: int | None = None, high
 def check_bool(name: str, value: object, owner: str) -> None:
     """Raise TypeError unless a parameter is a bool."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} of a {owner} is a bool, not {type(value).__name__}")
+        raise TypeError(f"{name} of a {owner} must be a bool, not {type(value).__name__}")
 
 
 def read_number(text: str, kind: Callable[[str], Number]) -> Number:
-    """Number of a text in digits 0 to 9: `int` and `float` read underscores and digits of other scripts too.
+    """Parse a number in digits 0 to 9; `int` and `float` also accept underscores and other digits.
 
     Raises
     ------
     ValueError
-        If the text is no such number.
+        If the text is not a number of this kind.
     """
     if "_" in text or not text.isascii():
         raise ValueError(f"{text!r} is not a number")
@@ -37,4 +37,4 @@ def read_number(text: str, kind: Callable[[str], Number]) -> Number:
 def check_one_of(name: str, value: object, known: Collection[str]) -> None:
     """Raise ValueError unless an option is known."""
     if value not in known:
-        raise ValueError(f"unknown {name} {value!r}; there are {', '.join(known)}")
+        raise ValueError(f"unknown {name} {value!r}; expected one of {', '.join(known)}")

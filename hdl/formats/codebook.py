@@ -1,4 +1,4 @@
-"""Formats given by a list of values: a user's own types, and published tables such as NF4."""
+"""Formats given by a list of values: types of a user, and published tables such as NF4."""
 
 import bisect
 import functools
@@ -24,7 +24,7 @@ OVERFLOWS = ("end", "infinity", "nan")
 MAX_WIDTH = 16
 
 FOLDERS = "HALFULP_CODEBOOKS"
-"""Environment variable with the folders of data files, which programs that are started from here inherit."""
+"""Environment variable with the folders of data files; child processes inherit it."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     ----------
     magnitude : Fraction
     units : int
-        The magnitude in units of 2^quantum.
+        Magnitude in units of 2^quantum.
     code : int or None
         Code of the number with the sign of the table; None for a threshold.
     odd : int
@@ -62,37 +62,37 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Codebook(Format):
-    """A format given by the list of its values.
+    """Number format given by a list of values.
 
     Parameters
     ----------
     name : str
-        Small letters, digits and underscores; the format's text is ``codebook:NAME``.
+        Name of lowercase letters, digits and underscores; the text of the format is ``codebook:NAME``.
     values : sequence of float or Fraction
-        Numbers of the codes 0, 1, 2 and so on, 2 to 65536 of them, a power of two. A float stands for itself, -0.0,
-        infinities and NaN included. Only NaN may have several codes; a NaN result takes the first. Zero is among
-        them, and neighbouring numbers have codes of different parity.
+        Values of the codes 0, 1, 2 and so on; their number is a power of two, 2 to 65536. Floats may be -0.0,
+        infinities and NaN. Only NaN may have several codes; a NaN result takes the first. The values include zero, and
+        neighbouring numbers have codes of different parity.
     order : str
-        ``sign-magnitude``: directed and stochastic roundings act on the magnitude, as those of floats do; or
-        ``two's complement``: on the number, as those of fixed point do.
+        ``sign-magnitude``: directed and stochastic roundings act on the magnitude, as in floats; or ``two's
+        complement``: they act on the number, as in fixed point.
     overflow : str
-        Result beyond the range: ``end``, the nearest number; or ``infinity`` or ``nan``, where it is rounded to
+        Result beyond the range: ``end`` for the nearest number, or ``infinity`` or ``nan`` for results that round to
         ``threshold``.
     threshold : Fraction or float, optional
-        Magnitude that would follow the largest one, for an ``overflow`` other than ``end``: a finite number that is
-        a multiple of a power of two, as the values are.
+        Magnitude after the largest one, needed unless ``overflow`` is ``end``. It is finite and, as the values are, a
+        multiple of a power of two.
     nan : Fraction or float
-        Number that NaN becomes if it has no code; default: 0.
+        Value that NaN becomes if it has no code; default: 0.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or out of range, or the name is that of a built-in or registered codebook
-        with other values: the text of a format decides its bits.
+        If a parameter has the wrong type or is out of range, or the name belongs to a built-in or registered codebook
+        with other values.
 
     Examples
     --------
-    A type of one's own, which every unit, golden model, kernel and bench takes from then on:
+    Register a type for all units, golden models, kernels and benches:
 
     >>> from halfulp.hdl.formats.codebook import Codebook
     >>> powers = [0.0, *(2.0**e for e in range(-3, 4))]
@@ -116,31 +116,31 @@ class Codebook(Format):
     def __post_init__(self) -> None:
         _check_name(self.name)
         if isinstance(self.values, str) or not isinstance(self.values, Iterable):
-            raise TypeError(f"values of {self} is a list of numbers, not {type(self.values).__name__}")
+            raise TypeError(f"values of {self} must be a list of numbers, not {type(self.values).__name__}")
         object.__setattr__(self, "values", tuple(_number(value) for value in self.values))
         object.__setattr__(self, "nan", _number(self.nan))
         check_one_of("order", self.order, ORDERS)
         check_one_of("overflow", self.overflow, OVERFLOWS)
         count = len(self.values)
         if count & (count - 1) or not 2 <= count <= 1 << MAX_WIDTH:
-            raise ValueError(f"{self} has {count} values; a codebook has a power of two, 2 to {1 << MAX_WIDTH}")
+            raise ValueError(f"{self} has {count} values; a codebook needs a power of two, 2 to {1 << MAX_WIDTH}")
         numbers = [repr(value) for value in self.values if value == value]
         if len(set(numbers)) < len(numbers):
             raise ValueError(f"{self} has a value twice; only NaN may have several codes")
         if repr(Fraction(0)) not in numbers:
-            raise ValueError(f"{self} has no zero; a codebook has the value 0")
+            raise ValueError(f"{self} has no zero; a codebook needs the value 0")
         if self.has_negative_zero and self.order != ORDERS[0]:
-            raise ValueError(f"{self} has -0; only a codebook in sign-magnitude has")
+            raise ValueError(f"{self} has -0, which only a codebook in sign-magnitude can have")
         if not any(self._finite):
-            raise ValueError(f"{self} has only zero as a finite value; a codebook has others")
+            raise ValueError(f"{self} has only zero as a finite value; a codebook needs another one")
         if (self.overflow == "infinity" and not self.has_inf) or (self.overflow == "nan" and not self.has_nan):
             raise ValueError(f"{self} overflows to {self.overflow}, which is not among its values")
         if (self.threshold is None) != (self.overflow == "end"):
-            raise ValueError(f"{self} takes a threshold exactly where it overflows to infinity or nan")
+            raise ValueError(f"{self} needs a threshold if it overflows to infinity or nan, and takes none otherwise")
         if self.threshold is not None:
             threshold = _number(self.threshold)
             if not max(self.largest, -self.lowest) < threshold < math.inf:
-                raise ValueError(f"the threshold of {self} is not a finite number above its largest magnitude")
+                raise ValueError(f"the threshold of {self} must be finite and above its largest magnitude")
             object.__setattr__(self, "threshold", threshold)
         if self.has_nan and repr(self.nan) != repr(Fraction(0)):
             raise ValueError(f"nan={self.nan} does nothing in {self}, because NaN has a code")
@@ -151,11 +151,11 @@ class Codebook(Format):
             raise ValueError(f"{self.name} is {known}; choose another name")
         for negative in (False, True):
             if any(low.odd == high.odd for low, high in itertools.pairwise(self.rounding_tables[negative])):
-                raise ValueError(f"neighbouring values of {self} have codes of one parity; ties to even need both")
+                raise ValueError(f"neighbouring values of {self} must have codes of different parity")
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
-        # Floats tell the sign of zero by their text only.
+        # The repr of a float includes the sign of zero, which comparison ignores.
         return self.name, tuple(map(repr, self.values)), self.order, self.overflow, self.threshold, repr(self.nan)
 
     @cached_property
@@ -163,7 +163,7 @@ class Codebook(Format):
         return hash(self._key)
 
     def __getstate__(self) -> dict[str, object]:
-        # Cached properties stay behind: hashes of texts differ from process to process.
+        # Cached properties are not pickled, because hashes of strings differ between processes.
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def __eq__(self, other: object) -> bool:
@@ -179,7 +179,7 @@ class Codebook(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """Codebook of a name, or of ``codebook:NAME`` that is registered in Python or has a data file."""
+        """Return the named codebook, or that of ``codebook:NAME``, registered in Python or in a data file."""
         name = text.removeprefix("codebook:")
         if name == text and text not in cls.names:
             return None
@@ -187,13 +187,13 @@ class Codebook(Format):
         if name not in _KNOWN:
             path = next((path for path in data_files() if path.stem == name), None)
             if path is None:
-                raise ValueError(f"unknown {text}; register it, or put {name}.toml in a folder that {FOLDERS} names")
+                raise ValueError(f"unknown {text}; register it, or put {name}.toml in a folder listed in {FOLDERS}")
             _KNOWN[name] = cls.load(path)
         return _KNOWN[name]
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Codebook of a data file: TOML with ``values``, and ``order``, ``overflow``, ``threshold``, ``nan``."""
+        """Load a codebook from TOML with ``values`` and optionally ``order``, ``overflow``, ``threshold``, ``nan``."""
         path = Path(path)
         try:
             given = tomllib.loads(path.read_bytes().decode())
@@ -204,7 +204,7 @@ class Codebook(Format):
             if "values" not in given:
                 raise ValueError("no values; expected a line such as values = [0, 1]")
             if unknown := given.keys() - known:
-                raise ValueError(f"unknown {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+                raise ValueError(f"unknown {', '.join(sorted(unknown))}; expected {', '.join(sorted(known))}")
             return cls(path.stem, **given)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from None
@@ -213,12 +213,12 @@ class Codebook(Format):
     def register(
         cls, name: str, values: Sequence[float] | Callable[[int], float], width: int | None = None, **options: Any
     ) -> Self:
-        """Make a codebook that ``codebook:NAME`` names from then on, in this program and in those started from it.
+        """Register a codebook as ``codebook:NAME``, for this program and its child processes.
 
-        ``values`` is the list, or a function from codes of ``width`` bits to their numbers.
+        ``values`` is a list, or a function from codes of ``width`` bits to their values.
         """
         if callable(values) != (width is not None):
-            raise TypeError("width is given with a function from codes to numbers, and with nothing else")
+            raise TypeError("width is needed with a function as values, and allowed only then")
         if callable(values):
             check_int("width", width, "codebook", 1, MAX_WIDTH)
             values = [values(code) for code in range(1 << (width or 0))]
@@ -235,7 +235,7 @@ class Codebook(Format):
         return f"codebook, {self.order}, overflow to {self.overflow}"
 
     def default_accumulator(self) -> Format:
-        """Binary32, because sums of a list of values have no format of their own."""
+        """Return binary32, because sums of arbitrary values need a wide format."""
         from .floating import Float
 
         return Float(8, 23)
@@ -286,12 +286,12 @@ class Codebook(Format):
 
     @cached_property
     def precision(self) -> int:  # type: ignore[override]
-        """Bits of the longest significand."""
+        """Maximum significand bits."""
         return max(significand_bits(value) for value in self._finite)
 
     @cached_property
     def window(self) -> int:
-        """Bits from the largest magnitude to the last place: neighbours may lie anywhere between."""
+        """Number of bits from the largest magnitude to the last place, because neighbours may be anywhere."""
         ends = max(self.largest, -self.lowest, self.threshold or Fraction(0))
         return floor_log2(ends) - self.quantum + 1
 
@@ -301,7 +301,7 @@ class Codebook(Format):
         return positive == negative
 
     def holds(self, other: Format) -> bool:
-        """True if all numbers of a narrow format are in the list."""
+        """Return True if the list contains all values of a format of up to 16 bits."""
         if other.width > MAX_WIDTH:
             return False
         return all(value in self.values if value == value else self.has_nan for value in other.values)
@@ -310,7 +310,7 @@ class Codebook(Format):
 
     @cached_property
     def rounding_tables(self) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
-        """Positive and negative magnitudes in rising order from zero, and last the threshold if there is one."""
+        """Positive and negative magnitudes in ascending order from zero, with the threshold last if there is one."""
         found = []
         for negative in (False, True):
             codes = {}
@@ -331,7 +331,7 @@ class Codebook(Format):
 
     @cached_property
     def nan_code(self) -> int:  # type: ignore[override]
-        """Code of NaN, or of the number that it becomes."""
+        """Code of NaN, or of the number that NaN becomes."""
         if self.has_nan:
             return next(code for code, value in enumerate(self.values) if value != value)
         return [repr(value) for value in self.values].index(repr(self.nan))
@@ -345,12 +345,12 @@ class Codebook(Format):
         return self.end(negative)
 
     def end(self, negative: bool) -> int:
-        """Code of the last finite number of a sign."""
+        """Return the code of the last finite number of a sign."""
         codes = [entry.code for entry in self.rounding_tables[negative] if entry.code is not None]
         return codes[-1]
 
     def overflowed(self, negative: bool, rounding: Rounding, saturate: bool) -> int:
-        """Code of a result beyond the range."""
+        """Return the code of a result beyond the range."""
         stays = self.threshold is None or saturate or rounding.overflows_to_largest[negative]
         return self.end(negative) if stays else self.infinity(negative)
 
@@ -376,7 +376,7 @@ class Codebook(Format):
             return inner.code
         if inner.code is None or place + 1 == len(table):
             if rounding.mode == "exact":
-                raise ValueError(f"exact was asked for, but {self} goes from {self.lowest} to {self.largest}")
+                raise ValueError(f"rounding exact needs a result from {self.lowest} to {self.largest} in {self}")
             return self.overflowed(negative, rounding, saturate)
         outer = table[place + 1]
         rest = (magnitude - inner.magnitude) / (outer.magnitude - inner.magnitude)
@@ -384,7 +384,7 @@ class Codebook(Format):
         if self.rounds == "magnitude":
             goes_out = rounding.round(odd + rest, negative, random) > odd
         else:
-            # Integers of the same parities and signs stand for the two neighbours.
+            # Integers of the same parity and sign represent the two neighbours.
             value = -(odd + rest) - 2 if negative else odd + rest + 2
             goes_out = (abs(rounding.round_signed(value, random)) - 2) > odd
         if not goes_out:
@@ -393,14 +393,14 @@ class Codebook(Format):
 
 
 def data_files() -> list[Path]:
-    """Data files in the folders that the environment variable names."""
+    """Return the data files in the folders of the environment variable."""
     folders = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     return [path for folder in folders for path in sorted(Path(folder).glob("*.toml"))]
 
 
 @functools.cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Folder of the data files of this program, which lasts as long as it."""
+    """Return the folder of data files that this program registers; it is deleted at exit."""
     folder = tempfile.TemporaryDirectory(prefix="halfulp_codebooks_")
     os.environ[FOLDERS] = os.pathsep.join(filter(None, [folder.name, os.environ.get(FOLDERS, "")]))
     return folder
@@ -408,25 +408,25 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"invalid codebook name {name!r}; expected small letters, digits and _")
+        raise ValueError(f"invalid codebook name {name!r}; expected lowercase letters, digits and _")
 
 
 def _number(value: object) -> Fraction | float:
-    """A value of a list: finite ones as fractions, but for -0.0."""
+    """Convert a listed value: finite numbers become fractions, except -0.0."""
     if isinstance(value, str):
         try:
             value = float(value) if value in ("-0.0", "inf", "-inf", "nan") else Fraction(value)
         except (ValueError, ZeroDivisionError):
             raise ValueError(f"{value!r} is not a number") from None
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)):
-        raise TypeError(f"a value of a codebook is a number, not {type(value).__name__}")
+        raise TypeError(f"a value of a codebook must be a number, not {type(value).__name__}")
     if isinstance(value, float) and not math.isfinite(value):
         return math.nan if math.isnan(value) else value
     if isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0:
         return -0.0
     number = Fraction(value)
     if number.denominator & (number.denominator - 1):
-        raise ValueError(f"{value} is no multiple of a power of two; a value of a codebook is")
+        raise ValueError(f"a value of a codebook must be a multiple of a power of two, not {value}")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Registry of format families; a text is read by the first family that knows it."""
+"""Registry of format families; the first family that recognises a text parses it."""
 
 from .base import Format
 from .codebook import Codebook
@@ -10,4 +10,4 @@ from .takum import Takum
 __all__ = ["FAMILIES", "Codebook", "Fixed", "Float", "Posit", "Takum"]
 
 FAMILIES: tuple[type[Format], ...] = (Float, Fixed, Posit, Takum, Codebook)
-"""All families, in the order in which lists show them."""
+"""All families, in display order."""

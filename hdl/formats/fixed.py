@@ -1,4 +1,4 @@
-"""Fixed point of any size: two's-complement or unsigned integers with a scale."""
+"""Fixed-point formats of any size: scaled two's-complement or unsigned integers."""
 
 import re
 from dataclasses import dataclass, replace
@@ -17,24 +17,24 @@ _TEXT = re.compile(r"(u?)(?:fxp(-?[0-9]+)\.(-?[0-9]+)|int([0-9]+))")
 
 @dataclass(frozen=True)
 class Fixed(Format):
-    """A fixed-point format: integers of ``int_bits + frac_bits`` bits, times 2^-frac_bits.
+    """Fixed-point format: integers of ``int_bits + frac_bits`` bits, times 2^-frac_bits.
 
     Parameters
     ----------
     int_bits : int
-        Bits before the point, the sign bit included, -4096 to 4096.
+        Bits before the binary point, sign bit included, -4096 to 4096.
     frac_bits : int
-        Bits after the point, -4096 to 4096. One of the two may be negative; together they are 1 to 64 bits.
+        Bits after the binary point, -4096 to 4096. One of the two may be negative; their sum is 1 to 64.
     signed : bool
-        Two's complement, or else no negative numbers.
+        True for two's complement, false for unsigned numbers.
     overflow : str
-        ``saturate``: a result beyond the range is the nearest end of it; ``wrap``: its bits beyond the range are
-        dropped. An infinite result is the end of the range in either, and NaN is 0.
+        ``saturate``: results beyond the range become the nearest end of the range; ``wrap``: their upper bits are
+        dropped. In both, an infinite result becomes the end of the range, and NaN becomes 0.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or out of range.
+        If a parameter has the wrong type or is out of range.
     """
 
     family = "fixed point"
@@ -82,15 +82,17 @@ class Fixed(Format):
         return f"fixed point, {sign}, {self.int_bits}.{self.frac_bits}, {self.overflow}"
 
     def default_accumulator(self) -> "Fixed":
-        """Twice the bits on both sides of the point, which makes fxp8.8 of fxp4.4; `default_sum` of an integer and
-        where that would be too wide."""
+        """Return the format with twice the bits on both sides of the point: fxp8.8 for fxp4.4.
+
+        For integers, and if the result is too wide, return `default_sum`.
+        """
         far = max(abs(self.int_bits), abs(self.frac_bits)) > MAX_BITS // 2
         if self.frac_bits == 0 or self.width > 32 or far:
             return self.default_sum()
         return replace(self, int_bits=2 * self.int_bits, frac_bits=2 * self.frac_bits)
 
     def default_sum(self) -> "Fixed":
-        """The same last place and four times the bits in all, at most 64."""
+        """Return the format with the same last place and four times the width, at most 64 bits."""
         more = min(3 * self.width, MAX_WIDTH - self.width, MAX_BITS - self.int_bits)
         return replace(self, int_bits=self.int_bits + more)
 
@@ -117,7 +119,7 @@ class Fixed(Format):
 
     @property
     def precision(self) -> int:  # type: ignore[override]
-        """Most bits between the first and the last one of a number: the least one alone would need no more."""
+        """Maximum significand bits from the first to the last one; the lowest number alone needs only one."""
         return max(self.width - self.signed, 1)
 
     @property
@@ -126,12 +128,12 @@ class Fixed(Format):
 
     @property
     def lowest_integer(self) -> int:
-        """Least number, in units of the last place."""
+        """Lowest number in units of the last place."""
         return -(1 << (self.width - 1)) if self.signed else 0
 
     @property
     def largest_integer(self) -> int:
-        """Largest number, in units of the last place."""
+        """Largest number in units of the last place."""
         return (1 << (self.width - self.signed)) - 1
 
     @property
@@ -147,12 +149,12 @@ class Fixed(Format):
         return self.largest_integer * self.smallest
 
     def check_wraps(self, saturate: bool) -> None:
-        """Refuse this format for a floor to which somebody else adds the carry, and ``saturate`` with it."""
+        """Raise ValueError unless results wrap, which an external increment requires."""
         if saturate or self.overflow == "saturate":
             text = "saturate" if saturate else str(self)
             raise ValueError(
-                f"without increment {text} is refused: saturation is of the sum, which is not computed; "
-                f"name a format that wraps, such as int8-wrap"
+                f"without increment {text} is not possible: the unit does not compute the sum that would saturate; "
+                f"use a format that wraps, such as int8-wrap"
             )
 
     # Codes -----------------------------------------------------------------------------------------------------
@@ -163,11 +165,11 @@ class Fixed(Format):
         return {"fraction": fraction, "integer": self.width - fraction - sign, "sign": sign}
 
     def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes: the end of the range."""
+        """Return the code of an infinite result: the end of the range."""
         return (self.lowest_integer if negative else self.largest_integer) & ((1 << self.width) - 1)
 
     def integer(self, code: int) -> int:
-        """A code's number in units of the last place."""
+        """Return the value of a code in units of the last place."""
         self.check_code(code)
         return code - (1 << self.width) if self.signed and code >> (self.width - 1) else code
 
@@ -177,7 +179,7 @@ class Fixed(Format):
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        """Code of a finite number given by magnitude and sign.
+        """Return the code of a finite number given by magnitude and sign.
 
         ``saturate`` makes a wrapping format saturate.
         """
@@ -185,11 +187,11 @@ class Fixed(Format):
         rounded = rounding.round_signed(value / self.smallest, random)
         if not self.lowest_integer <= rounded <= self.largest_integer:
             if rounding.mode == "exact":
-                raise ValueError(f"exact was asked for, but {self} goes from {self.lowest} to {self.largest}")
+                raise ValueError(f"rounding exact needs a result from {self.lowest} to {self.largest} in {self}")
             if saturate or self.overflow == "saturate":
                 return self.infinity(rounded < 0)
         return rounded & ((1 << self.width) - 1)
 
 
 def _width_error(text: str, width: int) -> str:
-    return f"{text} has {width} bits; a fixed-point format has 1 to {MAX_WIDTH}"
+    return f"{text} has {width} bits; a fixed-point format needs 1 to {MAX_WIDTH}"

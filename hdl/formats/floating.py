@@ -1,4 +1,4 @@
-"""Binary floating point of any size."""
+"""Binary floating-point formats of any size."""
 
 import math
 import re
@@ -14,39 +14,39 @@ SPECIALS = ("ieee", "fn", "fnuz", "finite")
 MIN_EXP, MAX_EXP, MAX_MAN, MAX_BIAS = 2, 11, 52, 4096
 
 _FINITE_ROWS = ("e2m1fn", "e2m3fn", "e3m2fn")
-"""Names that ml_dtypes gives to formats without inf and without NaN, where ``fn`` elsewhere means one NaN."""
+"""Formats of ml_dtypes with the suffix ``fn`` but without NaN; in other names ``fn`` means one NaN."""
 
 ML_DTYPES: dict[str, str] = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 ML_DTYPES |= {f"float8_{name}": name for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz")}
 ML_DTYPES |= {"float8_e5m2": "e5m2", "float8_e5m2fnuz": "e5m2fnuz"}
 ML_DTYPES |= {"float6_e2m3fn": "e2m3fn", "float6_e3m2fn": "e3m2fn", "float4_e2m1fn": "e2m1fn"}
-"""Names of numpy and ml_dtypes for the same formats; these names parse too."""
+"""Names of numpy and ml_dtypes for formats of this module; they parse too."""
 
 _TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite)?")
 
 
 @dataclass(frozen=True)
 class Float(Format):
-    """A binary floating-point format.
+    """Binary floating-point format.
 
     Parameters
     ----------
     exp : int
-        Exponent bits, 2 to 11.
+        Number of exponent bits, 2 to 11.
     man : int
-        Mantissa bits without the hidden one, 0 to 52.
+        Number of mantissa bits without the hidden bit, 0 to 52.
     bias : int, optional
-        Exponent bias, -4096 to 4096. By default 2^(exp-1) - 1, and 2^(exp-1) for ``fnuz``, as ml_dtypes has it.
+        Exponent bias, -4096 to 4096. Default: 2^(exp-1) - 1, or 2^(exp-1) for ``fnuz`` as in ml_dtypes.
     specials : str
-        ``ieee``: inf and NaN; ``fn``: all ones is NaN, no inf; ``fnuz``: the code of -0 is NaN, no inf; ``finite``:
-        neither. Without mantissa bits ``ieee`` has no room.
+        Special codes. ``ieee``: infinities and NaN; ``fn``: all ones is NaN, no infinity; ``fnuz``: the code of -0 is
+        NaN, no infinity; ``finite``: neither. ``ieee`` needs at least one mantissa bit.
     subnormals : bool
-        If false, subnormal operands read as zero and results below the smallest normal become zero.
+        If false, subnormal operands read as zero, and results below the smallest normal number become zero.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or out of range.
+        If a parameter has the wrong type or is out of range.
     """
 
     family = "float"
@@ -85,7 +85,7 @@ class Float(Format):
         check_bool("subnormals", self.subnormals, "float")
         if self.man == 0 and self.specials == "ieee":
             raise ValueError(
-                f"{self._size} has no mantissa bit to tell inf from NaN; a float without mantissa is fn, fnuz or finite"
+                f"{self._size} has no mantissa bit to separate inf from NaN; use specials fn, fnuz or finite"
             )
         if self.bias is None:
             object.__setattr__(self, "bias", self._default_bias)
@@ -115,10 +115,10 @@ class Float(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        # e3m2fn, e2m3fn and e2m1fn have no NaN, as in ml_dtypes; e3m2-fn is the one that has.
+        # e3m2fn, e2m3fn and e2m1fn have no NaN, as in ml_dtypes; e3m2-fn has one.
         if text in ("e8m0fnu", "float8_e8m0fnu"):
             raise ValueError(
-                f"{text} is a scale of blocks, without sign and zero, and no operand; e8m0 is the nearest float"
+                f"{text}, a block scale without sign and zero, cannot be an operand; the nearest float is e8m0"
             )
         name = text.removesuffix("-ftz")
         name = ML_DTYPES.get(name, name)
@@ -127,7 +127,7 @@ class Float(Format):
         if match is None:
             return None
         exp, man = int(match[1]), int(match[2])
-        # Without mantissa bits there is no room for the IEEE pair, so the bare name means the one NaN that fits.
+        # Without mantissa bits there is no room for inf and NaN, so the bare name means one NaN.
         specials = "finite" if name in _FINITE_ROWS else match[4] or ("fn" if man == 0 else "ieee")
         bias = None if match[3] is None else int(match[3])
         return cls(exp, man, bias, specials.removeprefix("-"), not text.endswith("-ftz"))  # type: ignore[arg-type]
@@ -136,28 +136,28 @@ class Float(Format):
         return f"float e{self.exp}m{self.man}, bias {self.bias}, {self.specials}{', ftz' if self.flushes else ''}"
 
     def default_accumulator(self) -> "Float":
-        """One exponent bit and three mantissa bits more, which makes e6m5 of e5m2, with the specials of IEEE.
+        """Return the format with one more exponent bit, three more mantissa bits and IEEE specials: e6m5 for e5m2.
 
-        If products of a biased format leave the range, the bias of the accumulator moves with theirs.
+        If products of a biased format would leave its range, its bias shifts too.
         """
         acc = Float(min(self.exp + 1, MAX_EXP), min(self.man + 3, MAX_MAN), subnormals=self.subnormals)
         if acc.smallest <= Fraction(4) ** self.emin and self.largest**2 <= acc.largest:
             return acc
         bias = acc.bias + 2 * (self.bias - self._default_bias)
         if abs(bias) > MAX_BIAS:
-            raise ValueError(f"{self} has no default accumulator, whose bias would be {bias}; name its format")
+            raise ValueError(f"{self} has no default accumulator, as its bias would be {bias}: give a format")
         return replace(acc, bias=bias)
 
     # Sizes and ranges ------------------------------------------------------------------------------------------
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """Bits of a code: sign, exponent, mantissa."""
+        """Width of a code: sign, exponent and mantissa bits."""
         return 1 + self.exp + self.man
 
     @property
     def precision(self) -> int:  # type: ignore[override]
-        """Bits of a normal significand, the hidden one included."""
+        """Bits of a normal significand, hidden bit included."""
         return self.man + 1
 
     @property
@@ -166,7 +166,7 @@ class Float(Format):
 
     @property
     def floor_exponent(self) -> int | None:  # type: ignore[override]
-        """Exponent of the smallest normal number, whose last place subnormal numbers share."""
+        """Exponent of the smallest normal number, which subnormal numbers share; None without subnormals."""
         return self.emin if self.subnormals else None
 
     def precision_at(self, scale: int) -> int:
@@ -181,7 +181,7 @@ class Float(Format):
 
     @property
     def quantum(self) -> int:  # type: ignore[override]
-        """Exponent of the last place of the smallest normal number, which subnormal numbers share."""
+        """Exponent of the last place of subnormal numbers and of the smallest normal number."""
         return self.emin - self.man
 
     @property
@@ -205,7 +205,7 @@ class Float(Format):
 
     @property
     def sign_code(self) -> int:
-        """The sign bit."""
+        """Code of the sign bit."""
         return 1 << (self.exp + self.man)
 
     @property
@@ -218,18 +218,18 @@ class Float(Format):
 
     @property
     def inf_code(self) -> int | None:
-        """Code of +inf, or None."""
+        """Code of +inf; None if the format has none."""
         return self.max_code + 1 if self.has_inf else None
 
     @property
     def nan_code(self) -> int:  # type: ignore[override]
-        """Code that a NaN result takes: the canonical quiet NaN, or ml_dtypes' choice (-0) in a format without."""
+        """Code of a NaN result: the canonical quiet NaN, or -0 in formats without NaN, as in ml_dtypes."""
         if self.specials == "ieee":
             return self.max_code + 1 + (1 << (self.man - 1))
         return self.sign_code - 1 if self.specials == "fn" else self.sign_code
 
     def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes: inf, or NaN where there is no inf, or else the largest finite."""
+        """Return the code of an infinite result: infinity, else NaN, else the largest finite number."""
         if self.specials in ("fn", "fnuz"):
             return self.nan_code
         code = self.max_code if self.inf_code is None else self.inf_code
@@ -253,7 +253,7 @@ class Float(Format):
         return bool(code & self.sign_code)
 
     def decode(self, code: int) -> Fraction | float:
-        """Number that a code stands for; without subnormals, a subnormal code stands for zero."""
+        """Return the value of a code; without subnormals, subnormal codes are zero."""
         self.check_code(code)
         negative, magnitude = bool(code & self.sign_code), code & (self.sign_code - 1)
         if self.specials == "fnuz" and code == self.sign_code:
@@ -281,7 +281,7 @@ class Float(Format):
         rounded = rounding.round(magnitude / ulp, negative, random) * ulp
         if rounded > self.largest:
             if rounding.mode == "exact":
-                raise ValueError(f"exact was asked for, but {self} ends at {self.largest}")
+                raise ValueError(f"rounding exact needs a result of at most {self.largest}, the largest {self}")
             to_largest = saturate or rounding.overflows_to_largest[negative]
             return self._signed(self.max_code, negative) if to_largest else self.infinity(negative)
         if rounded < Fraction(2) ** self.emin:

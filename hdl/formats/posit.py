@@ -1,5 +1,7 @@
-"""Posits of any size (Gustafson and Yonemoto, Supercomputing Frontiers and Innovations 4(2), 2017; Standard for Posit
-Arithmetic, 2022)."""
+"""Posit formats of any size.
+
+(Gustafson and Yonemoto, Supercomputing Frontiers and Innovations 4(2), 2017; Standard for Posit Arithmetic, 2022.)
+"""
 
 import re
 from dataclasses import dataclass
@@ -17,27 +19,27 @@ _TEXT = re.compile(r"posit([0-9]+)(?:e([0-9]+))?")
 
 @dataclass(frozen=True)
 class Posit(Tapered):
-    """A posit format.
+    """Posit format.
 
     Parameters
     ----------
     width : int
-        Bits of a code, 3 to 64.
+        Width of a code, 3 to 64.
     es : int
-        Exponent bits, 0 to 4; by default the 2, which the standard of 2022 has for every width. More than 2 are at most
-        ``width - 3``, so that some code spells the exponent in full.
+        Number of exponent bits, 0 to 4; default: 2, as in the standard of 2022. More than 2 must be at most
+        ``width - 3``, so that some codes have all exponent bits.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or out of range.
+        If a parameter has the wrong type or is out of range.
 
     Notes
     -----
-    A code is a two's-complement integer: the most negative one is NaR, and negating a code negates its number. Of a
-    positive code the bits below the sign are the regime, a run of r equal bits ended by the opposite one, then the
-    exponent e and the fraction f, each as far as there is room: the number is (1 + f) * 2^(k * 2^es + e), where k is
-    r - 1 for a run of ones and -r for one of zeros.
+    A code is a two's-complement integer. The most negative code is NaR; negating a code negates its number. Below the
+    sign, a positive code has the regime, a run of r equal bits and the opposite bit, then the exponent e and the
+    fraction f, truncated to the width. The number is (1 + f) * 2^(k * 2^es + e) with k = r - 1 for a run of ones and k
+    = -r for a run of zeros.
     """
 
     family = "posit"
@@ -53,8 +55,8 @@ class Posit(Tapered):
         check_int("es", self.es, "posit", 0, MAX_ES)
         if self.es > max(self.width - 3, STANDARD_ES):
             raise ValueError(
-                f"{self} has {self.es} exponent bits, and its width leaves room for {self.width - 3}; "
-                f"take a wider posit or a smaller es"
+                f"{self} has {self.es} exponent bits, and its width has room for {self.width - 3}; "
+                f"use a wider posit or a smaller es"
             )
 
     def __str__(self) -> str:
@@ -62,7 +64,7 @@ class Posit(Tapered):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """``posit<width>`` with the two exponent bits of the standard, or ``posit<width>e<es>``."""
+        """Parse ``posit<width>``, which has two exponent bits, or ``posit<width>e<es>``."""
         match = _TEXT.fullmatch(text)
         return match and cls(int(match[1]), STANDARD_ES if match[2] is None else int(match[2]))
 
@@ -73,7 +75,7 @@ class Posit(Tapered):
 
     @property
     def max_scale(self) -> int:
-        """Exponent of the largest number, and less a sign that of the smallest above zero."""
+        """Exponent of the largest number; its negative is the exponent of the smallest positive number."""
         return (self.width - 2) << self.es
 
     @property
@@ -83,7 +85,7 @@ class Posit(Tapered):
 
     @property
     def quantum(self) -> int:  # type: ignore[override]
-        """Exponent of the smallest number above zero, of which every other is a multiple."""
+        """Exponent of the smallest positive number; every number is a multiple of it."""
         return -self.max_scale
 
     def precision_at(self, scale: int) -> int:
@@ -98,17 +100,17 @@ class Posit(Tapered):
 
     @property
     def regimes(self) -> range:  # type: ignore[override]
-        """Counts of runs: of zeros below 0, of ones from 0 up."""
+        """Regimes k: negative for runs of zeros, 0 or more for runs of ones."""
         return range(-(self.width - 2), self.width - 1)
 
     def regime_at(self, scale: int) -> int:
-        """Count of the run that codes of numbers from 2^scale to the next power of two begin with."""
+        """Return the regime k of numbers in [2**scale, 2**(scale + 1))."""
         return scale >> self.es
 
     # Codes -----------------------------------------------------------------------------------------------------
 
     def fields(self) -> dict[str, int]:
-        """Names and widths of the fields of a code, least significant first; only the sign has a place of its own."""
+        """Return names and widths of the fields of a code, lowest first; only the sign has a fixed position."""
         return {"body": self.width - 1, "sign": 1}
 
     def decode_positive(self, code: int) -> Fraction:
@@ -118,7 +120,7 @@ class Posit(Tapered):
         k = run - 1 if ones else -run
         rest = max(body - run - 1, 0)
         tail = code & ((1 << rest) - 1)
-        # Exponent bits that the end of the code cuts off are zeros.
+        # Exponent bits beyond the end of the code are zeros.
         fraction_bits = max(rest - self.es, 0)
         exponent = (tail << self.es >> rest) if rest < self.es else tail >> fraction_bits
         significand = (1 << fraction_bits) | (tail & ((1 << fraction_bits) - 1))

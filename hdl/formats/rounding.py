@@ -7,27 +7,27 @@ from fractions import Fraction
 from .checks import check_int
 
 MAX_RANDOM_BITS = 32
-"""Widest random word of a stochastic mode."""
+"""Maximum width of the random word of a stochastic mode."""
 
 MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro")
-"""Modes that round by the number alone."""
+"""Modes without random words."""
 
 _MODES = (*MODES, "sr", "exact")
 
 _IEEE_NAMES = {"rne": "rn", "rna": "ra", "rtz": "rz", "rup": "ru", "rdn": "rd", "rto": "ro"}
-"""Other names of the modes, which are read and never printed."""
+"""Alternative names of modes; parsed but never printed."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """A rounding mode.
+    """Rounding mode.
 
     Parameters
     ----------
     mode : str
         ``rn`` nearest, ties to even; ``ra`` nearest, ties away from zero; ``rh`` nearest, ties toward zero (IEEE
         754-2019 roundTiesToZero); ``rz`` toward zero; ``ru`` up; ``rd`` down; ``ro`` to odd; ``sr`` stochastic;
-        ``exact`` nothing may be lost.
+        ``exact`` without rounding, which is an error if the result is inexact.
     bits : int
         Width of the random word of ``sr``, 1 to 32; 0 for every other mode.
 
@@ -36,7 +36,7 @@ class Rounding:
     TypeError
         If ``bits`` is not an integer.
     ValueError
-        If the mode is unknown or the number of bits does not fit it.
+        If the mode is unknown or does not allow this number of bits.
     """
 
     mode: str
@@ -50,18 +50,18 @@ class Rounding:
             if not 1 <= self.bits <= MAX_RANDOM_BITS:
                 raise ValueError(f"{self} has {self.bits} random bits; sr takes 1 to {MAX_RANDOM_BITS}")
         elif self.bits:
-            raise ValueError(f"{self.mode} takes no random bits; only sr does")
+            raise ValueError(f"rounding mode {self.mode} takes no random bits; only sr does")
 
     def __str__(self) -> str:
         return f"sr{self.bits}" if self.mode == "sr" else self.mode
 
     @classmethod
     def parse(cls, text: "str | Rounding") -> "Rounding":
-        """Rounding mode named by ``text``, such as ``rn`` or ``sr10``; ``rne rna rtz rup rdn rto`` are read too."""
+        """Parse a rounding mode such as ``rn`` or ``sr10``; the names ``rne rna rtz rup rdn rto`` are accepted too."""
         if isinstance(text, Rounding):
             return text
         if not isinstance(text, str):
-            raise TypeError(f"a rounding mode is a Rounding or a text such as 'rn', not {type(text).__name__}")
+            raise TypeError(f"a rounding mode must be a Rounding or a string such as 'rn', not {type(text).__name__}")
         if match := re.fullmatch(r"sr([0-9]+)", text):
             return cls("sr", int(match[1]))
         mode = _IEEE_NAMES.get(text, text)
@@ -71,12 +71,12 @@ class Rounding:
 
     @property
     def overflows_to_largest(self) -> tuple[bool, bool]:
-        """True if a (positive, negative) overflow gives the largest finite magnitude rather than infinity."""
+        """For a positive and a negative overflow, True if the result is the largest finite magnitude."""
         return self.mode in ("rz", "ro", "rd"), self.mode in ("rz", "ro", "ru")
 
     @property
     def places(self) -> int:
-        """Number of discarded bits that the mode looks at one by one; below them a sticky bit is enough."""
+        """Number of discarded bits that the mode needs individually; a sticky bit replaces the others."""
         return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0)
 
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:
@@ -85,38 +85,37 @@ class Rounding:
         Parameters
         ----------
         magnitude : Fraction
-            Not negative.
+            Magnitude, 0 or more.
         negative : bool
-            Sign of the number, which the directed modes need.
+            Sign of the number, used by directed modes.
         random : int
             Random word of ``sr``.
 
         Raises
         ------
         ValueError
-            If ``magnitude`` is negative, the random word does not fit the mode, or the mode is ``exact`` and
-            something would be lost.
+            If ``magnitude`` is negative, the random word does not fit the mode, or the mode is ``exact`` and the number
+            is not an integer.
         """
         if magnitude < 0:
-            raise ValueError(f"a magnitude is not negative, but {magnitude} is")
+            raise ValueError(f"a magnitude must be 0 or more, not {magnitude}")
         return self._rounded(magnitude, random, away=True, plus=not negative)
 
     def round_signed(self, value: Fraction, random: int = 0) -> int:
         """Round a two's-complement number, given in units of the last place, to an integer.
 
-        In contrast to `round` a rounding acts on the code rather than on the magnitude: ``sr`` is the floor, then up
-        exactly when t + R >= 2^N, and ``ro`` takes the neighbour whose last bit is one. Parameters and errors are those
-        of `round`.
+        In contrast to `round`, the code is rounded rather than the magnitude: ``sr`` takes the floor, then adds one if
+        t + R >= 2^N, and ``ro`` takes the neighbour whose last bit is 1. Parameters and errors are those of `round`.
         """
         return self._rounded(value, random, away=value > 0, plus=True)
 
     def _rounded(self, value: Fraction, random: int, *, away: bool, plus: bool) -> int:
-        """Floor of a number, or one more; up is ``away`` from zero or not, and toward ``plus`` or minus infinity."""
+        """Return the floor or the floor plus one; ``away`` and ``plus`` state the direction of rounding up."""
         if not 0 <= random < 1 << self.bits:
             raise ValueError(f"random word {random} does not fit the {self.bits} random bits of {self}")
         floor, rest = divmod(value, 1)
         if self.mode == "exact" and rest:
-            raise ValueError(f"exact was asked for, but {rest} of a unit in the last place would be lost")
+            raise ValueError(f"rounding exact would lose {rest} of a unit in the last place; choose another mode")
         inexact, tie, above_half, odd = rest > 0, rest == Fraction(1, 2), rest > Fraction(1, 2), floor % 2 == 1
         up = {
             "rn": above_half or (tie and odd),
@@ -135,12 +134,12 @@ class Rounding:
 _SPELLINGS = f"{', '.join(mode for mode in _MODES if mode != 'sr')} and sr1 to sr{MAX_RANDOM_BITS}"
 
 PATTERN = f"(?:{'|'.join(mode for mode in (*_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
-"""Regular expression of the text of a mode."""
+"""Regular expression of the text of a rounding mode."""
 
 RN, RA, RH, RZ, RU, RD, RO = map(Rounding, MODES)
 EXACT = Rounding("exact")
 
 
 def stochastic(bits: int) -> Rounding:
-    """Stochastic rounding with a random word of ``bits`` bits."""
+    """Return stochastic rounding with a random word of ``bits`` bits."""
     return Rounding("sr", bits)

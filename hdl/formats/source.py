@@ -1,4 +1,4 @@
-"""Sources of random words for stochastic rounding, as plain data."""
+"""Descriptions of random sources for stochastic rounding."""
 
 import functools
 import re
@@ -19,23 +19,24 @@ _TAPS = """
     61 60 46 45, 62 61 6 5, 63 62, 64 63 61 60
 """
 TAPS: dict[int, tuple[int, ...]] = {row[0]: row for row in (tuple(map(int, text.split())) for text in _TAPS.split(","))}
-"""Places, counted from 1, whose exclusive or is shifted in, by width of the LFSR (Alfke, Xilinx XAPP 052, 1996). The
-sum of x to these powers and 1 is a primitive polynomial, so that the period is full."""
+"""Feedback taps by LFSR width, counted from 1 (Alfke, Xilinx XAPP 052, 1996). The sum of 1 and x to these powers
+is a primitive polynomial, so that the period is maximal.
+"""
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Source of random words, around a maximal-length LFSR.
+    """Base class of random sources, which contain a maximal-length LFSR.
 
     Parameters
     ----------
     width : int
-        Bits of the LFSR and of a word.
+        Width of the LFSR and of a random word.
 
     Raises
     ------
     TypeError, ValueError
-        If the width is of the wrong kind, or out of range.
+        If the width has the wrong type or is out of range.
     """
 
     width: int
@@ -51,44 +52,43 @@ class _Source:
 
     @property
     def taps(self) -> tuple[int, ...]:
-        """Places, counted from 1, whose exclusive or comes in."""
+        """Feedback taps of the LFSR, counted from 1."""
         return TAPS[self.width]
 
     @property
     def state_bits(self) -> int:
-        """Bits of a state."""
+        """Width of the state."""
         return self.width
 
     @property
     @abstractmethod
     def period(self) -> int:
-        """Steps after which the words repeat."""
+        """Number of steps after which the words repeat."""
 
     def check_seed(self, seed: int) -> int:
-        """A seed, refused unless it is a state of the source: any whose lower bits, the LFSR's, are not zero."""
+        """Return ``seed`` if it is a valid state, with at least one bit of the LFSR set; else raise an error."""
         check_int("seed", seed, str(self))
         if not 0 <= seed < 1 << self.state_bits:
             raise ValueError(f"seed {seed:#x} does not fit the {self.state_bits} bits of a state of {self}")
         if seed & ((1 << self.width) - 1) == 0:
             raise ValueError(
-                f"seed {seed:#x} would leave {self} at zero for ever; take one whose lower {self.width} bits are not"
+                f"seed {seed:#x} would hold {self} at zero; the lower {self.width} bits must not all be zero"
             )
         return seed
 
     @abstractmethod
     def jump(self, seed: int, steps: int) -> int:
-        """State after so many steps."""
+        """Return the state after ``steps`` steps."""
 
     def spacing(self, count: int) -> int:
-        """Steps from the seed of one unit of an array to that of the next: as far as can be."""
+        """Return the number of steps between the seeds of neighbouring units in an array: the maximum."""
         check_int("count", count, "array of units", 1)
         return max(self.period // count, 1)
 
     def seeds(self, count: int, first: int = 1) -> list[int]:
-        """Seeds for an array of units, as far apart in the period as can be.
+        """Return seeds for an array of units, evenly spaced over the period.
 
-        Unit i starts where unit 0 is after i * floor(period / count) steps; more units than the period has steps share
-        them.
+        Unit i starts with the state of unit 0 after i * floor(period / count) steps. More units than steps share seeds.
         """
         apart = self.spacing(count)
         self.check_seed(first)
@@ -96,9 +96,9 @@ class _Source:
 
 
 class Lfsr(_Source):
-    """A maximal-length Fibonacci LFSR of 2 to 64 bits.
+    """Maximal-length Fibonacci LFSR of 2 to 64 bits.
 
-    In each step its word moves up one place, and a parity of it comes in below. Every word but zero appears once in a
+    Each step shifts the word up by one bit and shifts in the parity of its taps. Every nonzero word appears once in a
     period of 2^width - 1 steps.
     """
 
@@ -114,15 +114,14 @@ class Lfsr(_Source):
 
 
 class Plateau(_Source):
-    """The words of an LFSR of 2 to 16 bits for one period, then their complements for one period, and so on (Chang et
-    al., DATE 2023).
+    """LFSR of 2 to 16 bits whose words are complemented in every second period (Chang et al., DATE 2023).
 
     In a period of 2 (2^width - 1) steps the words 1 to 2^width - 2 appear twice, 0 and 2^width - 1 once.
 
     Notes
     -----
-    A state is that of the LFSR and, as the bit above it, whether its word is complemented. It changes with the step
-    that makes the LFSR's word 1.
+    The state is the LFSR and, as the next higher bit, the complement flag. The flag toggles in the step that sets the
+    LFSR to 1.
     """
 
     KIND, WIDTHS = "plateau", range(2, 17)
@@ -150,20 +149,20 @@ SOURCES = (Lfsr, Plateau)
 
 @dataclass(frozen=True)
 class Stream:
-    """Random words as one rounder gets them: of a source, which several may share.
+    """Random words of one rounder, from a source that several rounders may share.
 
     Parameters
     ----------
     source : Lfsr or Plateau
     seed : int
-        State of the source before its first word.
+        State of the source at the first word.
     rotation : int
-        Places that each word is rotated upward.
+        Number of places by which each word is rotated up.
     complemented : bool
-        Each word is complemented. Of a plateau source that, like a rotation, changes no frequency of any word.
+        True if each word is complemented. Of a plateau source all words stay equally frequent, as with a rotation.
 
-    Rounders that share a source by rotations and complements get different words of the same law in each step, at no
-    cost in hardware but inverters.
+    Rounders that share a source with different rotations and complements get different words of the same distribution
+    in each step, at the cost of inverters only.
     """
 
     source: Source
@@ -172,9 +171,9 @@ class Stream:
     complemented: bool = False
 
     def bits_of(self, bits: int) -> tuple[int, list[int]]:
-        """Parts of a word of ``bits`` bits: zeros below, then these places of the source's word.
+        """Return the parts of a word of ``bits`` bits: the number of zeros below, and positions in the source's word.
 
-        The low bits of an LFSR's word, but all bits of a plateau's, which are aligned to the first bits discarded.
+        An LFSR provides its low bits. A plateau source provides all bits, aligned to the first discarded bits.
         """
         width = self.source.width
         places = [(place - self.rotation) % width for place in range(width)]
@@ -183,80 +182,80 @@ class Stream:
         return 0, places[:bits]
 
     def steps(self, bits: int) -> int:
-        """Discarded fractions that random words of ``bits`` bits tell apart: 0, 1/n, 2/n ... of which there are n.
+        """Return the number n of discarded fractions that words of ``bits`` bits resolve: 0, 1/n, 2/n, ...
 
         Raises
         ------
         TypeError, ValueError
-            If the source has no words of so many bits.
+            If the source cannot provide words of this width.
         """
         check_int("width", bits, "random word", 1)
         check_source(self.source, [bits])
         return 1 << len(self.bits_of(bits)[1])
 
     def chance_of_up(self, fraction: Fraction | float, bits: int) -> Fraction:
-        """Share of a whole period of the source in which stochastic rounding goes up with words of this stream.
+        """Return the probability of rounding up with words of this stream, over a whole period of the source.
 
         Parameters
         ----------
         fraction : Fraction or float
-            Discarded part, in units of the last place of the result: 0 or more and less than 1. Its bits below the
-            first ``bits`` are dropped, and below the first ``width`` with a narrower plateau source.
+            Discarded part, in units of the last place of the result: 0 or more and less than 1. Only its first ``bits``
+            bits count, and with a narrower plateau source its first ``width`` bits.
         bits : int
             Width of the random word.
 
         Returns
         -------
         Fraction
-            With t = floor(fraction * 2^bits), the share of the period's words R for which t + R >= 2^bits. Of an LFSR
-            of M bits that is t * 2^(M - bits) / (2^M - 1), for zero, the one word that it lacks, never goes up. Of a
-            plateau source it is (2 u - 1) / (2 (2^M - 1)), with u = floor(fraction * 2^M), for the largest word comes
-            once and the others twice; and 0 where u is.
+            Share of the period's words R with t + R >= 2^bits, where t = floor(fraction * 2^bits). For an LFSR of M
+            bits it is t * 2^(M - bits) / (2^M - 1), because the missing word, zero, never rounds up. For a plateau
+            source it is (2 u - 1) / (2 (2^M - 1)) with u = floor(fraction * 2^M), because the largest word appears once
+            and the others twice, and 0 if u is 0.
 
         Raises
         ------
         TypeError, ValueError
-            If the fraction is out of range, or the source has no words of so many bits.
+            If the fraction is out of range, or the source cannot provide words of this width.
         """
         steps = self.steps(bits)
         if not isinstance(fraction, (Fraction, float, int)) or isinstance(fraction, bool):
-            raise TypeError(f"a discarded fraction is a Fraction or a float, not {type(fraction).__name__}")
+            raise TypeError(f"a discarded fraction must be a Fraction or a float, not {type(fraction).__name__}")
         if not 0 <= fraction < 1:
-            raise ValueError(f"a discarded fraction is 0 or more and less than 1, not {fraction}")
-        # Up go the largest words: so many of all that the places in use can hold.
+            raise ValueError(f"a discarded fraction must be at least 0 and less than 1, not {fraction}")
+        # The largest words round up; their number is the fraction of all values of the used bits.
         largest = int(Fraction(fraction) * steps)
         if largest == 0:
             return Fraction(0)
         if isinstance(self.source, Plateau):
             return Fraction(2 * largest - 1, self.source.period)
-        # The word that comes once less is zero, but the largest among complements.
+        # The word that appears once less is zero, or with complements the largest.
         return Fraction((largest << (self.source.width - bits)) - int(self.complemented), self.source.period)
 
     def mean_chance_of_up(self, bits: int) -> Fraction:
-        """`chance_of_up` on average over all fractions; one half would be without bias."""
+        """Return the mean of `chance_of_up` over all fractions; it is one half without bias."""
         steps = self.steps(bits)
-        # The chance is 0 on the first step and rises evenly from the second to the last.
+        # The probability is 0 in the first step and grows linearly from the second to the last.
         ends = self.chance_of_up(Fraction(1, steps), bits) + self.chance_of_up(Fraction(steps - 1, steps), bits)
         return Fraction(steps - 1, steps) * ends / 2
 
 
 def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
-    """Streams for so many lanes.
+    """Return the streams of ``count`` lanes.
 
     Parameters
     ----------
     source : Lfsr or Plateau
     count : int
     seed : int
-        Of the first lane.
+        Seed of the first lane.
     sharing : str
-        ``own``: each lane has a source, and they are as far apart as can be. ``rotated``: all share one; lane i has its
-        words rotated by i places, and those of a plateau source complemented too in every second turn.
+        ``own``: one source per lane, evenly spaced over the period. ``rotated``: one source for all; lane i rotates
+        its words by i places, and every second full rotation of a plateau source also complements them.
     """
     if sharing == "own":
         return [Stream(source, first) for first in source.seeds(count, seed)]
     if sharing != "rotated":
-        raise ValueError(f"unknown sharing {sharing!r}; lanes have a source of their own each, or one rotated")
+        raise ValueError(f"unknown sharing {sharing!r}: expected own or rotated")
     source.check_seed(seed)
     return [
         Stream(source, seed, lane % source.width, isinstance(source, Plateau) and lane // source.width % 2 == 1)
@@ -265,11 +264,11 @@ def lanes(source: Source, count: int, seed: int, sharing: str) -> list[Stream]:
 
 
 def parse_source(text: str | Source) -> Source:
-    """Source named by a text such as ``lfsr16`` or ``plateau3``."""
+    """Parse the name of a source, such as ``lfsr16`` or ``plateau3``."""
     if isinstance(text, (Lfsr, Plateau)):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"a source is an Lfsr, a Plateau or a text such as 'lfsr16', not {type(text).__name__}")
+        raise TypeError(f"a source must be an Lfsr, a Plateau or a string such as 'lfsr16', not {type(text).__name__}")
     for kind in SOURCES:
         if match := re.fullmatch(rf"{kind.KIND}([0-9]+)", text):
             return kind(int(match[1]))
@@ -278,23 +277,23 @@ def parse_source(text: str | Source) -> Source:
 
 
 def check_source(source: Source, words: Iterable[int]) -> Source:
-    """A source, refused unless it can give random words of these numbers of bits, at least one of them.
+    """Return ``source`` if it can provide words of the given widths, at least one; else raise an error.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no source, there is nothing stochastic, or its words are too narrow (LFSR) or too wide (plateau).
+        If ``source`` is not a source, no rounding is stochastic, or words are too narrow (LFSR) or too wide (plateau).
     """
     if not isinstance(source, (Lfsr, Plateau)):
-        raise TypeError(f"a source is an Lfsr or a Plateau, not {type(source).__name__}")
+        raise TypeError(f"a source must be an Lfsr or a Plateau, not {type(source).__name__}")
     widths = list(words)
     if not widths:
-        raise ValueError(f"random {source} does nothing, for no rounding is stochastic; only sr is")
+        raise ValueError(f"random source {source} does nothing without stochastic rounding, such as sr8")
     for bits in widths:
         if isinstance(source, Lfsr) and source.width < bits:
-            raise ValueError(f"{source} gives words of {source.width} bits and {bits} are needed; take a wider source")
+            raise ValueError(f"{source} gives words of {source.width} bits, but the rounding needs {bits}")
         if isinstance(source, Plateau) and source.width > bits:
-            raise ValueError(f"{source} gives words of {source.width} bits, more than the {bits} that are looked at")
+            raise ValueError(f"{source} gives words of {source.width} bits, but the rounding uses only {bits}")
     return source
 
 
@@ -306,7 +305,7 @@ def _step(width: int, state: int) -> int:
 
 
 def _jump(width: int, state: int, steps: int) -> int:
-    """State after so many steps: x^steps modulo the characteristic polynomial says which of the next states add up."""
+    """Return the state after ``steps`` steps; x^steps modulo the characteristic polynomial selects states to add."""
     factor = _power(width, steps)
     total = 0
     for place in range(width):
@@ -318,8 +317,8 @@ def _jump(width: int, state: int, steps: int) -> int:
 
 @functools.lru_cache
 def _power(width: int, steps: int) -> int:
-    """x^steps modulo the characteristic polynomial; kept, for arrays jump all units by as much."""
-    # One step multiplies by x; the place that tap t reads is t - 1, and comes in as 2^(width - t) of the reversed word.
+    """Return x^steps modulo the characteristic polynomial; cached, because all units of an array jump equally far."""
+    # One step multiplies by x. Tap t reads bit t - 1, which is bit width - t of the reversed word.
     modulus = (1 << width) | sum(1 << (width - tap) for tap in TAPS[width])
     factor, square = 1, 2
     while steps:
@@ -331,7 +330,7 @@ def _power(width: int, steps: int) -> int:
 
 
 def _product(x: int, y: int, modulus: int, width: int) -> int:
-    """Product of two polynomials over GF(2)."""
+    """Multiply two polynomials over GF(2)."""
     product = 0
     while y:
         if y & 1:
@@ -345,7 +344,7 @@ def _product(x: int, y: int, modulus: int, width: int) -> int:
 
 @functools.cache
 def _orbit(width: int) -> tuple[list[int], dict[int, int]]:
-    """Words of a narrow LFSR in order, from 1 on, and the place of each."""
+    """Return the words of a narrow LFSR in order, starting with 1, and the position of each."""
     words = [1]
     while (word := _step(width, words[-1])) != 1:
         words.append(word)

@@ -1,4 +1,4 @@
-"""Linear takums of any size (Hunhold, Beating Posits at Their Own Game: Takum Arithmetic, CoNGA 2024)."""
+"""Linear takum formats of any size (Hunhold, Beating Posits at Their Own Game: Takum Arithmetic, CoNGA 2024)."""
 
 import re
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from .tapered import Tapered
 
 HEAD, MAX_REGIME = 5, 7
 FULL_WIDTH = HEAD + MAX_REGIME
-"""Bits of sign, direction and regime; most bits of the characteristic; width from which on no code ends before it."""
+"""Bits of sign, direction and regime; maximum bits of the characteristic; width from which codes have all of these."""
 
 _TEXT = re.compile(r"takum([0-9]+)")
 
 
 @dataclass(frozen=True)
 class Takum(Tapered):
-    """A linear takum format.
+    """Linear takum format.
 
     Parameters
     ----------
     width : int
-        Bits of a code, 2 to 64.
+        Width of a code, 2 to 64.
 
     Notes
     -----
-    A code is a two's-complement integer: the most negative one is NaR, and negating a code negates its number. A
-    positive code has, below the sign, the direction D, three bits of regime R, the characteristic C of r bits, where r
-    is R if D and 7 - R if not, and the fraction f. The number is (1 + f) * 2^c, where c is 2^r - 1 + C if D and
-    1 - 2^(r + 1) + C if not. A code of fewer than 12 bits is the beginning of a longer one that goes on with zeros.
+    A code is a two's-complement integer. The most negative code is NaR; negating a code negates its number. Below the
+    sign, a positive code has the direction D, three bits of regime R, the characteristic C of r bits, with r = R if D
+    and r = 7 - R if not, and the fraction f. The number is (1 + f) * 2^c, with c = 2^r - 1 + C if D and c = 1 - 2^(r +
+    1) + C if not. A code of fewer than 12 bits is a prefix of a longer code that continues with zeros.
     """
 
     family = "takum"
@@ -58,11 +58,11 @@ class Takum(Tapered):
 
     @property
     def quantum(self) -> int:  # type: ignore[override]
-        """Exponent of the last place of the smallest number above zero, of which every other is a multiple."""
+        """Exponent of the last place of the smallest positive number; every number is a multiple of it."""
         return floor_log2(self.smallest) - max(self.width - FULL_WIDTH, 0)
 
     def precision_at(self, scale: int) -> int:
-        # The number 2^-255 would have the code of zero.
+        # The code of 2^-255 is the code of zero, so the exponent -255 is unused.
         if not -254 <= scale <= 254:
             return 0
         bits, string = _beginning(scale)
@@ -71,7 +71,7 @@ class Takum(Tapered):
 
     @property
     def regimes(self) -> range:  # type: ignore[override]
-        """Bits of the characteristic, from 0 up for exponents from 0 up, and from -1 down for others."""
+        """Bits r of the characteristic for exponents of 0 or more, and -1 - r for negative exponents."""
         return range(-MAX_REGIME - 1, MAX_REGIME + 1)
 
     def regime_at(self, scale: int) -> int:
@@ -103,7 +103,7 @@ class Takum(Tapered):
 
 
 def _beginning(scale: int) -> tuple[int, int]:
-    """Bits of the characteristic at an exponent, and the code between sign and fraction as an integer."""
+    """Return the bits of the characteristic at an exponent, and the code between sign and fraction as an integer."""
     bits = (scale + 1 if scale >= 0 else -scale).bit_length() - 1
     characteristic = scale + 1 - (1 << bits) if scale >= 0 else scale - 1 + (2 << bits)
     return bits, ((8 | bits if scale >= 0 else 7 - bits) << bits) + characteristic

@@ -1,4 +1,4 @@
-"""Common base of the families whose codes are strings: rounded as strings, in two's complement, with one NaR."""
+"""Base of posits and takums: two's-complement codes with one NaR, rounded as bit strings."""
 
 import math
 from abc import abstractmethod
@@ -15,20 +15,20 @@ MAX_WIDTH = 64
 
 @dataclass(frozen=True)
 class Tapered(Format):
-    """A format of two's-complement codes, of which the most negative one is NaR; posits and takums.
+    """Base class of formats with two's-complement codes, the most negative of which is NaR: posits and takums.
 
-    Negating a code negates its number. The code of a positive number is the beginning of an endless string, and a
-    rounding acts on that; nothing is rounded to zero or to NaR.
+    Negating a code negates its number. The code of a positive number is the prefix of an unbounded bit string, which
+    is rounded. No number rounds to zero or NaR.
 
     Parameters
     ----------
     width : int
-        Bits of a code, up to 64.
+        Width of a code, up to 64.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or out of range.
+        If a parameter has the wrong type or is out of range.
     """
 
     MIN_WIDTH: ClassVar[int]
@@ -45,11 +45,11 @@ class Tapered(Format):
         check_int("width", self.width, self.family, self.MIN_WIDTH, MAX_WIDTH)
 
     def default_accumulator(self) -> Self:
-        """Twice the width, at most 64 bits."""
+        """Return the format of twice the width, at most 64 bits."""
         return replace(self, width=min(2 * self.width, MAX_WIDTH))
 
     def holds(self, other: Format) -> bool:
-        """True for formats whose codes are the beginnings of this one's."""
+        """Return True if codes of ``other`` are prefixes of codes of this format."""
         return isinstance(other, Tapered) and self.width >= other.width and replace(other, width=self.width) == self
 
     @property
@@ -59,15 +59,15 @@ class Tapered(Format):
 
     @abstractmethod
     def decode_positive(self, code: int) -> Fraction:
-        """Number of a code above zero and below NaR."""
+        """Return the value of a code above zero and below NaR."""
 
     @abstractmethod
     def string(self, magnitude: Fraction) -> Fraction:
-        """The endless code of a magnitude, with the point behind the last bit that there is room for."""
+        """Return the unbounded code string of a magnitude, with the binary point after the last bit of a code."""
 
     @property
     def precision(self) -> int:  # type: ignore[override]
-        """Bits of the longest significand, the hidden one included."""
+        """Bits of the longest significand, hidden bit included."""
         return self.fraction_bits + 1
 
     @property
@@ -84,11 +84,11 @@ class Tapered(Format):
 
     @property
     def max_code(self) -> int:
-        """Code of the largest number; that of the smallest one above zero is 1."""
+        """Code of the largest number; the smallest positive number has code 1."""
         return self.nan_code - 1
 
     def infinity(self, negative: bool) -> int:
-        """Code that an infinite result takes: NaR."""
+        """Return the code of an infinite result: NaR."""
         return self.nan_code
 
     def decode(self, code: int) -> Fraction | float:
@@ -104,11 +104,11 @@ class Tapered(Format):
     def encode_magnitude(
         self, magnitude: Fraction, negative: bool, rounding: Rounding, random: int = 0, saturate: bool = False
     ) -> int:
-        """Code of a finite number given by magnitude and sign: its string is rounded; these formats saturate anyway."""
+        """Return the code of a finite number: its bit string is rounded. These formats always saturate."""
         if magnitude == 0:
             return 0
         if rounding.mode == "exact" and not self.smallest <= magnitude <= self.largest:
-            raise ValueError(f"exact was asked for, but {self} goes from {self.smallest} to {self.largest}")
+            raise ValueError(f"rounding exact needs a magnitude from {self.smallest} to {self.largest} in {self}")
         if magnitude >= self.largest:
             code = self.max_code
         elif magnitude <= self.smallest:

@@ -1,4 +1,4 @@
-"""Descriptions of computations: plain, immutable data."""
+"""Descriptions of computations as immutable data."""
 
 from .arithmetic import AddSpec, CompareSpec, ConvertSpec, FmaSpec, MulSpec
 from .build import Build

@@ -13,14 +13,14 @@ from .unit import UnitSpec
 
 @dataclass(frozen=True)
 class BinarySpec(UnitSpec):
-    """A function of two numbers.
+    """Base class of functions of two numbers.
 
     Parameters
     ----------
     a, b : Format
         Formats of the operands.
     o : Format
-        Format of the result; default: that of ``a``.
+        Format of the result; default: format of ``a``.
     """
 
     a: Format
@@ -34,22 +34,22 @@ class BinarySpec(UnitSpec):
 
 @dataclass(frozen=True)
 class MulSpec(BinarySpec, form="mul a*b[=o]", summary="a * b"):
-    """Product of two numbers; fields as of `BinarySpec`."""
+    """Product of two numbers; fields as in `BinarySpec`."""
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Exact products."""
+        """Range of the exact products."""
         a, b = self._ranges
         return a * b, f"product of {self.a} and {self.b}"
 
 
 @dataclass(frozen=True)
 class AddSpec(BinarySpec, form="add a+b[=o]", summary="a + b, a - b"):
-    """Sum or difference of two numbers; fields as of `BinarySpec`."""
+    """Sum or difference of two numbers; fields as in `BinarySpec`."""
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Exact sums and differences."""
+        """Range of the exact sums and differences."""
         a, b = self._ranges
         return a.plus_or_minus(b), f"sum of {self.a} and {self.b}"
 
@@ -63,7 +63,7 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
     a, b, c : Format
         Formats of the operands.
     o : Format
-        Format of the result; default: that of ``c``.
+        Format of the result; default: format of ``c``.
     """
 
     a: Format
@@ -82,14 +82,14 @@ class FmaSpec(UnitSpec, form="fma a*b+c[=o]", summary="a * b + c, rounded once")
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Exact sums."""
+        """Range of the exact sums."""
         product = ValueRange.of(self.a) * ValueRange.of(self.b)
         return product + ValueRange.of(self.c), f"sum of {self.c} and a product of {self.a} and {self.b}"
 
 
 @dataclass(frozen=True)
 class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any format"):
-    """A number in another format.
+    """Conversion of a number to another format.
 
     Parameters
     ----------
@@ -106,16 +106,16 @@ class ConvertSpec(UnitSpec, form="convert a>o", summary="any format to any forma
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Numbers of the operand's format."""
+        """Range of the operand's format."""
         return ValueRange.of(self.a), f"number of {self.a}"
 
 
 @dataclass(frozen=True)
 class CompareSpec(BinarySpec, form="compare a,b[=o]", summary="less, equal, minimum, maximum"):
-    """Order of two numbers, with their minimum and maximum in the format ``o``; fields as of `BinarySpec`."""
+    """Comparison of two numbers, with minimum and maximum in the format ``o``; fields as in `BinarySpec`."""
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Numbers of both formats."""
+        """Range of both formats."""
         a, b = self._ranges
         return a | b, f"number of {self.a} and {self.b}"

@@ -1,4 +1,4 @@
-"""Structure of a unit in hardware, which changes no result."""
+"""Hardware structure of a unit, which changes no result bit."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from halfulp.hdl.formats.checks import check_bool, check_int, check_one_of
 
 MAX_PIPELINE = 64
-"""Most register stages of a unit; more only costs registers."""
+"""Maximum number of register stages."""
 
 LAZY, EAGER = STOCHASTIC = ("lazy", "eager")
 """Structures of stochastic rounding in a floating-point adder."""
@@ -15,47 +15,46 @@ COMPARATORS, ADDRESS, TABLE = STRUCTURES = ("comparators", "address", "table")
 """Structures of a piecewise-linear function."""
 
 _NEEDS = {
-    "dsp": "a unit that multiplies has products for DSP blocks",
-    "stochastic": "a floating-point adder that rounds by sr has two structures",
-    "structure": "a piecewise-linear function has structures",
-    "reset_less": "a unit with register stages has registers of data",
+    "dsp": "units with multipliers use DSP blocks",
+    "stochastic": "floating-point adders with stochastic rounding have two structures",
+    "structure": "piecewise-linear functions have structures",
+    "reset_less": "units with register stages have data registers",
 }
 
 
 @dataclass(frozen=True)
 class Build:
-    """Hardware structure of a unit. No field changes a result bit; a unit refuses a field that has no effect on it.
+    """Hardware structure of a unit. No field changes a result bit; a unit rejects a field that has no effect on it.
 
     Parameters
     ----------
     pipeline : int
-        Register stages, 0 to 64, each of which adds a cycle of latency. They stand before an accumulator, whose loop
-        stays one cycle long, and behind one that is exact. Of every unit and array.
+        Register stages, 0 to 64; each adds a cycle of latency. Stages precede a rounded accumulator, whose loop stays
+        one cycle long; stages after an exact one are possible too. For all units and arrays.
     dsp : bool
-        Products are left to the DSP blocks of the device, where factors are long enough for these, instead of made of
-        lookup tables. Of units that multiply: ``mul``, ``fma``, ``mac``, ``quire``, ``dot``, ``pwl`` (but as a table)
-        and arrays.
+        Use DSP blocks instead of LUTs for products whose factors are long enough. For units with multipliers: ``mul``,
+        ``fma``, ``mac``, ``quire``, ``dot``, ``pwl`` (except structure ``table``) and arrays.
     stochastic : str, optional
-        Structure of stochastic rounding behind a floating-point adder. ``lazy`` adds the random word to the normalised
-        sum; ``eager`` adds it before, on a shorter path. Default: ``lazy``, which mostly takes fewer lookup tables
-        (`halfulp report adders` has both). Of ``add``, ``fma``, ``mac``, ``accumulate``, arrays, and ``dot`` in
-        sequential order, where sums of floats are rounded by ``sr``.
+        Structure of stochastic rounding after a floating-point adder. ``lazy`` adds the random word to the normalised
+        sum; ``eager`` adds it before normalisation, on a shorter path. Default: ``lazy``, which usually needs fewer
+        LUTs (`halfulp report adders` compares both). For ``add``, ``fma``, ``mac``, ``accumulate``, arrays and
+        sequential ``dot``, with floats and ``sr`` rounding.
     structure : str, optional
-        Structure of a piecewise-linear function. ``comparators`` compares the operand with starts of pieces;
-        ``address`` finds the piece by the operand's first bits; ``table`` holds all results, of formats of up to 8
-        bits and without random words. Default: the one that is expected to be the smallest. Of ``pwl``.
+        Structure of a piecewise-linear function. ``comparators`` compares the operand with the starts of pieces;
+        ``address`` selects the piece by the first bits of the operand; ``table`` stores all results, for formats of up
+        to 8 bits without stochastic rounding. Default: the structure that is expected to be the smallest. For ``pwl``.
     reset_less : bool
-        Register stages have no reset, but for the one bit that says if there are operands. Sources and accumulators
-        have one. Of units and arrays with ``pipeline``.
+        Data registers of the stages have no reset; registers of ``valid``, random sources and accumulators keep theirs.
+        For units and arrays with ``pipeline``.
 
     Raises
     ------
     TypeError, ValueError
-        If a field is of the wrong kind or out of range.
+        If a field has the wrong type or is out of range.
 
     Notes
     -----
-    ``str()`` is the suffix that names of modules take, such as ``eager_p3``; of a default build it is empty.
+    ``str()`` is the suffix of module names, such as ``eager_p3``; it is empty for the default build.
     """
 
     pipeline: int = 0
@@ -73,18 +72,18 @@ class Build:
             if value is None:
                 continue
             if not isinstance(value, str):
-                raise TypeError(f"{field} of a build is a text, not {type(value).__name__}")
+                raise TypeError(f"{field} of a build must be a string, not {type(value).__name__}")
             check_one_of(field, value, known)
 
     def check_effect(self, unit: str, fields: Collection[str]) -> None:
-        """Raise ValueError if a field is set that is not among those with an effect on a unit."""
+        """Raise ValueError if a field is set that has no effect on a unit; ``fields`` are those with an effect."""
         for field, need in _NEEDS.items():
             if field not in fields and getattr(self, field) != getattr(Build, field):
                 raise ValueError(f"{field} {getattr(self, field)} has no effect on {unit}; only {need}")
 
     @property
     def options(self) -> list[str]:
-        """Options of the command line for this build; empty for the default one."""
+        """Command-line options for this build; empty for the default build."""
         words = []
         for item in fields(self):
             value = getattr(self, item.name)

@@ -1,4 +1,4 @@
-"""Description of one dot product."""
+"""Description of a dot product."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ MAX_K = 256
 
 @dataclass(frozen=True)
 class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b1 + ..."):
-    """A dot product of k pairs: c + a0 * b0 + a1 * b1 + ...
+    """Dot product of k pairs: c + a0 * b0 + a1 * b1 + ...
 
     Parameters
     ----------
     k : int
-        Pairs, 1 to 256.
+        Number of pairs, 1 to 256.
     a, b : Format
         Formats of the operands.
     o : Format
-        Format of the result; default: that of the start value, or of ``a`` without one.
+        Format of the result; default: format of the start value, or of ``a`` without one.
     c : Format, optional
-        Format of the start value; None starts from +0.
+        Format of the start value; None means that the sum starts from +0.
     order : str
-        ``exact``: the sum is rounded once; ``sequential``: after every product, in ascending order.
+        ``exact``: round the sum once; ``sequential``: round after every product, in ascending order.
     """
 
     k: int
@@ -54,34 +54,34 @@ class DotSpec(UnitSpec, form="dot{k} a*b[+c][=o]", summary="c + a0 * b0 + a1 * b
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Sums before they are rounded."""
+        """Range of the sums before rounding."""
         return self.sums, f"sum of {self.k} products of {self.a} and {self.b}"
 
     @property
     def words(self) -> dict[str, int]:
-        """Random words of an operation and their bits; one for each rounding in sequential order."""
+        """Widths of the random words of an operation; one word per rounding in sequential order."""
         if self.order == "exact" or not self.rounding.bits:
             return super().words
         return {f"random{index}": self.rounding.bits for index in range(self.k)}
 
     @property
     def terms(self) -> ValueRange:
-        """The products."""
+        """Range of the products."""
         return ValueRange.of(self.a) * ValueRange.of(self.b)
 
     @property
     def sums(self) -> ValueRange:
-        """The exact sums."""
+        """Range of the exact sums."""
         products = self.terms.times(self.k)
         return products if self.c is None else products + ValueRange.of(self.c)
 
     def sums_of(self, index: int) -> ValueRange:
-        """Sums that are rounded after the product of an index, in sequential order."""
+        """Return the range of the sums that are rounded after product ``index`` in sequential order."""
         if index:
             return self.terms + ValueRange.of(self.o)
         return self.terms if self.c is None else self.terms + ValueRange.of(self.c)
 
     @property
     def quire(self) -> Quire:
-        """A register wide enough for the exact sum."""
+        """Register that holds every sum exactly."""
         return Quire.of(self.terms, self.c, max((self.k + 1).bit_length(), 1))

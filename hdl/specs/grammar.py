@@ -1,8 +1,8 @@
-"""The grammar of units: reads and writes a text such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``.
+"""Parser and printer of unit texts such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``.
 
-A unit's form, such as ``mac a*b[=product]+acc[=o]``, names the fields of its description between operators; brackets
-enclose parts that may be left out. The same form reads, writes and documents the text. Formats, rounding modes and
-random sources are read by `halfulp.hdl.formats`.
+The form of a unit, such as ``mac a*b[=product]+acc[=o]``, consists of fields of its description and operators;
+brackets enclose optional parts. The same form parses, prints and documents a text. `halfulp.hdl.formats` parses
+formats, rounding modes and random sources.
 """
 
 import re
@@ -16,10 +16,10 @@ from halfulp.hdl.formats.rounding import Rounding
 from halfulp.hdl.formats.source import parse_source
 
 BARE = "mac"
-"""Unit of a text that begins with a formula instead of the name of a unit."""
+"""Unit of a text that starts with a formula instead of a name."""
 
 SUFFIXES = ("rounding", "saturate", "random", "seed")
-"""Fields of every description, which follow the formula."""
+"""Fields of every description that follow the formula."""
 
 _OPERATORS = "*+/=>,()"
 _FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-0-9]))+")
@@ -34,13 +34,13 @@ _PART = re.compile(r"\w+|[^\w\s]")
 
 
 class TextError(ValueError):
-    """Text that names no unit: one sentence, then the text with a caret below the place.
+    """Invalid text of a unit: the message is one sentence, then the text with a caret below the error.
 
     Attributes
     ----------
     text : str
     position : int
-        Index of the first character that is wrong.
+        Index of the first wrong character.
     """
 
     def __init__(self, text: str, position: int, sentence: str) -> None:
@@ -50,12 +50,12 @@ class TextError(ValueError):
 
 @dataclass(frozen=True)
 class Form:
-    """Syntax of the text of one unit.
+    """Syntax of the text of a unit.
 
     Parameters
     ----------
     text : str
-        Name of the unit, ``{field}`` behind it where a number belongs to the name, then fields and operators.
+        Name of the unit, ``{field}`` if a number belongs to the name, then fields and operators.
     """
 
     text: str
@@ -67,33 +67,33 @@ class Form:
 
     @property
     def count(self) -> str | None:
-        """Field whose number is part of the name."""
+        """Field of the number in the name, or None."""
         match = re.search(r"\{(\w+)\}", self.text)
         return match[1] if match else None
 
     @property
     def formula(self) -> str:
-        """The form without the name."""
+        """Form without the name."""
         return self.text.partition(" ")[2]
 
     @property
     def groups(self) -> tuple[tuple[bool, tuple[str, ...]], ...]:
-        """Parts of the formula in order, each with whether it may be left out."""
+        """Parts of the formula in order; each begins with True if it is optional."""
         parts = re.findall(r"\[([^]]+)\]|([^[]+)", self.formula)
         return tuple((bool(optional), tuple(_PART.findall(optional or needed))) for optional, needed in parts)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """Fields that stand in the formula."""
+        """Fields in the formula."""
         return tuple(part for _, parts in self.groups for part in parts if part not in _OPERATORS)
 
     def words(self, cls: type) -> dict[str, "Field[Any]"]:
-        """Fields that follow the formula as words, such as ``carry=7``."""
+        """Return the fields that follow the formula as words, such as ``carry=7``."""
         used = {*self.parts, *(f"{part}_rounding" for part in self.parts), *SUFFIXES, self.count}
         return {item.name: item for item in fields(cls) if item.name not in used}
 
     def write(self, spec: Any, *, explicit: bool = False) -> str:
-        """Text of a description; ``explicit`` writes formats that are as by default."""
+        """Print the text of a description; ``explicit`` includes default formats."""
         text = f"{self.unit}{getattr(spec, self.count) if self.count else ''} "
         for optional, parts in self.groups:
             if not optional or all(spec.writes(part, explicit) for part in parts if part not in _OPERATORS):
@@ -113,30 +113,30 @@ class Form:
 
 
 def read(text: str, units: Mapping[str, Any], bare: str = BARE) -> Any:
-    """Description of a unit from its text.
+    """Parse the text of a unit.
 
     Parameters
     ----------
     text : str
     units : mapping of str to type
-        Class of the description of each unit, by name.
+        Description class of each unit by name.
     bare : str
         Unit of a formula without a name.
 
     Raises
     ------
     TypeError, ValueError
-        If the text is not a str, is not of the grammar (`TextError`), or describes a unit that cannot be built.
+        If the text is not a string, is invalid (`TextError`), or describes a unit that cannot be built.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a unit is described by a text such as 'mac e5m2*e5m2+e6m5.rn', not {type(text).__name__}")
+        raise TypeError(f"expected the text of a unit, such as 'mac e5m2*e5m2+e6m5.rn', not {type(text).__name__}")
     if not text.strip():
-        raise ValueError("the unit is missing; expected a text such as 'mac e5m2*e5m2+e6m5.rn'")
+        raise ValueError("the text of the unit is empty; expected for example 'mac e5m2*e5m2+e6m5.rn'")
     return _Reader(text, units, bare).read()
 
 
 class _Reader:
-    """One pass over a text."""
+    """Parser of one text."""
 
     def __init__(self, text: str, units: Mapping[str, Any], bare: str) -> None:
         self.text, self.units, self.bare = text, units, bare
@@ -157,17 +157,17 @@ class _Reader:
         try:
             return cls(**self.given)
         except (TypeError, ValueError) as error:
-            # The last word of the text that the sentence names is the one that does not go with the others.
+            # Point at the last word of the text that the message contains: it is the one that contradicts earlier ones.
             words = re.findall(r"[\w.:-]*\w", str(error))
             self._fail(str(error), max((at for word, at in self.places.items() if word in words), default=0))
 
     def _head(self) -> Any:
-        """Class of the unit's description."""
+        """Parse the name and return the description class of the unit."""
         self._blanks()
         match = _HEAD.match(self.text, self.position)
         cls = self.units.get(match[1]) if match else None
         if match is not None and cls is not None and cls.form.count and not match[2]:
-            self._fail(f"expected a number behind {match[1]}, as in {match[1]}4", match.end())
+            self._fail(f"expected a number after {match[1]}, as in {match[1]}4", match.end())
         if match is None or cls is None or bool(match[2]) != bool(cls.form.count):
             after = self.text[match.end() :].strip() if match else "*"
             if match is not None and after[:1] not in [*_OPERATORS, "."]:
@@ -216,8 +216,8 @@ class _Reader:
             name, text = match[1], match[2]
             if name not in words or name in self.given:
                 known = f"it has {', '.join(words)}" if words else "it has none"
-                twice = f"{name} stands twice" if name in words else f"{self.form.unit} has no word {name!r}; {known}"
-                self._fail(twice, match.start())
+                unknown = f"{self.form.unit} has no option {name!r}; {known}"
+                self._fail(f"{name} is given twice" if name in words else unknown, match.start())
             at = self.places[name] = match.start() if text is None else match.start(2)
             self.given[name] = self._value(at, partial(_word, words[name]), text)
         if self.position < len(self.text):
@@ -232,7 +232,7 @@ class _Reader:
             self.position += 1
 
     def _at(self, operator: str) -> bool:
-        """True if an operator is next."""
+        """Return True if the next character is the operator."""
         self._blanks()
         self.expected.append(f"'{operator}'")
         return self.text[self.position : self.position + 1] == operator
@@ -248,7 +248,7 @@ class _Reader:
         return match
 
     def _value(self, position: int, convert: Callable[[Any], Any], word: str | None) -> Any:
-        """Value of a word; an error points at the word."""
+        """Convert a word; errors point at the word."""
         self.places[word or ""] = position
         try:
             return convert(word)
@@ -262,17 +262,17 @@ class _Reader:
 
 
 def page(units: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of a page of Markdown about the grammar."""
+    """Yield the lines of a Markdown page about the grammar."""
     yield from (
         "# The text of a unit",
         "",
-        "A text has all that decides the result bits of a unit. It is the name of the unit, a formula of formats,",
-        "suffixes, and words.",
+        "A text contains all parameters that determine the result bits of a unit: its name, a formula of formats,",
+        "suffixes, and options.",
         "",
         "    mac  e5m2*e5m2+e6m5  .sr10  .sat  @lfsr16:5  carry=7",
-        "    name formula         rounding saturate source words",
+        "    name formula         rounding saturate source option",
         "",
-        "| unit | text | words and their defaults |",
+        "| unit | text | options and their defaults |",
         "|---|---|---|",
     )
     for cls in units.values():
@@ -281,22 +281,22 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {cls.SUMMARY} | `{form.text.replace('|', ' ')}` | {words} |"
     yield from (
         "",
-        "- Brackets enclose parts that may be left out. " + RESULT_RULE,
-        f"- A formula without a name is that of `{BARE}`.",
+        "- Brackets enclose optional parts. " + RESULT_RULE,
+        f"- A formula without a name is read as `{BARE}`.",
         "- `.rn` and the other rounding modes follow the formula (default: `.rn`; `.sr3` for `sru`). A rounded product",
-        "  has a rounding of its own: `mac fp16*fp16=fp16.rz+fp32.rn`.",
-        "- `.sat` gives the largest finite number on overflow.",
-        "- `@lfsr16` or `@plateau3` is a source of random words in the unit, `:5` its state after reset (default: 1).",
-        "  Without a source the words are an input.",
+        "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",
+        "- `.sat` returns the largest finite number on overflow.",
+        "- `@lfsr16` or `@plateau3` is an internal source of random words, `:5` its state after reset (default: 1).",
+        "  Without a source, random words are an input.",
         "- `acc` is a format or `exact`.",
-        "- `function` is the name of a function, or of a saved table of segments with the digest of its content.",
-        "- Blanks around operators do not matter.",
+        "- `function` is the name of a function, or of a saved segment table, which ends with a digest.",
+        "- Blanks around operators have no meaning.",
         "",
-        "`halfulp list formats` has the texts of formats.",
+        "`halfulp list formats` lists the texts of formats.",
     )
 
 
-RESULT_RULE = "The result `o` has the format of `c`, or of the accumulator, or of `a`, where it is left out."
+RESULT_RULE = "The result format `o` defaults to that of `c`, of the accumulator, or of `a`."
 
 
 def _default(item: "Field[Any]") -> str:
@@ -308,20 +308,20 @@ def _word_text(value: Any) -> str:
 
 
 def _word(item: "Field[Any]", text: str | None) -> Any:
-    """Value of a word of a text."""
+    """Convert the text of an option to its value."""
     kind: Any = next((kind for kind in get_args(item.type) if kind is not type(None)), item.type)
     if kind is bool:
         if text not in ("yes", "no", None):
             raise ValueError(f"expected {item.name}=yes or {item.name}=no, not {text!r}")
         return text != "no"
     if text is None:
-        raise ValueError(f"expected a value behind {item.name}, as in {item.name}={_default(item)}")
+        raise ValueError(f"expected a value after {item.name}, as in {item.name}={_default(item)}")
     if kind is str:
         return text
     try:
         return read_number(text, kind)
     except ValueError:
-        raise ValueError(f"expected a number behind {item.name}=, not {text!r}") from None
+        raise ValueError(f"expected a number after {item.name}=, not {text!r}") from None
 
 
 def _integer(text: str) -> int:

@@ -14,11 +14,11 @@ from .ranges import ValueRange
 from .unit import UnitSpec
 
 EXACT_SUM = "exact"
-"""Accumulator that rounds nothing: a quire."""
+"""Name of an exact accumulator: a quire."""
 
 
 class AccumulatorSpec(UnitSpec):
-    """Description of an accumulator, in a format or exact."""
+    """Base class of accumulators, rounded or exact."""
 
     acc: Any
     a: Format
@@ -27,57 +27,57 @@ class AccumulatorSpec(UnitSpec):
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
-        """Value of a part of the formula; an accumulator may be exact."""
+        """Parse one part of the formula; an accumulator may be ``exact``."""
         return EXACT_SUM if (part, text) == ("acc", EXACT_SUM) else parse(text)
 
     def writes(self, part: str, explicit: bool) -> bool:
-        """True if the text has an optional part: the result of an exact accumulator is one."""
+        """Return True if the text includes an optional part; it includes the result of an exact accumulator."""
         return self.quire is not None if part == "o" else super().writes(part, explicit)
 
     def check(self) -> None:
         held = self.acc if isinstance(self.acc, Format) else self.o or self.a
         if held.decode(0) != 0:
-            raise ValueError(f"code 0 of {held} is {held.text(0)}; sums start from a code 0 that is zero")
+            raise ValueError(f"an accumulator starts from code 0, which must be zero: in {held} it is {held.text(0)}")
         check_int("carry", self.carry, "quire", 1, MAX_CARRY)
         if isinstance(self.acc, Format):
             if self.o not in (None, self.acc):
                 raise ValueError(
-                    f"the result of an accumulator in {self.acc} is {self.acc}, not {self.o}; "
-                    "only the accumulator exact is rounded to another format"
+                    f"the result of an accumulator in {self.acc} must be {self.acc}, not {self.o}; "
+                    "only the accumulator exact can have another result format"
                 )
             if self.carry != CARRY_BITS:
                 raise ValueError(f"an accumulator in {self.acc} has no carry guard; only the accumulator exact has one")
         elif self.acc != EXACT_SUM:
-            raise TypeError(f"an accumulator is a format or 'exact', not {self.acc!r}")
+            raise TypeError(f"an accumulator must be a format or 'exact', not {self.acc!r}")
 
     @property
     def default_result(self) -> Format:
-        """Format of the accumulator, or of ``a`` where the sum is exact."""
+        """Format of the accumulator, or of ``a`` if it is exact."""
         return self.acc if isinstance(self.acc, Format) else self.a
 
     @property
     def results(self) -> tuple[ValueRange, str]:
-        """Sums before they are rounded."""
+        """Range of the sums before rounding."""
         return self.sums, "exact sum" if self.quire else f"sum of {self.term_name} and {self.acc}"
 
     @property
     def terms(self) -> ValueRange:
-        """Numbers that a step adds."""
+        """Range of the numbers that a step adds."""
         return ValueRange.of(self.a)
 
     @property
     def term_name(self) -> str:
-        """One of the terms in words."""
+        """Description of a term in errors."""
         return str(self.a)
 
     @property
     def quire(self) -> Quire | None:
-        """The register of an exact sum."""
+        """Register of an exact sum; None for a rounded accumulator."""
         return None if isinstance(self.acc, Format) else Quire.of(self.terms, self.o, self.carry)
 
     @property
     def sums(self) -> ValueRange:
-        """Numbers that are rounded to the result format."""
+        """Range of the numbers that are rounded to the result format."""
         quire = self.quire
         return self.terms + ValueRange.of(self.o) if quire is None else quire.sums
 
@@ -89,14 +89,14 @@ class AccumulatorSpec(UnitSpec):
 
 @dataclass(frozen=True)
 class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator <- accumulator + a"):
-    """One step of an accumulator without a multiplier: acc <- acc + a.
+    """Accumulation without multiplier: acc <- acc + a.
 
     Parameters
     ----------
     a : Format
         Operand format.
     acc, o, carry
-        As `MacSpec` has them.
+        As in `MacSpec`.
     """
 
     a: Format
@@ -111,34 +111,34 @@ class SumSpec(AccumulatorSpec, form="accumulate a+acc[=o]", summary="accumulator
 
 @dataclass(frozen=True)
 class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumulator <- accumulator + a * b"):
-    """One multiply-accumulate step: acc <- acc + a * b.
+    """Multiply-accumulate: acc <- acc + a * b.
 
     Parameters
     ----------
     a, b : Format
         Operand formats.
     acc : Format or "exact"
-        Accumulator format; or ``exact``, a `Quire` that holds the sum of the terms and is rounded to ``o`` when read.
+        Accumulator format, or ``exact`` for a `Quire`, which is rounded to ``o`` when it is read.
     product : Format, optional
-        Format that the product is rounded to before it is added; None keeps it exact, so that a step rounds once.
+        Format of the rounded product; None keeps the product exact, so that a step rounds once.
     product_rounding : Rounding
-        Rounding of the product; ``exact`` where ``product`` is None or holds every product.
+        Rounding of the product; ``exact`` if ``product`` is None or holds every product.
     o : Format
-        Result format, and that of start values; default: that of the accumulator, or of ``a`` where the sum is exact.
+        Format of results and start values; default: the accumulator's, or that of ``a`` if it is exact.
     carry : int
-        Carry guard of the quire, in bits; see `QuireSpec`.
+        Carry guard bits of the quire; see `QuireSpec`.
 
     Raises
     ------
     TypeError, ValueError
-        As `UnitSpec` does, or if ``product_rounding`` is ``exact`` and ``product`` cannot hold every product, or the
-        product is exact and has a rounding.
+        As `UnitSpec`; also if ``product_rounding`` is ``exact`` and ``product`` cannot hold every product, or if an
+        exact product has a rounding.
 
     Notes
     -----
-    Where product and sum are both stochastic, each has a source of the kind ``random``. Texts are
-    ``mac e5m2*e5m2+e6m5.sr10@lfsr16``, ``mac e5m2*e5m2=e5m2.rz+e6m5.rn.sat`` or ``mac posit8*posit8+exact=posit8.rn``,
-    and the same without ``mac``.
+    If product and sum both round stochastically, each has its own source of the kind ``random``. Examples of texts:
+    ``mac e5m2*e5m2+e6m5.sr10@lfsr16``, ``mac e5m2*e5m2=e5m2.rz+e6m5.rn.sat``, ``mac posit8*posit8+exact=posit8.rn``;
+    the name ``mac`` is optional.
     """
 
     a: Format
@@ -154,8 +154,8 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
         if self.product is None:
             if self.product_rounding != EXACT:
                 raise ValueError(
-                    f"the product is exact, so its rounding {self.product_rounding} does nothing; "
-                    "name a product format or leave the rounding out"
+                    f"product rounding {self.product_rounding} does nothing without a product format; "
+                    "add the format or omit the rounding"
                 )
         elif self.product_rounding == EXACT:
             self._products.check_fits(self.product, f"product of {self.a} and {self.b}")
@@ -166,7 +166,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     @property
     def words(self) -> dict[str, int]:
-        """Random words of a step, in the order in which sources are dealt to them, and their bits."""
+        """Widths of the random words of a step, in source order."""
         bits = self.product_rounding.bits
         return super().words | ({"random_product": bits} if bits else {})
 
@@ -176,7 +176,7 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
     @property
     def terms(self) -> ValueRange:
-        """Numbers that a step adds: products, rounded if they are."""
+        """Range of the products that a step adds, after their rounding."""
         return self._products if self.product is None else ValueRange.of(self.product)
 
     @property
@@ -186,17 +186,18 @@ class MacSpec(AccumulatorSpec, form="mac a*b[=product]+acc[=o]", summary="accumu
 
 @dataclass(frozen=True)
 class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of products"):
-    """One step of an exact accumulator: q <- q + a * b or q - a * b.
+    """Exact multiply-accumulate: q <- q + a * b or q - a * b.
 
     Parameters
     ----------
     a, b : Format
         Operand formats.
     o : Format
-        Result format, and that of start values; default: that of ``a``.
+        Format of results and start values; default: format of ``a``.
     carry : int
-        Carry guard, in bits: fewer than 2^carry terms cannot overflow the register. An overflow is infinite from then
-        on, until a sum begins anew: inf of its sign in a float, NaR in a posit, the end of the range in fixed point.
+        Carry guard bits: fewer than 2^carry terms cannot overflow the register. After an overflow the sum stays
+        infinite until it restarts: an infinity of its sign in a float, NaR in a posit, the end of the range in fixed
+        point.
     """
 
     a: Format
@@ -204,14 +205,14 @@ class QuireSpec(AccumulatorSpec, form="quire a*b[=o]", summary="exact sum of pro
     o: Format = None  # type: ignore[assignment]  # None asks for the default; after construction it is a format
     carry: int = CARRY_BITS
 
-    acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # no field: it is always exact
+    acc: ClassVar[str] = EXACT_SUM  # type: ignore[misc]  # a constant, not a field
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        """True for formats whose code 0 is zero: the result, by default in the operands' format, starts from it."""
+        """Return True if code 0 of the format is zero, because sums start from it."""
         return fmt.decode(0) == 0
 
     @property
     def terms(self) -> ValueRange:
-        """Products."""
+        """Range of the products."""
         return ValueRange.of(self.a) * ValueRange.of(self.b)

@@ -1,4 +1,4 @@
-"""Lines of a piecewise-linear function, and the formats that hold their coefficients."""
+"""Lines of a piecewise-linear function, and limits of their coefficients."""
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -8,7 +8,7 @@ from halfulp.hdl.formats.base import significand_bits
 from halfulp.hdl.formats.checks import check_int
 
 MAX_TERMS, MAX_BITS = 8, 62
-"""Most powers of two in a slope, and bits of a coefficient."""
+"""Maximum number of powers of two in a slope, and of bits in a coefficient."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class PowerSum:
     Parameters
     ----------
     terms : int
-        Most powers of a slope, 1 to 8.
+        Maximum number of powers per slope, 1 to 8.
     """
 
     terms: int = 1
@@ -31,17 +31,17 @@ class PowerSum:
 
     @staticmethod
     def powers(slope: Fraction) -> list[tuple[int, int]]:
-        """The fewest signed powers of two that a slope is the sum of: signs, 1 or -1, and exponents.
+        """Return the shortest sum of signed powers of two that equals a slope: signs, 1 or -1, and exponents.
 
         Raises
         ------
         ValueError
-            If it is no sum of powers of two.
+            If the slope is not a binary fraction.
         """
         if slope.denominator & (slope.denominator - 1):
-            raise ValueError(f"{slope} is no sum of powers of two")
+            raise ValueError(f"slope {slope} must be a sum of powers of two")
         rest, exponent, powers = slope.numerator, 1 - slope.denominator.bit_length(), []
-        # The non-adjacent form: no other has fewer terms (Reitwiesner, 1960).
+        # Non-adjacent form, which has the fewest terms (Reitwiesner, 1960).
         while rest:
             if rest & 1:
                 sign = 2 - (rest & 3)
@@ -52,14 +52,14 @@ class PowerSum:
         return powers
 
     def check(self, slope: Fraction) -> None:
-        """Raise ValueError unless the slope has so few powers of two."""
+        """Raise ValueError if the slope needs more powers of two than allowed."""
         if (count := len(self.powers(slope))) > self.terms:
-            raise ValueError(f"a slope of {slope} takes {count} powers of two; {self} allows {self.terms}")
+            raise ValueError(f"slope {slope} needs {count} powers of two, and {self} allows {self.terms}")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A line ``slope * t + intercept``, of which ``start`` is the first argument."""
+    """Line ``slope * t + intercept`` for arguments from ``start``."""
 
     start: Fraction
     slope: Fraction
@@ -69,41 +69,41 @@ class Piece:
         for item in fields(self):
             value = getattr(self, item.name)
             if not isinstance(value, Fraction):
-                raise TypeError(f"the {item.name} of a piece is a Fraction, not {type(value).__name__}")
+                raise TypeError(f"the {item.name} of a piece must be a Fraction, not {type(value).__name__}")
 
     def at(self, t: Fraction) -> Fraction:
-        """The line's value."""
+        """Return the value of the line at t."""
         return self.slope * t + self.intercept
 
 
 def ceiling(fmt: Format, value: Fraction) -> Fraction | None:
-    """The least number of a format that is not below a value; None where there is none."""
+    """Return the least number of a format that is at least ``value``; None if there is none."""
     if value > fmt.largest:
         return None
     if value <= fmt.lowest:
         return fmt.lowest
     found = fmt.decode(fmt.encode(value, RU))
     assert isinstance(found, Fraction)
-    # What is too small for a format that flushes it, or for a posit, goes to the next number up.
+    # Tiny values that a format flushes, and all in a posit, round to the next number above.
     return found if found >= value else Fraction(0) if value <= 0 else fmt.smallest
 
 
 def last_place(value: Fraction) -> int:
-    """Exponent of the last one of a binary fraction other than zero."""
+    """Return the exponent of the last 1 bit of a nonzero binary fraction."""
     numerator = abs(value.numerator)
     return (numerator & -numerator).bit_length() - value.denominator.bit_length()
 
 
 def check_bits(value: Fraction) -> None:
-    """Raise ValueError where a coefficient is no binary fraction of so many bits as hardware is made for."""
+    """Raise ValueError unless a coefficient is a binary fraction with at most MAX_BITS bits."""
     if value.denominator & (value.denominator - 1):
-        raise ValueError(f"{value} has no finite number of bits")
+        raise ValueError(f"coefficient {value} must be a binary fraction")
     if (bits := significand_bits(value)) > MAX_BITS:
-        raise ValueError(f"{float(value):.9g} as a coefficient has {bits} bits; {MAX_BITS} are the most")
+        raise ValueError(f"coefficient {float(value):.9g} has {bits} bits, and at most {MAX_BITS} are possible")
 
 
 def check_holds(fmt: Format, value: Fraction, what: str) -> None:
-    """Raise ValueError unless a format holds a coefficient."""
+    """Raise ValueError unless a format holds a coefficient exactly."""
     try:
         held = fmt.decode(fmt.encode(value, EXACT))
     except ValueError:

@@ -16,7 +16,7 @@ from .ranges import ValueRange
 from .unit import UnitSpec
 
 PIECES, MOST_PIECES = 8, 1024
-"""Default and largest number of pieces of a fit."""
+"""Default and maximum number of pieces of a fit."""
 
 PARAMETRIC = ("elu", "leaky_relu")
 """Functions with a parameter, which follows a colon: ``elu:0.5``."""
@@ -25,35 +25,35 @@ FUNCTIONS = (
     *("tanh", "sigmoid", "erf", "exp", "gelu", "silu", "softplus", "elu", "relu", "leaky_relu"),
     *("hard_sigmoid", "hard_swish", "reciprocal", "rsqrt", "log2"),
 )
-"""Names of functions; `halfulp.hdl.fit.functions` has their values."""
+"""Names of functions; `halfulp.hdl.fit.functions` defines them."""
 
 BREAKPOINTS = ("free", "uniform", "power")
-"""Starts of pieces: at any argument; at equal distances; where leading bits of the argument change."""
+"""Starts of pieces: any argument, equal distances, or changes of leading bits of the argument."""
 
 SLOPES = ("any", "pow2")
-"""Slopes of pieces: of a format, or sums of signed powers of two."""
+"""Slopes of pieces: numbers of a format, or sums of signed powers of two."""
 
 _TABLE = re.compile(r"\w+-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
-class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line segments"):
-    """A function of one number as line segments: fitted within a budget, or a saved table.
+class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="piecewise linear function"):
+    """Piecewise linear function of one number: fitted within a budget, or a saved table.
 
     Parameters
     ----------
     function : str
-        Name of a function, such as ``tanh`` or ``leaky_relu:0.2``; or of a saved table of segments, such as
-        ``gelu6-1f0c33a9``, which ends with the digest of its content.
+        Name of a function, such as ``tanh`` or ``leaky_relu:0.2``, or of a saved segment table, such as
+        ``gelu6-1f0c33a9``, which ends with a digest.
     a, o : Format
-        Formats of argument and value; default of ``o``: that of ``a``.
+        Formats of argument and value; default of ``o``: format of ``a``.
     pieces, error, breakpoints, slopes, terms : optional
-        Budget of the fit, as `halfulp.hdl.fit.fit.fit` takes it; default: 8 pieces. A saved table has none.
+        Budget of the fit, as for `halfulp.hdl.fit.fit.fit`; default: 8 pieces. A saved table takes none.
 
     Raises
     ------
     TypeError, ValueError
-        As `UnitSpec` does, or if there is no such function, or a field of the budget is wrong, or a table has a budget.
+        As `UnitSpec`; also if the function is unknown, the budget is invalid, or a saved table has a budget.
     """
 
     function: str
@@ -67,12 +67,10 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
 
     def check(self) -> None:
         if not isinstance(self.function, str):
-            raise TypeError(f"function of a unit is a str, not {type(self.function).__name__}")
+            raise TypeError(f"the function of a unit must be a string, not {type(self.function).__name__}")
         if is_table_name(self.function):
             for name in self.budget:
-                raise ValueError(
-                    f"{name} does nothing to the saved table {self.function}; it is part of a fit's budget"
-                )
+                raise ValueError(f"{name} does nothing with the saved table {self.function}; it is an option of fits")
             return
         read_function(self.function)
         if self.pieces is None and self.error is None:
@@ -89,53 +87,53 @@ class PwlSpec(UnitSpec, form="pwl function(a)[>o]", summary="a function as line 
 
     @property
     def budget(self) -> dict[str, Any]:
-        """Fields of the budget of the fit that are given."""
+        """Given fields of the fit's budget."""
         names = ("pieces", "error", "breakpoints", "slopes", "terms")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @property
     def results(self) -> tuple[ValueRange, str] | None:
-        """None: exact values are known when the table is, which refuses the rounding ``exact`` then."""
+        """None: values are known after the fit, which then checks the rounding ``exact``."""
         return None
 
 
 def read_function(text: str) -> tuple[str, Fraction | None]:
-    """Name and parameter of a function such as ``leaky_relu:0.2``.
+    """Parse the name and parameter of a function such as ``leaky_relu:0.2``.
 
     Raises
     ------
     ValueError
-        If there is no such function, or it has no such parameter.
+        If the function is unknown, or its parameter is invalid.
     """
     name, colon, parameter = text.partition(":")
     check_one_of("function", name, FUNCTIONS)
     if not colon:
         return name, None
     if name not in PARAMETRIC:
-        raise ValueError(f"{text} is refused: {name} has no parameter; {', '.join(PARAMETRIC)} have one")
+        raise ValueError(f"invalid function {text}: only {', '.join(PARAMETRIC)} have a parameter")
     try:
         return name, read_number(parameter, Fraction)
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{text} is refused: the parameter {parameter!r} of {name} is no number") from None
+        raise ValueError(f"invalid function {text}: the parameter {parameter!r} must be a number") from None
 
 
 def check_budget(
     *, pieces: Any = None, error: Any = None, breakpoints: str = "free", slopes: str = "any", terms: Any = 2
 ) -> None:
-    """Raise TypeError or ValueError if a field of the budget of a fit is wrong."""
+    """Raise TypeError or ValueError if the budget of a fit is invalid."""
     if pieces is not None:
         check_int("pieces", pieces, "fit", 1, MOST_PIECES)
     if error is not None and (not isinstance(error, int | float | Fraction) or isinstance(error, bool)):
-        raise TypeError(f"an error is a number, not {type(error).__name__}")
+        raise TypeError(f"error must be a number, not {type(error).__name__}")
     if error is not None and not 0 <= error < math.inf:
-        raise ValueError(f"an error of {error} is out of range; it is zero or more, and finite")
+        raise ValueError(f"error must be finite and at least 0, not {error}")
     check_one_of("breakpoints", breakpoints, BREAKPOINTS)
     check_one_of("slopes", slopes, SLOPES)
     check_int("terms", terms, "slope", 1, MAX_TERMS)
     if breakpoints == "uniform" and pieces is None:
-        raise ValueError("uniform breakpoints need a number of pieces, and an error does not tell it")
+        raise ValueError("uniform breakpoints need a number of pieces")
 
 
 def is_table_name(name: str) -> bool:
-    """True for the name of a saved table of segments, which ends with the digest of its content."""
+    """Return True for the name of a saved segment table, which ends with a digest."""
     return _TABLE.fullmatch(name) is not None

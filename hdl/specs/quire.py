@@ -33,8 +33,7 @@ class Quire:
     -----
     ``Quire.of(ValueRange.of(posit) * ValueRange.of(posit))`` is the quire of the posit standard: 16 n bits for posits
     of n bits. After an overflow of the carry guard the result stays infinite: an infinity of its sign in a float, NaR
-    in a
-    posit, the end of the range in fixed point.
+    in a posit, the end of the range in fixed point.
     """
 
     quantum: int

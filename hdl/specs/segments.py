@@ -48,11 +48,12 @@ class Segments:
     """Piecewise linear function with exact coefficients.
 
     The value at a number x of ``fmt`` is computed exactly in these steps. A matching special value is the result.
-    Otherwise
-    the symmetry folds x to t = abs(x), and the reduction maps t to the argument. The last piece that starts at or below
-    the
-    argument (the first piece if there is none) gives ``slope * argument + intercept``. Reduction and symmetry are then
-    undone. A unit rounds this value once, to ``out``. A zero is +0, or -0 at a negative x of an odd function.
+    Otherwise the symmetry folds x to t = abs(x), and the reduction maps t to the argument. The last piece that
+    starts at or below the argument (the first piece if there is none) gives ``slope * argument + intercept``.
+    Reduction and symmetry are then undone. A unit rounds this value once, to ``out``. A zero is +0, or -0 at a
+    negative x of an odd function.
+
+    Parameters
     ----------
     name : str
         Name of the function: letters, digits and underscores.
@@ -66,16 +67,14 @@ class Segments:
         Pieces by ascending start. A saturated region is a piece of slope 0.
     symmetry : str, optional
         Definition of f(-x) by pieces for x >= 0. ``odd``: -f(x); ``even``: f(x); ``point``: centre - f(x), as the
-        sigmoid
-        has with centre 1; ``linear``: f(x) - x, as softplus, SiLU and GELU have.
+        sigmoid has with centre 1; ``linear``: f(x) - x, as softplus, SiLU and GELU have.
     centre : Fraction
         Centre of symmetry ``point``.
     reduction : str, optional
         Reduction to a function g, which the pieces approximate. ``exp2``: t * factor, floored to ``fraction`` fraction
         bits, is k + r with an integer k and 0 <= r < 1, and f is g(r) * 2^k. ``reciprocal``: t is m * 2^e with 1 <= m <
-        2, and
-        f is g(m) * 2^-e. ``rsqrt``: t is m * 4^h with 1 <= m < 4, and f is g(m) * 2^-h. ``log2``: t is m * 2^e with
-        1 <= m < 2, and f is e + g(m).
+        2, and f is g(m) * 2^-e. ``rsqrt``: t is m * 4^h with 1 <= m < 4, and f is g(m) * 2^-h. ``log2``: t is m * 2^e
+        with 1 <= m < 2, and f is e + g(m).
     factor : Fraction
         Factor of ``exp2``; for the exponential function log2(e), rounded to finitely many bits.
     fraction : int
@@ -88,8 +87,7 @@ class Segments:
     ------
     TypeError, ValueError
         If a parameter has the wrong type, is out of range or has no effect with the others, or if a format does not
-        hold a
-        coefficient.
+        hold a coefficient.
     """
 
     name: str

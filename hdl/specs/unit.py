@@ -40,8 +40,7 @@ class UnitSpec:
     ------
     TypeError, ValueError
         If a field has the wrong type or is out of range, ``rounding`` is ``exact`` and ``o`` cannot hold every result,
-        or
-        ``random`` cannot provide the words.
+        or ``random`` cannot provide the words.
 
     Notes
     -----
@@ -103,8 +102,7 @@ class UnitSpec:
         """Parse the text of a description; a description is returned unchanged.
 
         A formula without the name of a unit is read as one of this class. If the class has no form, or its name has a
-        number,
-        it is read as a multiply-accumulate.
+        number, it is read as a multiply-accumulate.
 
         Raises
         ------

@@ -26,8 +26,7 @@ class Chain(Array):
     one per cycle; each element stores its own until their step of k begins. Each vector of ``b`` passes through all
     elements, once for each row of an element. An accumulator is therefore idle while the other accumulators of the
     element are updated, which leaves time for register stages. The last step writes to a second memory, which is
-    drained
-    down the chain while the next tile is computed.
+    drained down the chain while the next tile is computed.
 
     Parameters
     ----------
@@ -221,8 +220,7 @@ def _link(chain: Chain) -> data.StructLayout:
     return data.StructLayout(
         {
             # A vector of b and the address of its accumulators, which belong to one row of the element. ``swap`` marks
-            # the
-            # first vector that uses the next numbers of a; ``first`` and ``last`` mark the first and last step of a
+            # the first vector that uses the next numbers of a; ``first`` and ``last`` mark the first and last step of a
             # tile.
             "valid": 1,
             "swap": 1,

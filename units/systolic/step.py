@@ -140,8 +140,7 @@ def state_bits(spec: MacSpec) -> int:
     """Return the width of the state of an accumulator.
 
     A rounded accumulator is stored as its code. An exact one is stored as the quire, flags for NaN and infinity, the
-    sign
-    of the infinity, and the random word of the last step, which rounds it when it is read.
+    sign of the infinity, and the random word of the last step, which rounds it when it is read.
     """
     return spec.o.width if spec.quire is None else spec.quire.width + 3 + spec.rounding.bits
 
