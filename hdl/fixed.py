@@ -246,8 +246,8 @@ def pack(m: Module, x: Truncated, o: Fixed, rounding: Rounding, saturating: bool
     return Mux(x.nan, Const(0, o.width), code)
 
 
-def looks_at(rounding: Rounding, o: Fixed) -> int:
-    """Return the exponent of the last bit that rounding to ``o`` needs individually."""
+def last_discarded_place(rounding: Rounding, o: Fixed) -> int:
+    """Return the exponent of the last discarded bit that is not merged into sticky."""
     return o.quantum - rounding.places
 
 

@@ -100,7 +100,7 @@ def truncate(m: Module, x: Raw, o: Float, rounding: Rounding) -> Truncated:
         if x.tail + missing:
             shifted = shift_left(m, shifted, up, "shifted_up", x.tail + missing)
         else:
-            # Bits below those that rounding needs individually are only OR-ed.
+            # Bits below the discarded ones that rounding needs are merged into sticky.
             shifted, below = shift_left_sticky(m, shifted, up, "shifted_up", o.precision + seen)
             sticky = sticky | below
     if can_be_subnormal:

@@ -120,7 +120,7 @@ class Blocks:
 
 
 def low_bits(width: int, thresholds: Sequence[int]) -> int:
-    """Return the number of low key bits that no threshold uses, at most ``width - 1``."""
+    """Return the number of low bits that are zero in all thresholds, at most ``width - 1``."""
     low = width - 1
     for threshold in thresholds:
         if threshold:
@@ -266,7 +266,7 @@ def _shifted(m: Module, x: FixedRaw, choice: Choice) -> FixedRaw:
         if terms == 1:
             total = shifted.as_signed() if signed else shifted
             break
-        # One more bit for the sign. A negative term is its inverse plus one, which enters as carry from the bit below.
+        # One more bit for the sign. The negative of a term is its inverse plus one, a carry from the bit below.
         added = Cat(shifted, shifted[-1] if signed else NEVER) ^ negative.replicate(width + 1)
         below = Cat(Const(1, 1), total)
         below = below.as_signed() if term else below

@@ -142,7 +142,7 @@ def as_raw(m: Module, x: Number, name: str) -> Raw:
 def _truncate_fixed(m: Module, x: Number, o: Fixed, rounding: Rounding) -> fixed.Truncated:
     if not isinstance(x, FixedRaw):
         limit = None if o.overflow == "wrap" else o.quantum + o.width
-        x = fixed.of_raw(m, x, max(x.quantum, fixed.looks_at(rounding, o)), limit, "result")
+        x = fixed.of_raw(m, x, max(x.quantum, fixed.last_discarded_place(rounding, o)), limit, "result")
     return fixed.truncate(m, x, o)
 
 
@@ -152,7 +152,7 @@ def _on_scale_of(m: Module, x: Number, y: Number, o: Fixed, rounding: Rounding) 
     At most one of them loses bits. If ``o`` saturates, the number of the larger range is clipped to values at which
     every sum is out of range.
     """
-    quantum = min(fixed.looks_at(rounding, o), max(x.quantum, y.quantum))
+    quantum = min(fixed.last_discarded_place(rounding, o), max(x.quantum, y.quantum))
     limit = None
     if o.overflow == "saturate":
         limit = max(o.quantum + o.width, min(_top(x), _top(y)) + 2) + 1

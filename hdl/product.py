@@ -37,7 +37,7 @@ def product(m: Module, x: Value, y: Value, name: str, *, dsp: bool) -> Value:
         if is_last:
             total = rest + multiple
         else:
-            # A negative multiple is its inverse plus one; the one enters as carry from the bit below.
+            # The negative of a multiple is its inverse plus one, which enters as carry from the bit below.
             total = (Cat(Const(1, 1), rest) + Cat(two, multiple))[1:]
         total = wire(m, total[:width], f"{name}_row_{place}")
         final.append(total[:2])

@@ -189,8 +189,8 @@ class Aligned:
 def align(m: Module, x: Raw, y: Raw, keep: int, floor: int | None = None) -> Aligned:
     """Order two magnitudes and shift the smaller one: the first half of a sum.
 
-    Rounding needs the first ``keep`` bits of the sum individually; lower bits may be merged into the sticky bit. With a
-    ``floor``, it needs no bits more than ``keep`` below that exponent.
+    Rounding needs the first ``keep`` bits of the sum; lower bits may be merged into the sticky bit. With a ``floor``,
+    it needs at most ``keep`` bits from that exponent down.
     """
     by_exponent = floor is not None and _is_ordered_by_exponent(x, y, floor)
     o = order(m, x, y, by_exponent=by_exponent)

@@ -44,7 +44,7 @@ def reduce(m: Module, x: Number, table: Segments, rounding: Rounding, *, dsp: bo
 
 def _exp2(m: Module, x: Number, table: Segments, rounding: Rounding, dsp: bool) -> Reduced:
     """Split ``x * factor`` into an integer and a fraction; the integer saturates beyond the range of results."""
-    limit = table.unseen(rounding.places).bit_length() - 1
+    limit = table.exponent_limit(rounding.places).bit_length() - 1
     none = Const(0, 0)
     if isinstance(x, FixedRaw):
         factor = as_fixed_raw(m, none, [table.factor], "factor")

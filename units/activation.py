@@ -52,7 +52,7 @@ class Flags:
     nan, inf, inf_sign : Value
         The value is NaN, or infinite with this sign.
     negative : Value
-        Sign of the operand, if the value has it.
+        Sign of the operand if the value takes it, else 0.
     zero_sign : Value
         Sign of a zero value.
     """
@@ -65,7 +65,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Taken:
+class SpecialValues:
     """Finite special values that replace the pieces: bit i of ``where`` selects ``values[i]``."""
 
     where: Value
@@ -178,16 +178,16 @@ class PiecewiseLinear(Arithmetic):
         if self.table.reduction is not None:
             value, flags, random = self._reduced(m, pipe, x, flags, taken, random)
         elif isinstance(x, FixedRaw):
-            choice, argument = self._choose_point(m, x)
+            choice, argument = self._choose_fixed(m, x)
             value, flags, random = self._line(m, pipe, with_values(m, choice, taken), argument, flags, random)
         else:
             choice = self._choose_raw(m, x, bits)
             value, flags, random = self._raw_line(m, pipe, with_values(m, choice, taken), x, flags, random)
-        return pipe.stage("sum", overruled(m, value, flags), random)
+        return pipe.stage("sum", with_specials(m, value, flags), random)
 
     # Specials --------------------------------------------------------------------------------------------------
 
-    def _specials(self, m: Module, x: Number) -> tuple[Flags, Taken]:
+    def _specials(self, m: Module, x: Number) -> tuple[Flags, SpecialValues]:
         """Return the conditions and finite values of the special values."""
         t, zero = self.table, _is_zero(m, x)
         finite = ~x.nan & ~x.inf
@@ -201,7 +201,7 @@ class PiecewiseLinear(Arithmetic):
         }
         nan = inf = inf_sign = plus_zero = minus_zero = NEVER
         where, values = [], []
-        for name, special in self._given().items():
+        for name, special in self._specials_of_operand().items():
             condition = wire(m, conditions[name], f"is_{name}")
             if special == "nan":
                 nan = nan | condition
@@ -212,7 +212,7 @@ class PiecewiseLinear(Arithmetic):
                 value = Fraction(0) if special == "-0" else Fraction(special)
                 minus_zero = minus_zero | condition if special == "-0" else minus_zero
                 plus_zero = plus_zero | condition
-                if not self._is_of_pieces(name, value):
+                if not self._given_by_pieces(name, value):
                     where.append(condition)
                     values.append(value)
         odd = t.symmetry == "odd"
@@ -220,9 +220,9 @@ class PiecewiseLinear(Arithmetic):
         negative = x.sign if odd and t.reduction is not None else NEVER
         if values:
             negative = negative & ~Cat(*where).any()
-        return Flags(nan, inf, inf_sign, negative, zero_sign), Taken(Cat(*where), tuple(values))
+        return Flags(nan, inf, inf_sign, negative, zero_sign), SpecialValues(Cat(*where), tuple(values))
 
-    def _given(self) -> dict[str, Special]:
+    def _specials_of_operand(self) -> dict[str, Special]:
         """Return the special values of the numbers that the operand's format has."""
         t = self.table
         fmt = t.fmt
@@ -234,14 +234,14 @@ class PiecewiseLinear(Arithmetic):
         if fmt.has_negative_zero:
             given["minus_zero"] = t.minus_zero
             at_zero = None if t.reduction else t.value(Fraction(0))
-            if t.minus_zero is None and at_zero is not None and not self._is_of_pieces("minus_zero", at_zero):
+            if t.minus_zero is None and at_zero is not None and not self._given_by_pieces("minus_zero", at_zero):
                 # The line for numbers below zero has another value at zero.
                 given["minus_zero"] = at_zero
         if fmt.lowest < 0:
             given["negative"] = t.negative
         return {name: special for name, special in given.items() if special is not None}
 
-    def _is_of_pieces(self, name: str, value: Fraction) -> bool:
+    def _given_by_pieces(self, name: str, value: Fraction) -> bool:
         """Return True if the pieces already give a special value: at zero, or on a constant outermost piece."""
         t = self.table
         if t.reduction is not None or name in ("nan", "negative"):
@@ -255,7 +255,7 @@ class PiecewiseLinear(Arithmetic):
 
     # Selection of a line ---------------------------------------------------------------------------------------
 
-    def _choose_point(self, m: Module, x: FixedRaw) -> tuple[Choice, FixedRaw]:
+    def _choose_fixed(self, m: Module, x: FixedRaw) -> tuple[Choice, FixedRaw]:
         """Return the line of a fixed-point number, and the argument that its slope multiplies."""
         t = self.table
         starts = starts_of(t, t.fmt.smallest)
@@ -320,7 +320,7 @@ class PiecewiseLinear(Arithmetic):
         return total, flags, random
 
     def _reduced(
-        self, m: Module, pipe: Pipeline, x: Number, flags: Flags, taken: Taken, random: Value | None
+        self, m: Module, pipe: Pipeline, x: Number, flags: Flags, taken: SpecialValues, random: Value | None
     ) -> tuple[Number, Flags, Value | None]:
         """Evaluate the pieces at the reduced argument and undo the reduction."""
         t = self.table
@@ -345,7 +345,7 @@ class PiecewiseLinear(Arithmetic):
         return replace(number, sign=number.sign ^ flags.negative), flags, random
 
 
-def overruled(m: Module, x: Number, flags: Flags) -> Number:
+def with_specials(m: Module, x: Number, flags: Flags) -> Number:
     """Replace a value by NaN, an infinity or a signed zero as the flags require."""
     sign = Mux(flags.inf, flags.inf_sign, Mux(_is_zero(m, x, "value"), flags.zero_sign, x.sign))
     return replace(x, nan=flags.nan, inf=flags.inf, sign=wire(m, sign, "value_sign"))
@@ -358,7 +358,7 @@ def _is_zero(m: Module, x: Number, name: str = "a") -> Value:
 
 
 def key_of(number: Fraction, fmt: Format) -> int:
-    """Return the rank of a number among the codes of a format in ascending order, at or below both zeros for a zero."""
+    """Return the rank of a number among the codes of a format in ascending order; for zero, of the first zero code."""
     code = fmt.encode(number, EXACT)
     if fmt.code_order == "two's complement":
         return code - (1 << fmt.width) if number < 0 else code

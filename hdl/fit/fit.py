@@ -18,9 +18,9 @@ from .error import Errors, errors
 from .folding import Folding, folding_of
 from .functions import Function, function_of
 from .grid import Grid, fixed_for, grid_of
-from .lean import Key, fewest_places, leanest
-from .points import BEHIND, MEASURES, REFERENCES, Points, points_of
-from .segmentation import Found, Parts, Tails, Task
+from .lean import Key, fewest_places, smallest_unit
+from .points import MEASURES, REDUCED_BITS, REFERENCES, Points, points_of
+from .segmentation import Parts, Segmentation, TailSlopes, Task
 
 SHARE = 1 / 16
 """Allowed growth of the error when coefficient formats are chosen; half of it is for the slopes."""
@@ -133,7 +133,7 @@ def fit(
     folding = folding_of(row, fmt, out, interval, symmetry, reduction, measure)
     measure = measure or measure_of(row, out, folding.reduction)
     check_one_of("measure", measure, MEASURES)
-    return _Asked(
+    return _FitRequest(
         function=row,
         fmt=fmt,
         out=out,
@@ -156,7 +156,7 @@ def measure_of(function: Function, out: Format, reduction: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _FitRequest:
     """Checked parameters of a fit."""
 
     function: Function
@@ -188,10 +188,10 @@ class _Asked:
         points = points_of(self.function, self.fmt, self.out, self.folding, **given)
         if self.out.wraps and np.isinf(points.rounding_table.values[points.nearest]).any():
             raise ValueError(f"{self.out} wraps and cannot hold all values of {self.function.name}")
-        if self.error is not None and self.error < points.least():
+        if self.error is not None and self.error < points.least_error():
             raise ValueError(
                 f"an error of {self.error:g} is not possible: {self.function.name} rounded to {self.out} "
-                f"has an error of {points.least():.6g}"
+                f"has an error of {points.least_error():.6g}"
             )
         tails = self._tails(points)
         points, found, slope, intercept = self._best(points, tails)
@@ -204,11 +204,11 @@ class _Asked:
             ) from None
         return Fit(segments, self.function, found.inner, found.error, self.measure, self.rounding, self.folding)
 
-    def _tails(self, points: Points) -> Tails:
+    def _tails(self, points: Points) -> TailSlopes:
         """Return the slopes of lines that the function follows at the ends."""
         folding = self.folding
         if folding.reduction is not None:
-            return Tails()
+            return TailSlopes()
         left, right = self.function.left, self.function.right
         slopes: list[set[float]] = [set(), set()]
         for side, asymptote, first, second in ((0, left, 0, 1), (1, right, -1, -2)):
@@ -227,11 +227,11 @@ class _Asked:
         # A given slope format may not hold the slope of the asymptote.
         held = grid_of(self.slope) if self.slope is not None and self.power is None else None
         near = [tuple(sorted(s for s in side if held is None or s in held.near(s))) for side in slopes]
-        return Tails(*near)
+        return TailSlopes(*near)
 
     # Formats ---------------------------------------------------------------------------------------------------
 
-    def _best(self, points: Points, tails: Tails) -> tuple[Points, Found, Format | PowerSum, Format]:
+    def _best(self, points: Points, tails: TailSlopes) -> tuple[Points, Segmentation, Format | PowerSum, Format]:
         """Return the best pieces, the points of their breakpoints, and the formats of their coefficients."""
         chosen: dict[str, Format | PowerSum | None] = {"slopes": self.power or self.slope, "intercepts": self.intercept}
         finest = _finest(points, self.folding, self.fmt, self.out, self.measure)
@@ -240,7 +240,7 @@ class _Asked:
         try:
             self._check_ranges(replace(task, slopes=finest["slopes"], intercepts=finest["intercepts"]), chosen)
             task = self._narrowed(task, [name for name, held in chosen.items() if held is None], self._key())
-            found = task.best() if self.error is None else task.reached(self.error)
+            found = task.best() if self.error is None else task.fewest_pieces(self.error)
         except ValueError as error:
             asked = " and ".join(f"{name} in {held}" for name, held in chosen.items() if held is not None)
             raise ValueError(
@@ -257,7 +257,7 @@ class _Asked:
         if folding.reduction == "exp2":
             return Key(folding.fraction, folding.fraction)
         if folding.reduction is not None:
-            return Key(BEHIND + (2 if folding.reduction == "rsqrt" else 1), BEHIND)
+            return Key(REDUCED_BITS + (2 if folding.reduction == "rsqrt" else 1), REDUCED_BITS)
         return Key(self.fmt.width, -self.fmt.quantum) if self.fmt.spacing == "uniform" else None
 
     def _check_ranges(self, task: Task, chosen: dict[str, Format | PowerSum | None]) -> None:
@@ -265,22 +265,22 @@ class _Asked:
         named = {name: held for name, held in chosen.items() if isinstance(held, Format)}
         if not named:
             return
-        found = task.best(nearly=True) if self.error is None else task.reached(self.error)
+        found = task.best(nearly=True) if self.error is None else task.fewest_pieces(self.error)
         for place, (name, what) in enumerate((("slopes", "slope"), ("intercepts", "intercept"))):
             if (held := named.get(name)) is None:
                 continue
             grid = grid_of(held)
             for _, line in found.parts:
                 # A coefficient that rounds to the end of the range is accepted.
-                inner = [end + (end - grid.beside(end)[0]) for end in (grid.low, grid.high)]
+                inner = [end + (end - grid.neighbours(end)[0]) for end in (grid.low, grid.high)]
                 if not inner[0] <= line[place] <= inner[1]:
                     raise ValueError(f"{held} cannot hold a {what} of {line[place]:.6g}")
 
     def _narrowed(self, task: Task, names: list[str], key: Key | None) -> Task:
         """Reduce the fraction bits of coefficients as far as the error allows."""
         if self.error is not None and self.pieces is not None:
-            task.reached(self.error)
-            return leanest(task, self.error, names, key)
+            task.fewest_pieces(self.error)
+            return smallest_unit(task, self.error, names, key)
         if not names:
             return task
         if self.error is None:
@@ -288,7 +288,7 @@ class _Asked:
             bounds = {"slopes": least * (1 + SHARE / 2), "intercepts": least * (1 + SHARE)}
         else:
             bounds = dict.fromkeys(names, self.error)
-            task = replace(task, pieces=task.reached(self.error).inner)
+            task = replace(task, pieces=task.fewest_pieces(self.error).inner)
         for name in names:
             task = fewest_places(task, name, bounds[name])
         return task

@@ -113,7 +113,7 @@ def _interval(interval: Any, fmt: Format, function: Function) -> tuple[Fraction,
 def _symmetry(
     function: Function, fmt: Format, ends: tuple[Fraction, Fraction] | None, asked: str | None, sums_hold: bool
 ) -> str | None:
-    """Return a useful symmetry, or the requested one if the function has it."""
+    """Return the symmetry for the fit: for ``auto`` one that helps, else the requested one."""
     usable = fmt.lowest < 0 and (ends is None or ends[0] == -ends[1])
     if asked == "auto":
         # Floats lose precision if a small result is a difference of large numbers.

@@ -83,7 +83,7 @@ class Function:
     def limit(self, x: Fraction) -> tuple[Fraction, int] | None:
         """Return the asymptote's value at x, and 1 if the function is above it, -1 if below.
 
-        Return None without asymptote, or if its value is zero, where relative precision does not help.
+        Return None if there is no asymptote, or if it is zero.
         """
         slope, special = (self.right, self.inf) if x > 0 else (self.left, self.minus_inf)
         if slope is None or (slope == 0 and not isinstance(special, Fraction)):

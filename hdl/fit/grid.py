@@ -65,13 +65,13 @@ class Grid:
         if self.listed is not None:
             at = int(np.searchsorted(self.listed, value))
             return self.listed[max(at - 1, 0) : at + 1]
-        # Farther numbers could overflow in steps.
+        # Division of a much larger number by the step could overflow.
         if not self.low - self.step <= value <= self.high + self.step:
             return np.empty(0)
         places = {math.floor(value / self.step), math.ceil(value / self.step)}
         return np.array([place * self.step for place in sorted(places) if self.low <= place * self.step <= self.high])
 
-    def beside(self, value: float) -> list[float]:
+    def neighbours(self, value: float) -> list[float]:
         """Return the neighbours of a value of the grid."""
         if self.listed is not None:
             at = int(np.searchsorted(self.listed, value))

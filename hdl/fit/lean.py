@@ -11,10 +11,10 @@ from math import inf
 
 import numpy as np
 
-from .segmentation import Found, Task
+from .segmentation import Segmentation, Task
 
 MOST_LEADING = 7
-"""Maximum leading bits of an argument that address coefficients directly: one or two LUTs per coefficient bit."""
+"""Maximum leading bits of an argument that address coefficients; a coefficient bit then takes one or two LUTs."""
 
 _FEWEST_LEADING = 4
 
@@ -27,7 +27,7 @@ class Key:
     places: int
 
 
-def leanest(task: Task, error: float, names: Sequence[str], key: Key | None) -> Task:
+def smallest_unit(task: Task, error: float, names: Sequence[str], key: Key | None) -> Task:
     """Return the problem whose pieces are expected to give the smallest unit for an error.
 
     Parameters
@@ -47,7 +47,7 @@ def leanest(task: Task, error: float, names: Sequence[str], key: Key | None) -> 
             coarse = task.coarser(key.bits - leading)
             if coarse.within(error) is not None:
                 candidates.append((_fewest(coarse, error, names, coarsen=False), True))
-    costs = [_cost(one, one.reached(error), key, leading) for one, leading in candidates]
+    costs = [_cost(one, one.fewest_pieces(error), key, leading) for one, leading in candidates]
     return candidates[int(np.argmin(costs))][0]
 
 
@@ -79,7 +79,7 @@ def fewest_places(task: Task, name: str, bound: float) -> Task:
     return rounded(most - fewer)
 
 
-def _cost(task: Task, found: Found, key: Key | None, leading: bool) -> float:
+def _cost(task: Task, found: Segmentation, key: Key | None, leading: bool) -> float:
     """Estimate the LUTs of a unit; without a key the estimate only ranks tables."""
     slopes, intercepts = ([line[place] for _, line in found.parts] for place in (0, 1))
     slope, intercept = _bits(slopes, task.slopes.step), _bits(intercepts, task.intercepts.step)

@@ -26,7 +26,7 @@ MEASURES = ("ulp", "absolute")
 REFERENCES = ("real", "rounded")
 """References of errors: the function's value, or its correctly rounded value."""
 
-BEHIND = 20
+REDUCED_BITS = 20
 """Fraction bits of reduced arguments as integers."""
 
 _SURE = 2.0**-46
@@ -97,12 +97,12 @@ class Points:
         return np.where(outside, np.where(index == self.nearest, 0.0, np.inf), error)
 
     def results(self, s: Numbers, rest: Numbers) -> Any:
-        """Return the indices in the rounding table of the results of pieces, given their `lines.sums`."""
+        """Return the rounding-table indices of results, given the `lines.sums` of the pieces."""
         # The scale is a signed power of two, so the product is exact; the offset makes another sum.
         total, lost = two_sum(s * self.scale, self.offset)
         return self.rounding_table.round(*two_sum(total, lost + rest * self.scale))
 
-    def least(self) -> float:
+    def least_error(self) -> float:
         """Return the maximum error of the best possible results."""
         top = len(self.rounding_table.values) - 1
         found = np.minimum(self.errors(self.nearest), self.errors(np.minimum(self.nearest + 1, top)))
@@ -319,11 +319,11 @@ def addresses(fmt: Format, folding: Folding, t: Numbers) -> Any:
         return (t * (1 << folding.fraction)).astype(np.int64)
     if folding.reduction is not None:
         # Reduced arguments start at 1, which becomes the integer 0.
-        return (t * (1 << BEHIND)).astype(np.int64) - (1 << BEHIND)
+        return (t * (1 << REDUCED_BITS)).astype(np.int64) - (1 << REDUCED_BITS)
     if fmt.spacing == "uniform":
         low = 0.0 if folding.symmetry is not None else float(fmt.lowest)
         return ((t - low) / float(fmt.smallest)).astype(np.int64)
-    # Codes of magnitudes ascend with the magnitudes.
+    # Codes of nonnegative numbers are in ascending order.
     row = numbers_of(fmt)[: 1 << (fmt.width - 1)]
     if fmt.code_order == "table":
         row = np.unique(row[row >= 0])

@@ -29,7 +29,7 @@ def check_width(fmt: Format) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RoundingTable:
-    """Rounding from real numbers to the numbers of a format.
+    """Rounding of real numbers to a format, as values and thresholds.
 
     Attributes
     ----------
@@ -91,8 +91,7 @@ def rounding_table_of(fmt: Format, rounding: Rounding) -> RoundingTable:
     for is_odd, negative in itertools.product((False, True), repeat=2):
         at = (inner_odd == is_odd) & (positive != negative)
         place, closed = _threshold(rounding, is_odd, negative)
-        # Places are counted from the neighbour nearer to zero. A threshold that is not closed belongs to that
-        # neighbour.
+        # Places are counted from the neighbour nearer to zero, to which the threshold rounds unless ``closed``.
         inner, outer = (high, low) if negative else (low, high)
         thresholds[at] = np.choose(place, [inner, middle, outer])[at]
         up[at] = closed != negative
@@ -146,7 +145,7 @@ def _flushed(fmt: Format, rounding: Rounding, numbers: Numbers, thresholds: Numb
 
 
 def _with_ends(fmt: Format, rounding: Rounding, table: RoundingTable) -> RoundingTable:
-    """Add an infinity at each end whose results out of range are not the last finite number."""
+    """Add an infinity at each end where results out of range do not become the last finite number."""
     values, thresholds, up = table.values, table.thresholds, table.up
     if (end := _end(fmt, rounding, negative=False)) is not None:
         values, thresholds, up = np.append(values, math.inf), np.append(thresholds, end[0]), np.append(up, not end[1])

@@ -25,7 +25,7 @@ _LARGEST = 2.0**80
 
 
 @dataclass(frozen=True)
-class Tails:
+class TailSlopes:
     """Candidate slopes of the first and last segment outside the fitted pieces."""
 
     left: tuple[float, ...] = ()
@@ -33,7 +33,7 @@ class Tails:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Segmentation:
     """Pieces and their maximum error.
 
     Attributes
@@ -58,7 +58,7 @@ class Task:
     ----------
     points : Points
     slopes, intercepts : Grid
-    tails : Tails
+    tails : TailSlopes
     breakpoints : str
     pieces : int, optional
         Maximum number of pieces; for uniform breakpoints the exact number.
@@ -69,7 +69,7 @@ class Task:
     points: Points
     slopes: Grid
     intercepts: Grid
-    tails: Tails
+    tails: TailSlopes
     breakpoints: str
     pieces: int | None
     grain: int = 0
@@ -80,7 +80,7 @@ class Task:
 
     # For one error ---------------------------------------------------------------------------------------------
 
-    def within(self, error: float) -> Found | None:
+    def within(self, error: float) -> Segmentation | None:
         """Return the fewest pieces within an error; None if more than allowed."""
         points = self.points
         band = points.band(error)
@@ -93,7 +93,7 @@ class Task:
         if inner is None:
             return None
         parts = [*([(0, left)] if left else []), *inner, *([(last, right)] if right else [])]
-        return Found(parts, len(inner), self.error(parts))
+        return Segmentation(parts, len(inner), self.error(parts))
 
     def _tail(self, band: Band, slopes: tuple[float, ...], *, from_right: bool) -> tuple[int, Line | None]:
         """Return the longest tail with one of the slopes: the breakpoint at its inner end, and its line."""
@@ -148,14 +148,14 @@ class Task:
         while first < last:
             if len(parts) == self.pieces:
                 return None
-            reach, line = self._reach(band, first, last, length)
+            reach, line = self._longest_piece(band, first, last, length)
             if line is None:
                 return None
             parts.append((first, line))
             length, first = reach - first, reach
         return parts
 
-    def _reach(self, band: Band, first: int, last: int, guess: int) -> tuple[int, Line | None]:
+    def _longest_piece(self, band: Band, first: int, last: int, guess: int) -> tuple[int, Line | None]:
         """Return the end of the longest piece, and its line."""
         short, line, step = first, None, min(guess, last - first)
         long = last + 1
@@ -214,7 +214,7 @@ class Task:
         for (place, line), stop in zip(parts, stops, strict=True):
             yield ends[place], ends[stop], line
 
-    def best(self, *, nearly: bool = False) -> Found:
+    def best(self, *, nearly: bool = False) -> Segmentation:
         """Return the pieces with the smallest maximum error; with ``nearly``, within a hundredth of it.
 
         Raises
@@ -222,7 +222,7 @@ class Task:
         ValueError
             If no pieces with these coefficients have a finite error.
         """
-        low, high = self.points.least(), max(self.points.least(), 2.0**-30)
+        low, high = self.points.least_error(), max(self.points.least_error(), 2.0**-30)
         if (found := self.within(low)) is not None:
             return found
         while (found := self.within(high)) is None:
@@ -242,19 +242,19 @@ class Task:
             found = nearer
         return found
 
-    def _scanned(self, found: Found) -> Found:
+    def _scanned(self, found: Segmentation) -> Segmentation:
         """Search for a smaller error at many values below one that is attained.
 
         Equal distances depend on the start of the tail, so a smaller error may be possible although a larger one is
         not.
         """
-        for error in np.geomspace(max(self.points.least(), found.error / 2), found.error, _STEPS)[:-1]:
+        for error in np.geomspace(max(self.points.least_error(), found.error / 2), found.error, _STEPS)[:-1]:
             nearer = self.within(float(error))
             if nearer is not None and nearer.error < found.error:
                 return nearer
         return found
 
-    def reached(self, error: float) -> Found:
+    def fewest_pieces(self, error: float) -> Segmentation:
         """Return the fewest pieces within an error.
 
         Raises
@@ -268,19 +268,19 @@ class Task:
             raise ValueError(f"an error of {error:.6g} is not possible{most}")
         return found
 
-    def polished(self, found: Found) -> Found:
+    def polished(self, found: Segmentation) -> Segmentation:
         """Minimise the error of each piece on its own."""
         parts: Parts = []
         for (place, _), (first, last, line) in zip(found.parts, self.spans(found.parts), strict=True):
             left, right = place == 0, last == len(self.points)
             tail = (left and line[0] in self.tails.left) or (right and line[0] in self.tails.right)
-            parts.append((place, self._own(first, last, line, keep_slope=tail)))
-        return Found(parts, found.inner, self.error(parts))
+            parts.append((place, self._minimised(first, last, line, keep_slope=tail)))
+        return Segmentation(parts, found.inner, self.error(parts))
 
-    def _own(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
+    def _minimised(self, first: int, last: int, line: Line, *, keep_slope: bool) -> Line:
         """Return the line of the smallest error on some points, at least as good as the given one."""
         points = self.points.slice(first, last)
-        low, high = points.least(), float(np.max(errors_of(points, line)))
+        low, high = points.least_error(), float(np.max(errors_of(points, line)))
         slopes = Grid(line[0], line[0], listed=np.array([line[0]])) if keep_slope else self.slopes
         while high - low > _LOOSE * high:
             middle = (low + high) / 2

@@ -20,7 +20,7 @@ DIGEST = "digest"
 
 _BUDGET = ("pieces", "error", "breakpoints", "slopes", "terms")
 
-Asked = tuple[tuple[str, Any], ...]
+FitRequest = tuple[tuple[str, Any], ...]
 
 
 def segments_of(
@@ -67,24 +67,24 @@ def segments_of(
         return _checked(ready, fmt, out, budget)
     if fmt is None:
         raise TypeError("fmt is missing: a fit needs the format of the argument")
-    asked = _asked(parse(fmt), out, Rounding.parse(rounding), budget)
-    return _of_disk(fn, asked) if isinstance(fn, str) else _fitted(fn, asked)
+    request = _request(parse(fmt), out, Rounding.parse(rounding), budget)
+    return _cached_fit(fn, request) if isinstance(fn, str) else _fitted(fn, request)
 
 
 def entry_of(fn: str, *, fmt: Format, out: Format | None = None, rounding: Rounding = RN, **options: Any) -> Entry:
     """Return the cache entry of a fit, whose value is the text of the segments; options as in `segments_of`."""
-    return Entry.of(*_place(fn, _asked(fmt, out, rounding, options)))
+    return Entry.of(*_place(fn, _request(fmt, out, rounding, options)))
 
 
-def _asked(fmt: Format, out: Format | str | None, rounding: Rounding, given: dict[str, Any]) -> Asked:
+def _request(fmt: Format, out: Format | str | None, rounding: Rounding, given: dict[str, Any]) -> FitRequest:
     options = given if {"pieces", "error"} & set(given) else given | {"pieces": PIECES}
     options = options | {"rounding": RN if rounding.mode in ("sr", "exact") else rounding}
     return (("fmt", fmt), ("out", fmt if out is None else parse(out)), *sorted(options.items()))
 
 
-def _place(fn: str, asked: Asked) -> tuple[str, tuple[Any, ...], str]:
+def _place(fn: str, request: FitRequest) -> tuple[str, tuple[Any, ...], str]:
     """Return kind, parts and name of the cache entry of a fit."""
-    return "fits", (code("halfulp.hdl.fit.fit"), fn, *asked), fn
+    return "fits", (code("halfulp.hdl.fit.fit"), fn, *request), fn
 
 
 def table_of(spec: PwlSpec) -> Segments:
@@ -132,22 +132,22 @@ def _checked(ready: Segments, fmt: Format | str | None, out: Format | str | None
     """Return given segments; raise ValueError if other formats or a budget are requested."""
     for name in budget:
         raise ValueError(f"{name} does nothing with the given segments {ready}; it is an option of fits")
-    for name, asked, there in (("fmt", fmt, ready.fmt), ("out", out, ready.out)):
-        if asked is not None and parse(asked) != there:
-            raise ValueError(f"{name} {asked} differs from {there} in the segments {ready}")
+    for name, request, there in (("fmt", fmt, ready.fmt), ("out", out, ready.out)):
+        if request is not None and parse(request) != there:
+            raise ValueError(f"{name} {request} differs from {there} in the segments {ready}")
     return ready
 
 
 @functools.lru_cache(maxsize=256)
-def _of_disk(fn: str, asked: Asked) -> Segments:
+def _cached_fit(fn: str, request: FitRequest) -> Segments:
     """Return a fit from the cache, or make it."""
-    kind, parts, name = _place(fn, asked)
-    return Segments.read(cached_value(kind, parts, lambda: _fitted(fn, asked).text, name=name))
+    kind, parts, name = _place(fn, request)
+    return Segments.read(cached_value(kind, parts, lambda: _fitted(fn, request).text, name=name))
 
 
 @functools.lru_cache(maxsize=256)
-def _fitted(fn: Any, asked: Asked) -> Segments:
+def _fitted(fn: Any, request: FitRequest) -> Segments:
     # The fit imports numpy and mpmath, which load slowly.
     from .fit import fit
 
-    return fit(fn, **dict(asked)).segments
+    return fit(fn, **dict(request)).segments

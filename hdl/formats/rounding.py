@@ -76,7 +76,7 @@ class Rounding:
 
     @property
     def places(self) -> int:
-        """Number of discarded bits that the mode needs individually; a sticky bit replaces the others."""
+        """Number of discarded bits that the mode needs; lower ones are merged into a sticky bit."""
         return {"rn": 1, "ra": 1, "rh": 1, "sr": self.bits}.get(self.mode, 0)
 
     def round(self, magnitude: Fraction, negative: bool = False, random: int = 0) -> int:

@@ -159,7 +159,7 @@ class Stream:
     rotation : int
         Number of places by which each word is rotated up.
     complemented : bool
-        True if each word is complemented. Of a plateau source all words stay equally frequent, as with a rotation.
+        True if each word is complemented. All words of a plateau source stay equally frequent, as after a rotation.
 
     Rounders that share a source with different rotations and complements get different words of the same distribution
     in each step, at the cost of inverters only.
@@ -228,7 +228,7 @@ class Stream:
             return Fraction(0)
         if isinstance(self.source, Plateau):
             return Fraction(2 * largest - 1, self.source.period)
-        # The word that appears once less is zero, or with complements the largest.
+        # One word appears less often than the others: zero, or with complements the largest.
         return Fraction((largest << (self.source.width - bits)) - int(self.complemented), self.source.period)
 
     def mean_chance_of_up(self, bits: int) -> Fraction:

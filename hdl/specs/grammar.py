@@ -1,7 +1,7 @@
-"""Parser and printer of unit texts such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``.
+"""Grammar of unit texts such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``: parses and writes them.
 
 The form of a unit, such as ``mac a*b[=product]+acc[=o]``, consists of fields of its description and operators;
-brackets enclose optional parts. The same form parses, prints and documents a text. `halfulp.hdl.formats` parses
+brackets enclose optional parts. The same form parses, writes and documents a text. `halfulp.hdl.formats` parses
 formats, rounding modes and random sources.
 """
 
@@ -88,12 +88,12 @@ class Form:
         return tuple(part for _, parts in self.groups for part in parts if part not in _OPERATORS)
 
     def words(self, cls: type) -> dict[str, "Field[Any]"]:
-        """Return the fields that follow the formula as words, such as ``carry=7``."""
+        """Return the fields that follow the formula as options, such as ``carry=7``."""
         used = {*self.parts, *(f"{part}_rounding" for part in self.parts), *SUFFIXES, self.count}
         return {item.name: item for item in fields(cls) if item.name not in used}
 
     def write(self, spec: Any, *, explicit: bool = False) -> str:
-        """Print the text of a description; ``explicit`` includes default formats."""
+        """Return the text of a description; ``explicit`` includes default formats."""
         text = f"{self.unit}{getattr(spec, self.count) if self.count else ''} "
         for optional, parts in self.groups:
             if not optional or all(spec.writes(part, explicit) for part in parts if part not in _OPERATORS):

@@ -190,10 +190,10 @@ class Segments:
             raise ValueError("the pieces of exp2 must be above zero")
         if self.out.wraps:
             raise ValueError(f"exp2 needs a result format that saturates, and {self.out} wraps")
-        if self.unseen(MAX_RANDOM_BITS) > MAX_POWER:
+        if self.exponent_limit(MAX_RANDOM_BITS) > MAX_POWER:
             raise ValueError(f"exp2 cannot use {self.out}, whose range is near or beyond 2^{MAX_POWER}")
 
-    def unseen(self, places: int) -> int:
+    def exponent_limit(self, places: int) -> int:
         """Return an exponent k of ``exp2`` beyond which results do not change.
 
         All values of g overflow at k; at -k all are more than ``places`` bits below the last place.

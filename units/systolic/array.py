@@ -134,8 +134,8 @@ class Drain(wiring.Component):
                 "vectors": In(range(tiling.depth + 1)),
                 "free": Out(1),
                 "ask": Out(1),
-                "row": Out(index_of(tiling.n)),
-                "address": Out(index_of(tiling.depth * tiling.rows)),
+                "row": Out(index_shape(tiling.n)),
+                "address": Out(index_shape(tiling.depth * tiling.rows)),
                 "arrived": In(1),
                 "arriving": In(width),
                 "o": Out(stream.Signature(width)),
@@ -160,9 +160,9 @@ class Drain(wiring.Component):
         waiting = Signal(range(self.delay + 1))
         left = Signal.like(self.vectors)
         rows = self.tiling.rows
-        vector = Signal(index_of(self.tiling.depth))
+        vector = Signal(index_shape(self.tiling.depth))
         last_vector, last = Signal(name="last_vector"), Signal(name="last")
-        slot, last_slot = turns(m, rows, self.ask & last_vector)
+        slot, last_slot = modulo_counter(m, rows, self.ask & last_vector)
         m.d.comb += [
             self.free.eq(~busy),
             self.ask.eq(asking & (waiting == 0) & (places != 0)),
@@ -185,12 +185,12 @@ class Drain(wiring.Component):
         return m
 
 
-def index_of(count: int) -> Any:
+def index_shape(count: int) -> Any:
     """Return the shape of an index below ``count``: at least one bit, because Verilog has no zero-width signals."""
     return range(max(count, 2))
 
 
-def turns(m: Module, count: int, go: Value) -> tuple[Value, Value]:
+def modulo_counter(m: Module, count: int, go: Value) -> tuple[Value, Value]:
     """Count modulo ``count`` on ``go``; return the counter and the condition that it is at its last value."""
     if count == 1:
         return Const(0, 1), Const(1, 1)

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.hdl.wire import word_at
 
-from .array import K_BITS, Array, Drain, delayed, index_of, turns
+from .array import K_BITS, Array, Drain, delayed, index_shape, modulo_counter
 from .step import Read, Step, lag, state_bits
 
 DEPTH = 32
@@ -129,11 +129,11 @@ class Chain(Array):
     def _load(self, m: Module, head: Any) -> Value:
         """Send the numbers of ``a`` for the next step; return the condition that all elements have theirs.
 
-        The first number may be sent together with the vector that makes elements use the previous ones, but not
-        earlier.
+        The first number may be sent in the cycle of a vector with ``swap``, which makes elements use the previous
+        numbers, but not earlier.
         """
-        row, loaded = Signal(index_of(self.n), name="row"), Signal(name="loaded")
-        slot, last_slot = turns(m, self.rows, head.load)
+        row, loaded = Signal(index_shape(self.n), name="row"), Signal(name="loaded")
+        slot, last_slot = modulo_counter(m, self.rows, head.load)
         last = last_slot & (row == self.n - 1)
         m.d.comb += [
             self.a.ready.eq(~loaded | (head.valid & head.swap)),
@@ -155,7 +155,7 @@ class Chain(Array):
         busy, steps_left = Signal(name="busy"), Signal(K_BITS, name="steps_left")
         vectors = Signal(range(self.depth + 1))
         places = Signal(range(self.depth * self.rows + 1))
-        slot, last_slot = turns(m, self.rows, head.valid)
+        slot, last_slot = modulo_counter(m, self.rows, head.valid)
         rest = Signal(range(self.spacing))
         begins, ends, last_step, may_go = (Signal(name=name) for name in ("begins", "ends", "last_step", "may_go"))
         begin_of_tile = Signal()
@@ -216,7 +216,7 @@ class Chain(Array):
 
 def _link(chain: Chain) -> data.StructLayout:
     """Return the layout of the signals between two elements."""
-    row, slot, address = index_of(chain.n), index_of(chain.rows), index_of(chain.depth * chain.rows)
+    row, slot, address = index_shape(chain.n), index_shape(chain.rows), index_shape(chain.depth * chain.rows)
     return data.StructLayout(
         {
             # A vector of b and the address of its accumulators, which belong to one row of the element. ``swap`` marks

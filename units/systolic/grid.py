@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from halfulp.hdl.specs import Build, MacSpec, Tiling
 from halfulp.units.mac import Mac
 
-from .array import K_BITS, Array, Drain, delayed, index_of
+from .array import K_BITS, Array, Drain, delayed, index_shape
 
 
 class Grid(Array):
@@ -165,7 +165,7 @@ class Element(wiring.Component):
     def __init__(self, grid: Grid, row: int, mac: Mac) -> None:
         self.row, self.mac = row, mac
         right = data.StructLayout({"a": grid.mac.a.width, "valid": 1, "first": 1, "last": 1})
-        down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_of(grid.n)})
+        down = data.StructLayout({"b": grid.mac.b.width, "ask": 1, "ask_row": index_shape(grid.n)})
         width = grid.mac.o.width
         super().__init__(
             {
