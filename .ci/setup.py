@@ -1,8 +1,8 @@
 """Make ``.venv`` or bring it up to date. Standard library only; called by ``.ci/setup``.
 
-``.venv/ready`` is written last and names the checkout, interpreter, lock file and project file of a complete
-environment. An environment without it (after an interrupt, a lost connection, a full disk) is made again by the next
-call. Only one set-up of a checkout runs at a time; the others wait for it.
+``.venv/ready`` is written last. It records the checkout, interpreter, lock file and project file of a complete
+environment. The next call completes an environment without this file (after an interrupt, a lost connection or a full
+disk). Only one set-up of a checkout runs at a time; others wait for it.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 
 def refuse(text: str) -> NoReturn:
-    """Print one sentence about what this machine lacks, and exit with code 3."""
+    """Print an error and exit with code 3: a tool or the machine failed."""
     say(text)
     sys.exit(3)
 
@@ -37,7 +37,7 @@ def digest(path: Path) -> str:
 
 
 def wanted() -> dict[str, str]:
-    """Record of a complete environment; ``checkout`` first, because the Makefile looks for it too."""
+    """Return the record of a complete environment; the Makefile reads ``checkout``, its first line."""
     return {
         "checkout": f"[{ROOT}]",
         "python": f"{sys.version.split()[0]} in {sys.base_prefix}",
@@ -47,14 +47,14 @@ def wanted() -> dict[str, str]:
 
 
 def recorded() -> dict[str, str]:
-    """Record of the environment; empty unless it is complete and its interpreter still exists."""
+    """Read the record of the environment; empty unless it is complete and its interpreter still exists."""
     if not (READY.is_file() and (VENV / "bin" / "python").exists()):
         return {}
     return dict(line.split(" = ", 1) for line in READY.read_text().splitlines() if " = " in line)
 
 
 def run(what: str, command: list[str], log: IO[str], held: int) -> None:
-    """Run one step, which inherits the lock: an orphan of a killed set-up still makes others wait."""
+    """Run one step. It inherits the lock, so that others wait for it even if this set-up is killed."""
     print("$", *command, file=log, flush=True)
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     done = subprocess.run(
@@ -64,14 +64,14 @@ def run(what: str, command: list[str], log: IO[str], held: int) -> None:
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith("error") or "No space left" in line]
         reason = (errors or lines)[-1].removeprefix("ERROR: ").rstrip(".")
-        refuse(f"{what} failed ({reason}); all that it printed is in {LOG.relative_to(ROOT)}.")
+        refuse(f"{what} failed ({reason}); its whole output is in {LOG.relative_to(ROOT)}.")
 
 
 def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
     for module in ("venv", "ensurepip"):
         if importlib.util.find_spec(module) is None:
             refuse(
-                f"{sys.executable} has no module {module} and so cannot make a virtual environment: install it "
+                f"{sys.executable} has no module {module}, which virtual environments need: install it "
                 "(Debian: apt install python3-venv), or name another Python with PYTHON=/path/to/python3."
             )
     READY.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
             packages = sum(line[:1].isalnum() for line in LOCK.read_text().splitlines())
             say(f"setting up .venv with {packages} packages; this happens once and takes a minute or two ...")
             if VENV.is_symlink():
-                refuse(f"{VENV} is a link: remove it, and the environment is made in its place.")
+                refuse(f"{VENV} is a link: remove it, and run this command again.")
             if VENV.exists():
                 shutil.rmtree(VENV)
             base = getattr(sys, "_base_executable", "") or sys.executable
@@ -97,8 +97,8 @@ def install(old: dict[str, str], new: dict[str, str], held: int) -> None:
         find = "import find_libpython, sys; sys.exit(not find_libpython.find_libpython())"
         if subprocess.run([python, "-I", "-c", find], stdout=log, stderr=log).returncode:
             refuse(
-                f"{sys.executable} comes without its shared library, which cocotb loads into the simulator: install "
-                "it (Debian: apt install libpython3-dev), or name another Python with PYTHON=/path/to/python3."
+                f"{sys.executable} has no shared library, which cocotb loads into the simulator: install it "
+                "(Debian: apt install libpython3-dev), or name another Python with PYTHON=/path/to/python3."
             )
     unfinished = READY.with_name("ready.part")
     unfinished.write_text("".join(f"{key} = {value}\n" for key, value in new.items()))
@@ -115,9 +115,9 @@ def main() -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
     old, new = recorded(), wanted()
     if old and not interpreter_was_named:
-        new["python"] = old["python"]  # an environment that works outlives a change of PATH
+        new["python"] = old["python"]  # another python3 on PATH does not replace a working environment
     if old == new:
-        READY.touch()  # newer than the files it depends on, which changed in date only
+        READY.touch()  # make compares dates, and only those of the files have changed
     else:
         install(old, new, held)
 
@@ -126,7 +126,7 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        say("the set-up was interrupted; the next call starts it again.")
+        say("set-up interrupted; the next call starts it again.")
         sys.exit(130)
     except OSError as error:
-        refuse(f"the set-up failed ({error}).")
+        refuse(f"set-up failed ({error}).")

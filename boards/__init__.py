@@ -1,1 +1,1 @@
-"""Boards: the part, memories, clocks and limits of each."""
+"""Data of devices and boards: parts, memories, clocks and limits."""

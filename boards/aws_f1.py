@@ -1,4 +1,4 @@
-"""The VU9P of Amazon's F1 instances, behind Amazon's shell."""
+"""Amazon EC2 F1: a VU9P behind Amazon's shell."""
 
 from .board import Board, alike
 from .memories import ddr

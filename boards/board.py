@@ -1,4 +1,4 @@
-"""Boards: a device with memories around it, and the platform that kernels are linked for."""
+"""Boards: a device, its memories, and the vendor's platform for kernels."""
 
 import math
 import pkgutil
@@ -9,7 +9,7 @@ from typing import Any
 from .targets import Target
 
 KINDS = ("lut", "ff", "dsp", "bram", "uram")
-"""Kinds of `Resources`."""
+"""Names of the fields of `Resources`."""
 
 BUFG_MHZ = 775
 """Fastest clock of UltraScale+ at speed grade -2 and 0.85 V (AMD, DS923: global clock tree, and DSP48E2)."""
@@ -18,12 +18,12 @@ PORT_BITS = 512
 """Width of a kernel's port to memory."""
 
 COMPUTE_UNITS = 31
-"""Most instances of a kernel that the linker takes (AMD, Data Center Acceleration Using Vitis, UG1700)."""
+"""Largest number of kernel instances that the linker accepts (AMD, Data Center Acceleration Using Vitis, UG1700)."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a die, or of a design, by the names that `Target` has for them."""
+    """Resources of a die or of a design; fields have the names of those of `Target`."""
 
     lut: int
     ff: int
@@ -32,7 +32,7 @@ class Resources:
     uram: int
 
     def share(self, target: Target, count: int = 1) -> dict[str, float]:
-        """Percent of each resource of a device that ``count`` such designs take."""
+        """Return the percentage of each resource of a device that ``count`` copies of the design use."""
         shares = {}
         for kind in KINDS:
             total, own = getattr(target, kind), count * getattr(self, kind)
@@ -41,11 +41,11 @@ class Resources:
 
 
 def alike(target: Target, count: int) -> tuple[Resources, ...]:
-    """The dies of a device of ``count`` equal ones; ValueError if ``count`` does not divide its resources."""
+    """Return the dies of a device with ``count`` equal dies; ValueError if ``count`` does not divide its resources."""
     totals = {kind: getattr(target, kind) for kind in KINDS}
     for kind, total in totals.items():
         if total % count:
-            raise ValueError(f"{target.name} has {total:,} {kind.upper()}, which {count} equal dies cannot have")
+            raise ValueError(f"{total:,} {kind.upper()} of {target.name} do not divide into {count} equal dies")
     return (Resources(**{kind: total // count for kind, total in totals.items()}),) * count
 
 
@@ -70,7 +70,7 @@ class Memory:
     latency_ns : float
         Time from a request to its first beat, without other traffic.
     slrs : tuple of int
-        Index of the die beside each bank; empty where no source names it.
+        Index of the die next to each bank; empty if no source gives it.
     """
 
     tag: str
@@ -84,32 +84,34 @@ class Memory:
 
     def __post_init__(self) -> None:
         if len(self.slrs) not in (0, self.banks):
-            raise ValueError(f"slrs has {len(self.slrs)} dies for {self.banks} banks of {self.tag}; it has one each")
+            raise ValueError(
+                f"slrs has {len(self.slrs)} dies; expected one for each of {self.banks} banks of {self.tag}"
+            )
 
     @property
     def ports(self) -> int:
-        """Kernel ports that all banks can serve."""
+        """Number of kernel ports that all banks together can serve."""
         return self.banks * self.masters
 
 
 @dataclass(frozen=True)
 class Board:
-    """A device on a board.
+    """Device, memories and limits of a board.
 
     Parameters
     ----------
     title : str
         Full name.
     target : Target
-        The device, whose name is that of the board. The logic of a platform takes some of its resources.
+        Device; it has the name of the board. The vendor's platform uses some of its resources.
     slrs : tuple of Resources
-        Dies of the device, as the vendor's tools number them from 0.
+        Dies of the device, in the vendor's order.
     memories : tuple of Memory
-        Kernels use the first one.
+        Memories; kernels use the first one.
     sources : tuple of str
-        Documents of these figures.
+        Documents that give these numbers.
     platform : str, optional
-        The vendor's development platform for kernels under XRT; None where it has none.
+        The vendor's XRT platform for kernels, if there is one.
     kernel_mhz : int, optional
         Default clock of kernels.
     pcie_gbps : float
@@ -137,7 +139,7 @@ class Board:
         for kind in KINDS:
             total, parts = getattr(self.target, kind), sum(getattr(slr, kind) for slr in self.slrs)
             if parts != total:
-                raise ValueError(f"the dies of {self.name} have {parts:,} {kind.upper()}, and the device {total:,}")
+                raise ValueError(f"the dies of {self.name} have {parts:,} {kind.upper()}, but the device has {total:,}")
 
     @property
     def name(self) -> str:
@@ -146,31 +148,31 @@ class Board:
 
     @property
     def memory(self) -> Memory:
-        """The memory that kernels use."""
+        """Memory that kernels use."""
         return self.memories[0]
 
     def beats(self, mhz: float, readers: int) -> tuple[int, float]:
-        """Latency in cycles from a request to its first beat, and beats a cycle, at each of ``readers`` ports.
+        """Return the latency of a read in cycles, and the beats per cycle, of each of ``readers`` ports.
 
-        Each port has an equal share of the banks, of one bank at most.
+        The ports share the banks equally; a port uses at most one bank.
         """
         memory = self.memory
         each = memory.bank_gbps * min(memory.banks / readers, 1)
         return math.ceil(memory.latency_ns * mhz / 1000), min(each * 8e3 / (PORT_BITS * mhz), 1.0)
 
     def cores(self, ports: int) -> int:
-        """Most kernels of ``ports`` ports each that the memory can serve."""
+        """Return the largest number of kernels with ``ports`` ports each that the memory can serve."""
         return min(self.memory.ports // ports, COMPUTE_UNITS)
 
     def build_platform(self) -> Any:
-        """The board's platform for Amaranth; ValueError if there is none."""
+        """Build the board's platform for Amaranth; ValueError if it has none."""
         if self.amaranth is None:
-            raise ValueError(f"{self.name} has no platform for Amaranth: its pins belong to the shell on the card")
+            raise ValueError(f"{self.name} has no platform for Amaranth: the shell on the card uses its pins")
         return pkgutil.resolve_name(self.amaranth)()
 
 
 def fields_of(part: str) -> tuple[str, str, str]:
-    """Device, package and speed grade of an UltraScale+ part, as Amaranth writes them; ValueError for other parts."""
+    """Split the name of an UltraScale+ part into device, package and speed grade; ValueError for other parts."""
     found = re.fullmatch(r"(xc[a-z]*\d+[a-z]?)-([a-z]+\d+)-(\d[A-Z]?-[a-z])", part)
     if found is None:
         raise ValueError(f"invalid UltraScale+ part {part}: expected a name such as xcvu9p-flga2104-2L-e")

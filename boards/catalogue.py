@@ -1,4 +1,4 @@
-"""All boards, by name."""
+"""Catalogue of all boards."""
 
 from .aws_f1 import AWS_F1
 from .board import Board
@@ -13,14 +13,14 @@ BOARDS: dict[str, Board] = {board.name: board for board in (U55C, U250, U280, U2
 
 
 def board_of(name: str) -> Board:
-    """The board of a name; ValueError if there is none."""
+    """Return the board of a name; ValueError if there is none."""
     if name not in BOARDS:
         raise ValueError(f"unknown board {name!r}; the boards are {', '.join(BOARDS)}")
     return BOARDS[name]
 
 
 def listing() -> list[str]:
-    """The boards as lines: their parts, and the sources of these."""
+    """Return the lines of a table of all boards, followed by their sources."""
     head = f"{'board':9}{'part':22}{'SLRs':>5}{'LUT':>11}  {'memory':34}{'ports':>6}{'GB/s':>7}{'MHz':>5}  platform"
     shown = [head]
     for board in BOARDS.values():
@@ -38,8 +38,8 @@ def listing() -> list[str]:
     return [
         *shown,
         "",
-        "Ports: kernel ports that the memory can serve. MHz: default clock of kernels.",
-        "Platform: XRT platform that kernels are linked for. LUT: of the device; the platform takes some of them.",
+        "Ports: number of kernel ports that the memory can serve. MHz: default clock of kernels.",
+        "Platform: XRT platform of kernels. LUT: number on the device; the platform uses some of them.",
         "Sources:",
         *sources,
     ]

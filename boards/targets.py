@@ -1,4 +1,4 @@
-"""Devices that units are synthesised for."""
+"""Devices for which units are synthesised."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,25 +9,26 @@ NONE = "(?!)"
 
 @dataclass(frozen=True)
 class Family:
-    """Devices that Yosys makes the same cells for.
+    """FPGA family: Yosys maps a design to the same cells on all its devices.
 
     Parameters
     ----------
     name : str
+        Short name.
     command : str
-        Yosys' command for them. Buffers and clock nets belong to the design around a unit, so it makes none.
+        Synthesis command of Yosys. It inserts no I/O and clock buffers, because a unit is a part of a design.
     memories : str
-        Label of the step of that command that maps memories.
+        Label of the step of ``command`` that maps memories.
     lut, ff, carry, mux, dsp, bram, uram, memory : str
-        Cell types of each kind, as regular expressions.
+        Regular expression for the cell types of each kind.
     luts_per_carry : int
-        Lookup tables beside a carry chain cell, which adds as many bits.
+        Bits of a carry chain cell, which is also the number of lookup tables next to it.
     half_carry, half_bram : str
-        Cells of half the size, of which two make one.
+        Cell types that count as half a carry chain cell or block memory.
     carry_takes : int
-        Lookup tables that a carry chain cell takes away.
+        Number of lookup tables that a carry chain cell uses.
     bram_kbit : int
-        Size of a block memory, parity included.
+        Size of a block memory, including parity.
     """
 
     name: str
@@ -49,15 +50,15 @@ class Family:
 
     @property
     def recipe(self) -> str:
-        """Yosys' command without DSP blocks."""
+        """Synthesis command without DSP blocks."""
         return f"{self.command} -nodsp"
 
     def job(self, dsp: bool = False) -> dict[str, Any]:
-        """The family as `halfulp.fpga.synth.yosys` takes it."""
+        """Return the parameters of the family for `halfulp.fpga.synth.yosys`."""
         return {"command": self.command if dsp else self.recipe, "memories": self.memories, "ff": self.ff}
 
 
-# One carry chain of a slice beside its eight tables (UG574).
+# A slice has one CARRY8 and eight lookup tables (UG574).
 XCUP = Family(
     name="xcup",
     command="synth_xilinx -family xcup -flatten -noiopad -noclkbuf",
@@ -76,7 +77,7 @@ XCUP = Family(
     bram_kbit=36,
 )
 
-# One beside four (UG474).
+# A slice has one CARRY4 and four lookup tables (UG474).
 XC7 = replace(
     XCUP,
     name="xc7",
@@ -86,7 +87,7 @@ XC7 = replace(
     luts_per_carry=4,
 )
 
-# A slice is two tables, which are the adder of its carry chain where it has one (FPGA-DS-02012, 2.2).
+# A slice has two lookup tables; a carry chain cell uses both (FPGA-DS-02012, 2.2).
 ECP5 = Family(
     name="ecp5",
     command="synth_ecp5",
@@ -108,22 +109,23 @@ FAMILIES = {family.name: family for family in (XCUP, XC7, ECP5)}
 
 @dataclass(frozen=True)
 class Target:
-    """A device.
+    """FPGA device and its resources.
 
     Parameters
     ----------
     name : str
-        Common name, or the board or machine that it is on.
+        Common name of the device, or the name of its board.
     family : Family
+        Family of the device.
     part : str
-        The vendor's name.
+        The vendor's part name.
     lut, ff, dsp, bram, uram : int
-        Lookup tables, flip-flops, DSP blocks or multipliers, block memories and large memories of the device. The shell
-        of a board takes some of them.
+        Number of lookup tables, flip-flops, DSP blocks or multipliers, block memories and UltraRAM blocks of the
+        device. The shell of a board uses some of them.
     source : str
-        Data sheet of these figures.
+        Data sheet that gives these numbers.
     nextpnr : tuple of str
-        Options of nextpnr for the device; empty where nextpnr has no support for it.
+        Options of nextpnr for the device; empty if nextpnr does not support it.
     """
 
     name: str
@@ -139,7 +141,7 @@ class Target:
 
     @property
     def carry(self) -> int:
-        """Carry chain cells: one in every slice."""
+        """Number of carry chain cells: one in every slice."""
         return self.lut // self.family.luts_per_carry
 
 
@@ -172,26 +174,26 @@ TARGETS = {
 
 
 def target_of(name: str | Target) -> Target:
-    """The device of a name, or the device itself; TypeError if it is neither, ValueError for an unknown name."""
+    """Return the device of a name, or the given device; TypeError for another type, ValueError for an unknown name."""
     if isinstance(name, Target):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"a target is a Target or its name, not {type(name).__name__}")
+        raise TypeError(f"target must be a Target or its name, not {type(name).__name__}")
     if name not in TARGETS:
         raise ValueError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]
 
 
 def check_route(target: Target) -> Target:
-    """The device, which nextpnr can place and route for; ValueError if only the vendor's tools can."""
+    """Return the device; ValueError if nextpnr cannot place and route for it."""
     if not target.nextpnr:
         able = ", ".join(name for name, other in TARGETS.items() if other.nextpnr)
-        raise ValueError(f"{target.name} cannot be placed and routed for without its vendor's tools; {able} can")
+        raise ValueError(f"nextpnr cannot place and route for {target.name}; choose {able}, or use the vendor's tools")
     return target
 
 
 def listing() -> list[str]:
-    """The devices, as lines."""
+    """Return the lines of a table of all devices, followed by their sources."""
     kinds = ("lut", "ff", "carry", "dsp", "bram", "uram")
     heads = "".join(f"{kind.upper():>11}" for kind in kinds)
     lines = [f"{'target':11}{'part':22}{'family':6}{heads}"]

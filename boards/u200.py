@@ -1,4 +1,4 @@
-"""Alveo U200: a VU9P, two of whose four channels of DDR4 are beside the die in the middle."""
+"""Alveo U200: a VU9P with four DDR4 channels; two of them are next to the middle die."""
 
 from .board import Board, alike
 from .memories import ddr

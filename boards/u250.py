@@ -1,4 +1,4 @@
-"""Alveo U250: four dies with a channel of DDR4 each."""
+"""Alveo U250: four dies with one DDR4 channel each."""
 
 from .board import Board, alike
 from .memories import ddr

@@ -1,4 +1,4 @@
-"""Alveo U280: HBM2 and two channels of DDR4."""
+"""Alveo U280: HBM2 and two DDR4 channels."""
 
 from dataclasses import replace
 

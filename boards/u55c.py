@@ -1,4 +1,4 @@
-"""Alveo U55C: the card of the published arrays (Ben Ali et al., DATE 2025)."""
+"""Alveo U55C: HBM2; the card of the arrays of Ben Ali et al., DATE 2025."""
 
 from .board import Board
 from .memories import HBM_SLRS, hbm

@@ -1,4 +1,4 @@
-"""VCU118: the evaluation board of the VU9P, without an XRT platform."""
+"""VCU118: evaluation board with a VU9P, without an XRT platform."""
 
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""VCU1525: the predecessor of the U200, with all pins for the user."""
+"""VCU1525: the predecessor of the U200; all pins are available to the user."""
 
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ VCU1525 = Board(
 
 
 class VCU1525Platform(XilinxPlatform):
-    """Clocks and LEDs of the board (UG1268); the clocks are those of the four memories."""
+    """LEDs of the board and the reference clocks of its four memories (UG1268)."""
 
     device, package, speed = fields_of(VCU1525.target.part)
     default_clk = "clk300"

@@ -1,10 +1,10 @@
-"""Another design with our multiply-accumulate inside, checked by agents of ours on its streams and by one within it.
+"""UVM test of a user's design that has a multiply-accumulate inside.
 
     halfulp uvm mac e4m3fn --test examples/dot_product.py:DotProductTest
 
-The design sums products of two streams up to a number that is marked as the last. Its streams are driven and watched by
-agents of `halfulp.sim.uvm`, and its totals compared by a scoreboard of its own. The multiply-accumulate inside has a
-passive environment: what it takes and gives is observed where it is, and compared with the golden model step by step.
+The design sums products until a term is marked as the last. Agents of `halfulp.sim.uvm` drive and monitor its streams,
+and a scoreboard of this file checks its totals. A passive environment monitors the ports of the multiply-accumulate
+inside and compares each step with the golden model.
 """
 
 import random
@@ -40,7 +40,7 @@ TOTALS = Ports.of({"total": E6M5})
 
 
 class DotProduct(wiring.Component):
-    """Sums of products, each up to the term that is the last."""
+    """Dot products of a stream of terms; a term with ``last`` set ends a sum."""
 
     name = "dot_product"
     i: In(stream.Signature(data.StructLayout(TERM)))
@@ -72,7 +72,7 @@ class DotProduct(wiring.Component):
 
 
 class DotProductDut(Dut):
-    """The design, with signals inside to be seen."""
+    """Device under test: the design, with access to the signals inside."""
 
     INSIDE: ClassVar[bool] = True
 
@@ -87,7 +87,7 @@ class DotProductDut(Dut):
 
 
 class Sums(uvm_sequence):
-    """Sums of one to twelve products."""
+    """Random sums of one to twelve products."""
 
     async def body(self) -> None:
         noise = random.Random(self.sequencer.cdb_get("seed"))
@@ -95,7 +95,7 @@ class Sums(uvm_sequence):
             length = noise.randint(1, 12)
             for term in range(length):
                 item = Operation.create("term")
-                # Numbers from 1/4 to 4, and now and then anything.
+                # Magnitudes from 1/4 to below 8, so that sums stay within the range.
                 x, y = ((noise.getrandbits(8) & 0x8F) | noise.choice((0x28, 0x30, 0x38, 0x40)) for _ in range(2))
                 item.set(TERMS, {"x": x, "y": y, "last": int(term == length - 1)})
                 item.gap = noise.choice((0, 0, 0, 1, 5))
@@ -104,7 +104,7 @@ class Sums(uvm_sequence):
 
 
 class Totals(uvm_scoreboard):
-    """The design's own check: each total is that of the terms since the one before it."""
+    """Scoreboard that checks each total against the terms since the previous total."""
 
     def build_phase(self) -> None:
         self.terms: list[Operation] = []
@@ -118,7 +118,7 @@ class Totals(uvm_scoreboard):
 
     def check_phase(self) -> None:
         codes = columns(TERMS, self.terms)
-        # A sum begins after the last term of another one, and so does the first.
+        # A sum begins with the first term of all, or after a last term.
         steps = {"a": codes["x"], "b": codes["y"], "clear": np.roll(codes["last"], 1)}
         steps["clear"][:1] = 1
         steps |= {name: np.zeros_like(codes["x"]) for name in ("c", "load")}
@@ -128,12 +128,12 @@ class Totals(uvm_scoreboard):
         wrong = [number for number, (want, got) in enumerate(zip(wanted, found, strict=False)) if want != got]
         failures = [Failure("mismatch", f"total {number}: {self.totals[number]}") for number in wrong[:8]]
         if len(found) != len(wanted):
-            failures.append(Failure("count", f"{len(wanted)} totals were due, and {len(found)} came"))
+            failures.append(Failure("count", f"{len(wanted)} totals expected, {len(found)} received"))
         self.check = Check("pyuvm", "totals", len(found), len(wrong) + (len(found) != len(wanted)), failures)
 
 
 class DotProductEnv(uvm_env):
-    """Agents on both streams, and an environment for the unit inside."""
+    """Environment with an agent on each stream and a passive environment for the unit inside."""
 
     def build_phase(self) -> None:
         for name, interface in self.cdb_get("interfaces").items():
@@ -152,7 +152,7 @@ class DotProductEnv(uvm_env):
 
 
 class DotProductTest(UnitTest):
-    """Sums through the design."""
+    """Test that runs random sums through the design."""
 
     DUT: ClassVar[type[Any]] = DotProductDut
     ENV: ClassVar[type[Any]] = DotProductEnv
@@ -161,7 +161,7 @@ class DotProductTest(UnitTest):
     @classmethod
     def check(cls, job: Any, unit: Any) -> None:
         if job.sequence not in cls.SEQUENCES:
-            raise ValueError(f"the dot product has no sequence {job.sequence}")
+            raise ValueError(f"unknown sequence {job.sequence}; the dot product has {', '.join(cls.SEQUENCES)}")
 
     def interfaces(self, top: Any) -> dict[str, Interface]:
         clock = {"clk": top.clk, "rst": top.rst}

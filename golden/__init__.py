@@ -1,12 +1,12 @@
-"""The golden model: every unit's operation on torch tensors of codes, and on single codes in ``exact``.
+"""The golden model: the operation of each unit on torch tensors of codes, and on single codes in ``exact``.
 
-Operations take tensors of codes ``x``, ``y``, ``z`` of any integer dtype, any device and any shapes that broadcast, and
-return codes as int64. A 64-bit code is the int64 of the same bits. They share these keywords:
+Operations take tensors of codes ``x``, ``y``, ``z`` of any integer dtype, on any device, with shapes that broadcast.
+They return codes as int64; a 64-bit code is the int64 with the same bits. They share these keywords:
 
 a, b, c : Format or str
-    Formats of the operands, in their order.
+    Formats of the operands, in order.
 o : Format or str, optional
-    Format of the result; default: as the description of the unit has it, mostly that of ``a``.
+    Format of the result; default: the one of the unit's description, usually ``a``.
 rounding : Rounding or str
     Rounding of the result; default: ``rn``.
 saturate : bool
@@ -14,12 +14,12 @@ saturate : bool
 random : Tensor, optional
     Random words of stochastic rounding; they broadcast with the operands.
 
-They raise TypeError or ValueError if the description of the unit refuses the parameters (`halfulp.hdl.specs`), tensors
-hold no such codes or are on several devices, or random words are missing or not needed.
+They raise TypeError or ValueError if the unit's description (`halfulp.hdl.specs`) refuses a parameter, a tensor holds
+values that are no codes of its format, tensors are on different devices, or random words are missing or unused.
 """
 
 try:
-    import torch  # noqa: F401  # all of the golden model needs it
+    import torch  # noqa: F401  # every module of the golden model needs it
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         "the golden model needs torch; run: pip install 'halfulp[golden]'", name="torch"

@@ -27,10 +27,10 @@ def accumulate(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """One step of an accumulator: start + x.
+    """Compute one step of an accumulator: start + x.
 
-    Formats and ``carry`` are those of `SumSpec`, ``start`` has codes of the result format; see `halfulp.golden` for the
-    other parameters.
+    ``start`` holds codes of the result format. Formats and ``carry`` are those of `SumSpec`; see `halfulp.golden` for
+    the other parameters.
     """
     spec = SumSpec.of(a=a, acc=acc, o=o, carry=carry, rounding=rounding, saturate=saturate)
     return step(spec, _term, start=start, random=random, x=x)
@@ -39,7 +39,7 @@ def accumulate(
 def accumulate_sequence(
     x: Tensor, start: Tensor, load: Tensor, clear: Tensor, /, *, random: Tensor | None = None, **parameters: Any
 ) -> Tensor:
-    """The accumulator after each of many steps, as `sequence.steps` computes them; parameters as of `accumulate`."""
+    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `accumulate`."""
     return steps(SumSpec.of(**parameters), _term, load, clear, start=start, random=random, x=x)
 
 

@@ -1,4 +1,4 @@
-"""Activation functions as line segments."""
+"""Piecewise linear functions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .raw import ZERO_EXPONENT, Raw, add, align, in_units, int64, mask, multiply
 from .wide import LIMB, Wide
 
 POWER_BITS = MAX_POWER.bit_length() - 1
-"""Bits of the largest power of two that matters to a result."""
+"""Bits of the largest exponent of a power of two that affects a result."""
 
 
 def pwl(
@@ -31,17 +31,17 @@ def pwl(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """A function as line segments, exact and then rounded once; see `halfulp.golden` for the other parameters.
+    """Evaluate a piecewise linear function exactly and round once; see `halfulp.golden` for the other parameters.
 
     Parameters
     ----------
     x : Tensor
         Codes in the format ``table.fmt``; results are codes in ``table.out``.
     table : Segments
-        The function.
+        Segments of the function.
     """
     if not isinstance(table, Segments):
-        raise TypeError(f"table is a Segments, not a {type(table).__name__}")
+        raise TypeError(f"table must be a Segments, not {type(table).__name__}")
     check_bool("saturate", saturate)
     check_devices(x=x, random=random)
     rounding = Rounding.parse(rounding)
@@ -52,23 +52,23 @@ def pwl(
 
 
 def value_of(x: Tensor, table: Segments, rounding: Rounding) -> Raw:
-    """Values of a function at codes as raw numbers, exact in all bits that rounding depends on."""
+    """Evaluate a function to raw numbers that are exact in all bits that rounding depends on."""
     number = unpack(x, table.fmt)
     finite = replace(number, nan=torch.zeros_like(number.nan), inf=torch.zeros_like(number.inf))
     value = _reduced(finite, table, rounding) if table.reduction else _folded(finite, x, table, rounding)
-    return _overruled(value, number, table)
+    return _with_specials(value, number, table)
 
 
-# Which line ----------------------------------------------------------------------------------------------------
+# Segment of a number -------------------------------------------------------------------------------------------
 
 
 def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
-    """Values of the lines that numbers are on."""
+    """Evaluate the segment of each number; a symmetric table has segments of one sign only."""
     fmt, folded = table.fmt, table.symmetry is not None
     if table.by_code:
         piece = torch.tensor(table.places, device=codes.device)[codes]
     else:
-        # x and -x have one key, that of the negative one, which two's complement always holds.
+        # x and -x have the same key: that of the negative number, which two's complement always holds.
         sign = -1 if folded and fmt.lowest < 0 else 1
         reached = torch.tensor([int64(fmt.encode(sign * start, EXACT)) for start in table.reached], dtype=torch.int64)
         starts = _key(reached, fmt, folded).to(codes.device)
@@ -79,7 +79,7 @@ def _folded(x: Raw, codes: Tensor, table: Segments, rounding: Rounding) -> Raw:
 
 
 def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
-    """Integers in the order of numbers, or of their magnitudes."""
+    """Map codes to integers in the order of their numbers, or of the magnitudes if ``folded``."""
     if fmt.code_order == "sign-magnitude":
         magnitude = codes & mask(fmt.width - 1)
         if fmt.flushes:
@@ -88,26 +88,26 @@ def _key(codes: Tensor, fmt: Format, folded: bool) -> Tensor:
             return magnitude
         return torch.where(codes >> (fmt.width - 1) & 1 != 0, -magnitude, magnitude)
     if fmt.code_order == "unsigned":
-        # Flipping bit 63 makes the order of unsigned codes that of int64.
+        # With bit 63 inverted, int64 has the order of the unsigned codes.
         return codes ^ int64(1 << 63)
     if fmt.width < 64:
         codes = codes - ((codes >> (fmt.width - 1)) << fmt.width)
-    # One less than a magnitude, which always fits int64.
+    # The magnitude less 1 always fits int64.
     return ~torch.minimum(codes, -codes) if folded else codes
 
 
-# Its value -----------------------------------------------------------------------------------------------------
+# Value of a segment --------------------------------------------------------------------------------------------
 
 
 def _line(x: Raw, index: Tensor, lines: Sequence[Piece], o: Format, rounding: Rounding) -> Raw:
-    """Slope times number plus intercept, exact in all bits that rounding depends on; zero is +0."""
+    """Return slope * x + intercept, exact in all bits that rounding depends on; zero is +0."""
     slope = _constants([line.slope for line in lines], index)
     intercept = _constants([line.intercept for line in lines], index)
-    return _unsigned_zero(add(align(multiply(x, slope), intercept, _looked_at(o, rounding)), rounding))
+    return _unsigned_zero(add(align(multiply(x, slope), intercept, _window(o, rounding)), rounding))
 
 
 def _constants(values: Sequence[Fraction], index: Tensor) -> Raw:
-    """Raw numbers of binary fractions, chosen by an index."""
+    """Select binary fractions by index, as raw numbers."""
     parts = [_parts(value) for value in values]
     width = max(significand.bit_length() for significand, _ in parts) or 1
     device = index.device
@@ -124,17 +124,17 @@ def _constants(values: Sequence[Fraction], index: Tensor) -> Raw:
 
 
 def _parts(value: Fraction) -> tuple[int, int]:
-    """Significand without zeros at either end, and exponent of its first bit."""
+    """Return the odd significand of a fraction and the exponent of its leading bit."""
     if value == 0:
         return 0, ZERO_EXPONENT
     numerator = abs(value.numerator)
     return numerator // (numerator & -numerator), floor_log2(abs(value))
 
 
-def _looked_at(o: Format, rounding: Rounding) -> int:
-    """Leading bits of a sum that its rounding to ``o`` depends on one by one."""
+def _window(o: Format, rounding: Rounding) -> int:
+    """Return the number of leading bits of a sum that must be exact for its rounding to ``o``; the rest is sticky."""
     if o.spacing == "uniform":
-        # Larger results are equal at the end of the range; if they wrap, no line has more bits before the point.
+        # Larger results saturate; for a format that wraps, no segment has more integer bits.
         return o.width + rounding.places + (2 * LIMB if o.wraps else 1)
     return o.window + rounding.places
 
@@ -147,7 +147,7 @@ def _unsigned_zero(x: Raw) -> Raw:
 
 
 def _reduced(x: Raw, table: Segments, rounding: Rounding) -> Raw:
-    """Values of the pieces at reduced arguments, scaled back."""
+    """Evaluate a function with range reduction: reduce the argument, evaluate its segment, scale the value."""
     starts = [piece.start for piece in table.pieces[1:]]
     if table.reduction == "exp2":
         power, rest = _split(x, table)
@@ -166,12 +166,15 @@ def _reduced(x: Raw, table: Segments, rounding: Rounding) -> Raw:
     if table.reduction == "log2":
         return _logarithm(argument, index, power, table, rounding)
     value = _line(argument, index, table.pieces, table.out, rounding)
-    # Functions of negative arguments are odd.
+    # The functions with this reduction are odd.
     return replace(value, sign=value.sign ^ (x.sign & ~value.zero), exponent=value.exponent - power)
 
 
 def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
-    """``floor(x * factor * 2^fraction)`` as a power, bounded where results do not differ, and the fraction."""
+    """Split ``floor(x * factor * 2^fraction)`` into integer part and fraction bits.
+
+    The integer part is an exponent. It is clamped where the result overflows or underflows in any case.
+    """
     scaled = multiply(x, _constants([table.factor], torch.zeros_like(x.exponent)))
     most = POWER_BITS + table.fraction
     beyond = scaled.exponent >= POWER_BITS
@@ -182,11 +185,11 @@ def _split(x: Raw, table: Segments) -> tuple[Tensor, Tensor]:
 
 
 def _reaches(x: Raw, start: Fraction) -> Tensor:
-    """1 for numbers from 1 to below 4 that are at a start or beyond, else 0."""
+    """Return 1 for each number in [1, 4) that is at least ``start``, else 0."""
     width = x.significand.width
     reached = torch.zeros_like(x.exponent)
     for exponent in (0, 1):
-        # In units of the last place of numbers with that exponent.
+        # The start in units of the last place of numbers with this exponent.
         least = max(-int(-start * (1 << (width - 1)) // (1 << exponent)), 0)
         bound = Wide.constant(least, max(width, least.bit_length()), x.exponent)
         here = ~(x.significand.resized(bound.width) < bound)
@@ -195,21 +198,21 @@ def _reaches(x: Raw, start: Fraction) -> Tensor:
 
 
 def _logarithm(x: Raw, index: Tensor, power: Tensor, table: Segments, rounding: Rounding) -> Raw:
-    """Sum of the value of the line and the power."""
+    """Return the value of the segment plus the exponent ``power``."""
     slope = _constants([piece.slope for piece in table.pieces], index)
     quantum = min((last_place(piece.intercept) for piece in table.pieces if piece.intercept), default=0)
     quantum = min(quantum, 0)
     units = [int(piece.intercept / Fraction(2) ** quantum) for piece in table.pieces]
     whole = (power << -quantum) + torch.tensor(units, device=index.device)[index]
     intercept = fixed.unpack(whole & mask(LIMB), Fixed(LIMB + quantum, -quantum))
-    return _unsigned_zero(add(align(multiply(x, slope), intercept, _looked_at(table.out, rounding)), rounding))
+    return _unsigned_zero(add(align(multiply(x, slope), intercept, _window(table.out, rounding)), rounding))
 
 
-# Specials ------------------------------------------------------------------------------------------------------
+# Special values ------------------------------------------------------------------------------------------------
 
 
-def _overruled(value: Raw, x: Raw, table: Segments) -> Raw:
-    """Values, replaced by the specials of the table."""
+def _with_specials(value: Raw, x: Raw, table: Segments) -> Raw:
+    """Replace the values at NaN, infinities, zeros and negative numbers by the special values of the table."""
     value = replace(value, nan=torch.zeros_like(x.nan), inf=torch.zeros_like(x.inf))
     if table.symmetry == "odd":
         value = replace(value, sign=value.sign | (value.zero & x.sign))
@@ -228,7 +231,7 @@ def _overruled(value: Raw, x: Raw, table: Segments) -> Raw:
 
 
 def _with(value: Raw, where: Tensor, special: Special) -> Raw:
-    """Values, replaced by a special value where a flag is set."""
+    """Replace values by a special value where a flag is set."""
     if special == "nan":
         return replace(value, nan=value.nan | where)
     if special in ("inf", "-inf"):

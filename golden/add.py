@@ -9,7 +9,7 @@ from .check import check_devices, flags_of
 from .codec import operands, rounded
 from .raw import add as add_raw
 from .raw import align, negate
-from .round import looked_at
+from .round import window_of
 
 
 def add(
@@ -25,10 +25,10 @@ def add(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """Sum, or difference where ``subtract`` is 1 or true, rounded once; see `halfulp.golden` for other parameters."""
+    """Add, or subtract where ``subtract`` is 1 or true, and round once; see `halfulp.golden` for other parameters."""
     spec = AddSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate)
     check_devices(x=x, y=y, subtract=subtract)
     (first, second), random = operands(spec, random, x=x, y=y)
     second = negate(second, flags_of("subtract", subtract, first.sign.device))
-    total = add_raw(align(first, second, looked_at(spec.o, spec.rounding, spec.results[0])), spec.rounding)
+    total = add_raw(align(first, second, window_of(spec.o, spec.rounding, spec.results[0])), spec.rounding)
     return rounded(spec, total, random)

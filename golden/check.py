@@ -1,4 +1,4 @@
-"""Checks of the tensors that operations take."""
+"""Checks of the arguments of operations."""
 
 import torch
 from torch import Tensor
@@ -7,49 +7,49 @@ from halfulp.hdl.formats import Rounding
 
 
 def check_bool(name: str, value: object) -> None:
-    """Raise TypeError unless a parameter is a bool."""
+    """Check that a parameter is a bool; TypeError otherwise."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is a bool, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a bool, not {type(value).__name__}")
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
-    """The value of a parameter; TypeError or ValueError unless it is an int from ``low`` to ``high``."""
+    """Return the value of a parameter; TypeError or ValueError unless it is an int from ``low`` to ``high``."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is an int, not {type(value).__name__}")
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if value < low or (high is not None and value > high):
-        raise ValueError(f"{name} is {low} {'or more' if high is None else f'to {high}'}, not {value}")
+        raise ValueError(f"{name} must be {low} {'or more' if high is None else f'to {high}'}, not {value}")
     return value
 
 
 def check_devices(**tensors: object) -> None:
-    """Raise ValueError if the tensors of a call are on several devices."""
+    """Check that the tensors of a call are on one device; ValueError otherwise."""
     devices = {name: tensor.device for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
     if len(set(devices.values())) > 1:
         places = ", ".join(f"{name} on {device}" for name, device in devices.items())
-        raise ValueError(f"tensors of one call are on one device, but {places}")
+        raise ValueError(f"the tensors of a call must be on one device: {places}")
 
 
 def codes_of(name: str, codes: Tensor, width: int) -> Tensor:
-    """Codes as int64; TypeError or ValueError unless they are integers of ``width`` bits.
+    """Return codes as int64; TypeError or ValueError unless they are integers of ``width`` bits.
 
-    A tensor of 64-bit codes holds any int64: the bits are what counts.
+    Any int64 is a 64-bit code: it has the same bits.
     """
     if not isinstance(codes, Tensor):
-        raise TypeError(f"{name} is a tensor of codes, not {type(codes).__name__}")
+        raise TypeError(f"{name} must be a tensor of codes, not {type(codes).__name__}")
     if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
-        raise TypeError(f"{name} is a tensor of integer codes, not of {codes.dtype}; encode() makes codes of numbers")
+        raise TypeError(f"{name} must be a tensor of integer codes, not {codes.dtype}; encode() converts real numbers")
     codes = codes.to(torch.int64)
     if width < 64 and codes.numel():
         least, most = (int(bound) for bound in torch.aminmax(codes))
         if least < 0 or most >= 1 << width:
             raise ValueError(
-                f"{name} holds {least if least < 0 else most}, but codes of {width} bits are 0 to {(1 << width) - 1}"
+                f"{name} contains {least if least < 0 else most}; codes of {width} bits are 0 to {(1 << width) - 1}"
             )
     return codes
 
 
 def flags_of(name: str, flags: Tensor | int, device: torch.device | None = None) -> Tensor:
-    """Truth values of a tensor of bools or of codes 0 and 1, or of one such number for a device."""
+    """Convert a tensor of bools or of 0 and 1, or a single 0 or 1, to a tensor of bools."""
     if isinstance(flags, int):
         flags = torch.tensor(flags, device=device)
     if isinstance(flags, Tensor) and flags.dtype == torch.bool:
@@ -58,10 +58,10 @@ def flags_of(name: str, flags: Tensor | int, device: torch.device | None = None)
 
 
 def random_of(name: str, random: Tensor | None, rounding: Rounding) -> Tensor | None:
-    """Random words as int64; ValueError unless the rounding takes such words."""
+    """Return random words as int64; ValueError if the rounding needs them and they are missing, or the reverse."""
     if rounding.bits == 0:
         if random is not None:
-            raise ValueError(f"{name} is given, but {rounding} takes no random words; only sr does")
+            raise ValueError(f"{name} has no effect, because {rounding} takes no random words; only sr does")
         return None
     if random is None:
         raise ValueError(f"{rounding} needs random words of {rounding.bits} bits; pass them as {name}")

@@ -1,4 +1,4 @@
-"""Codebooks on tensors: codes are looked up, and results are searched for among the magnitudes of their sign."""
+"""Codebooks on tensors: table lookup of codes, and binary search for the magnitudes of results."""
 
 import itertools
 from fractions import Fraction
@@ -17,7 +17,7 @@ from .wide import LIMB, MASK, Wide, limbs_of
 
 
 def unpack(codes: Tensor, fmt: Codebook) -> Raw:
-    """Raw numbers of codes."""
+    """Unpack codes to raw numbers."""
     sign, exponent, significand, nan, inf, zero = (column.to(codes.device) for column in _columns(fmt))
     return Raw(
         sign=sign[codes],
@@ -47,18 +47,21 @@ def _columns(fmt: Codebook) -> tuple[Tensor, ...]:
 
 
 def _limbs(integers: list[int], width: int) -> Tensor:
-    """Table of integers, a row for each limb."""
+    """Return integers as a table with a row for each limb."""
     return torch.tensor([[integer >> (LIMB * at) & MASK for integer in integers] for at in range(limbs_of(width))])
 
 
 def _at(table: Tensor, index: Tensor, width: int) -> Wide:
-    """Integers of a table."""
+    """Look up integers in a table of limbs."""
     return Wide(tuple(row[index] for row in table), width)
 
 
 @lru_cache(maxsize=64)
 def _tables(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Magnitudes in units of the last place, gaps to the next and parities of both signs; and last indices."""
+    """Return the rounding tables of both signs, padded to one length, and the last index of each.
+
+    The tables are magnitudes in units of the last place, gaps to the next magnitude, and parities of the codes.
+    """
     length = max(map(len, fmt.rounding_tables))
     magnitudes, gaps, parities = [], [], []
     for side in fmt.rounding_tables:
@@ -72,10 +75,10 @@ def _tables(fmt: Codebook, width: int, device: torch.device) -> tuple[Tensor, Te
 
 
 def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
-    """Place of the largest magnitude of the list up to a number's, and the fraction of the way to the next one."""
+    """Truncate numbers to values of the codebook; the discarded bits are the fraction of the gap to the next value."""
     highest = max(entry.magnitude for side in o.rounding_tables for entry in side)
     scale = o.quantum - places
-    # Numbers that would move up further are beyond the range.
+    # Numbers with a larger shift are out of range.
     units, lost = in_units(x, scale, floor_log2(highest) - scale + 2)
     width = units.width
     magnitudes, gaps, parities, last = _tables(o, width, units.low.device)
@@ -89,7 +92,7 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
         against = _at(magnitudes, side + after.clamp(max=length - 1), width).shift_left(padding)
         found = torch.where((after <= end) & ~(units < against), after, found)
 
-    # Long division: each step gives one place of the way to the next entry.
+    # Long division by the gap: each step gives one bit of the fraction.
     rest = units.minus(_at(magnitudes, side + found, width).shift_left(padding), torch.zeros_like(side))
     gap, seen = _at(gaps, side + found, width), torch.zeros_like(side)
     for place in reversed(range(places)):
@@ -111,7 +114,7 @@ def truncate(x: Raw, o: Codebook, places: int) -> Truncated:
 
 
 def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once."""
+    """Round numbers once and encode them."""
     z = truncate(x, o, rounding.places)
     negative, length = x.sign.to(torch.int64), max(map(len, o.rounding_tables))
     end = torch.where(x.sign, len(o.rounding_tables[True]) - 1, len(o.rounding_tables[False]) - 1)
@@ -119,7 +122,7 @@ def pack(x: Raw, o: Codebook, rounding: Rounding, saturate: bool, random: Tensor
     inexact = (seen != 0) | z.sticky
     floor = o.rounds == "floor"
     if floor:
-        # Below zero the floor is the next entry, and the way from there is the rest of the way to it.
+        # The floor of a negative number is the next entry; the discarded fraction is measured from there.
         seen = torch.where(x.sign, -(seen + z.sticky), seen) & mask(rounding.places)
         inner = torch.where(x.sign & inexact, z.last ^ 1, z.last)
     up = round_up(

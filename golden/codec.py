@@ -1,4 +1,4 @@
-"""Codes to raw numbers and back: the registry of the families' stages."""
+"""Unpacking and packing of codes: a registry with the stages of each family of formats."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,8 +15,11 @@ from .round import Truncated
 
 
 class Stages(NamedTuple):
-    """Stages of a family of formats: ``unpack(codes, fmt)``, ``truncate(x, o, places)`` and
-    ``pack(x, o, rounding, saturate, random)``, which truncates and rounds."""
+    """Functions of a family of formats.
+
+    They are ``unpack(codes, fmt)``, ``truncate(x, o, places)``, and ``pack(x, o, rounding, saturate, random)``, which
+    truncates, rounds and encodes.
+    """
 
     unpack: Callable[[Tensor, Any], Raw]
     truncate: Callable[[Raw, Any, int], Truncated]
@@ -33,13 +36,7 @@ STAGES: dict[type[Format], Stages] = {
 
 
 def stages_of(fmt: Format) -> Stages:
-    """Stages of a format's family.
-
-    Raises
-    ------
-    TypeError
-        If the family has none.
-    """
+    """Return the stages of a format's family; TypeError if it has none."""
     found = STAGES.get(type(fmt))
     if found is None:
         raise TypeError(f"{fmt} has no golden model")
@@ -47,27 +44,27 @@ def stages_of(fmt: Format) -> Stages:
 
 
 def unpack(codes: Tensor, fmt: Format) -> Raw:
-    """Raw numbers of codes."""
+    """Unpack codes to raw numbers."""
     return stages_of(fmt).unpack(codes, fmt)
 
 
 def truncate(x: Raw, o: Format, places: int) -> Truncated:
-    """Numbers truncated to a format, with the first ``places`` dropped bits; undefined for zero, infinity and NaN."""
+    """Truncate numbers to a format, with the first ``places`` discarded bits; undefined for zero, infinity and NaN."""
     return stages_of(o).truncate(x, o, places)
 
 
 def round_and_pack(x: Raw, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once."""
+    """Round numbers once and encode them."""
     return stages_of(o).pack(x, o, rounding, saturate, random)
 
 
 def operands(spec: UnitSpec, random: Tensor | None, **codes: Tensor) -> tuple[list[Raw], Tensor | None]:
-    """Operands of a unit, given as codes in the order of ``spec.operands``, unpacked; and its random words.
+    """Check and unpack the operands of a unit, in the order of ``spec.operands``, and check its random words.
 
     Raises
     ------
     TypeError, ValueError
-        If tensors hold no such codes or are on several devices, or random words are missing or not needed.
+        As for all operations, see `halfulp.golden`.
     """
     check_devices(**codes, random=random)
     words = random_of("random", random, spec.rounding)
@@ -76,5 +73,5 @@ def operands(spec: UnitSpec, random: Tensor | None, **codes: Tensor) -> tuple[li
 
 
 def rounded(spec: UnitSpec, x: Raw, random: Tensor | None) -> Tensor:
-    """Codes of exact results of a unit, rounded once to its result format."""
+    """Round exact results of a unit once to its result format and encode them."""
     return round_and_pack(x, spec.result, spec.rounding, spec.saturate, random)

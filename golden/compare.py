@@ -23,9 +23,9 @@ def compare(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Comparison:
-    """Order of x and y, and their minimum and maximum (IEEE 754-2019, 9.6), rounded to ``o``.
+    """Compare x and y, and round their minimum and maximum (IEEE 754-2019, 9.6) to ``o``.
 
-    Parameters and errors are those of all operations, see `halfulp.golden`; minimum and maximum share random words.
+    See `halfulp.golden` for parameters and errors of all operations. Minimum and maximum share random words.
 
     Returns
     -------
@@ -53,10 +53,10 @@ def compare(
     if nan_is_ordered:
         # NaR is less than every number and equals itself (Standard for Posit Arithmetic, 2022, 5.3).
         less, equal = less | (first.nan & ~second.nan), equal | (first.nan & second.nan)
-    # Of two equal numbers only zeros differ in sign, and then the negative one is the lesser.
+    # Equal numbers of different sign are zeros; -0 is less than +0 here.
     first_is_minimum = less | (equal & first.sign)
 
-    # Rounding keeps the order, so it may come before the choice.
+    # Rounding is monotonic, so the minimum may be selected after it.
     first_rounded, second_rounded = rounded(spec, first, random), rounded(spec, second, random)
     nan = int64(spec.o.nan_code)
     return Comparison(

@@ -13,7 +13,7 @@ from .codec import rounded, unpack
 from .kernels import elements
 
 TABLE_WIDTH = 16
-"""Most bits of a format that converts through a table where there are more numbers than codes."""
+"""Largest width of a format whose codes are converted through a table, if a tensor has more elements than the table."""
 
 
 @torch.compiler.disable
@@ -27,14 +27,14 @@ def convert(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """The same numbers in another format, rounded once; see `halfulp.golden` for parameters and errors."""
+    """Convert codes to another format, rounded once; see `halfulp.golden` for parameters and errors."""
     spec = ConvertSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
     check_devices(x=x, random=random)
     return converted(codes_of("x", x, spec.a.width), spec, random_of("random", random, spec.rounding))
 
 
 def converted(x: Tensor, spec: ConvertSpec, random: Tensor | None) -> Tensor:
-    """`convert` of int64 codes and random words that are in range."""
+    """Convert as `convert`, without its checks: codes and random words are int64 and in range."""
     if random is None and spec.a.width <= TABLE_WIDTH and x.numel() > 1 << spec.a.width:
         return _table(spec, x.device)[x]
     found = elements.convert(x, spec.a, spec.o, spec.rounding, spec.saturate, random)
@@ -43,5 +43,5 @@ def converted(x: Tensor, spec: ConvertSpec, random: Tensor | None) -> Tensor:
 
 @functools.lru_cache(maxsize=64)
 def _table(spec: ConvertSpec, device: torch.device) -> Tensor:
-    """Results for all codes of a narrow format."""
+    """Convert all codes of a narrow format."""
     return rounded(spec, unpack(torch.arange(1 << spec.a.width, device=device), spec.a), None)

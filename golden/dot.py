@@ -9,7 +9,7 @@ from halfulp.hdl.specs import DotSpec
 from . import register
 from .codec import operands, rounded, unpack
 from .raw import Raw, add, align, multiply
-from .round import looked_at
+from .round import window_of
 
 
 def dot(
@@ -27,7 +27,7 @@ def dot(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """Sums of products along the last dimension.
+    """Compute dot products along the last dimension.
 
     Parameters
     ----------
@@ -36,28 +36,25 @@ def dot(
     start : Tensor, optional
         Codes in the format ``c``, of shape (...): initial values of the sums; default: +0.
     order : str
-        Order of the summation, as of `DotSpec`.
+        Order of the summation, as for `DotSpec`.
     random : Tensor, optional
-        Random words of shape (...), or (..., k) where the order is sequential.
+        Random words of shape (...), or (..., k) if the order is sequential.
     a, b, c, o, rounding, saturate
         As for all operations, see `halfulp.golden`.
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
-        raise TypeError(f"x and y are tensors of codes, not {type(x).__name__} and {type(y).__name__}")
+        raise TypeError(f"x and y must be tensors of codes, not {type(x).__name__} and {type(y).__name__}")
     if x.shape != y.shape or x.dim() == 0:
-        raise ValueError(
-            f"x is of shape {tuple(x.shape)} and y of {tuple(y.shape)}; a dot product needs one shape (..., k), "
-            "whose last dimension it sums along"
-        )
+        raise ValueError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; both must have one shape (..., k)")
     spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate)
     if (start is None) != (spec.c is None):
-        raise ValueError("start values and their format c go together; give both or neither")
+        raise ValueError("start and its format c need each other; give both or neither")
     codes = {"x": x, "y": y} if start is None else {"x": x, "y": y, "start": start}
     (first, second, *addends), random = operands(spec, random, **codes)
     words_shape = x.shape if spec.order == "sequential" else x.shape[:-1]
     for name, given, shape in (("start", start, x.shape[:-1]), ("random", random, words_shape)):
         if given is not None and given.shape != shape:
-            raise ValueError(f"{name} is of shape {tuple(given.shape)}, and {tuple(shape)} goes with x and y")
+            raise ValueError(f"{name} has shape {tuple(given.shape)}; with these x and y it must have {tuple(shape)}")
     products, base = multiply(first, second), addends[0] if addends else None
     if spec.order == "sequential":
         return _sequential(spec, products, base, random)
@@ -75,13 +72,13 @@ def _exact(spec: DotSpec, products: Raw, base: Raw | None) -> Raw:
 
 
 def _sequential(spec: DotSpec, products: Raw, base: Raw | None, random: Tensor | None) -> Tensor:
-    """Round after every product; the first is added to the start value, which has a format of its own."""
+    """Add the products one by one and round each sum; the start value has a format of its own."""
     total = base
     if total is None:
         total = unpack(torch.full_like(products.exponent[..., 0], spec.o.encode(0)), spec.o)
     for index in range(spec.k):
         sums = spec.sums_of(index)
-        exact = add(align(products.at(index), total, looked_at(spec.o, spec.rounding, sums)), spec.rounding)
+        exact = add(align(products.at(index), total, window_of(spec.o, spec.rounding, sums)), spec.rounding)
         codes = rounded(spec, exact, None if random is None else random[..., index])
         total = unpack(codes, spec.o)
     return codes

@@ -1,7 +1,7 @@
-"""The operations on single codes, through exact fractions: slow, and plainly what the rounding contract says.
+"""The operations on single codes, in exact fractions: a slow and simple implementation of the rounding contract.
 
-The tensor functions of this package are compared with these, and these with outside oracles. Parameters are the same,
-with Python ints for tensors, and formats and roundings that are no texts.
+Tests compare the tensor functions of this package with these, and these with independent libraries. Parameters are the
+same, but codes are Python ints, and formats and roundings are objects, not texts.
 """
 
 import functools
@@ -18,24 +18,24 @@ from halfulp.hdl.specs.segments import Segments
 
 @dataclass(frozen=True)
 class Number:
-    """An exact result: a finite magnitude, or inf or nan as a float, with a sign that zeros have too."""
+    """Exact result: a magnitude, which is a float for infinity and NaN, and a sign; zeros are signed."""
 
     magnitude: Fraction | float
     negative: bool
 
     @property
     def value(self) -> Fraction | float:
-        """The number with its sign."""
+        """Value with its sign."""
         return -self.magnitude if self.negative else self.magnitude
 
     @property
     def is_nan(self) -> bool:
-        """True if it is not a number."""
+        """True for NaN."""
         return isinstance(self.magnitude, float) and math.isnan(self.magnitude)
 
     @property
     def is_inf(self) -> bool:
-        """True if it is infinite."""
+        """True for infinities."""
         return isinstance(self.magnitude, float) and math.isinf(self.magnitude)
 
 
@@ -49,7 +49,7 @@ def _decode(code: int, fmt: Format) -> Number:
 
 
 class Result(TypedDict, total=False):
-    """Keywords of a rounded result: its format, its rounding with the random word, and saturation."""
+    """Keyword arguments of operations: result format, rounding, random word and saturation."""
 
     o: Required[Format]
     rounding: Rounding
@@ -66,8 +66,8 @@ def _encode(number: Number, *, o: Format, rounding: Rounding = RN, saturate: boo
     return o.encode_magnitude(number.magnitude, number.negative, rounding, random, saturate)
 
 
-def _negated(number: Number, where: int) -> Number:
-    return Number(number.magnitude, number.negative != bool(where))
+def _negated(number: Number, negate: int) -> Number:
+    return Number(number.magnitude, number.negative != bool(negate))
 
 
 def _product(x: Number, y: Number) -> Number:
@@ -86,29 +86,29 @@ def _sum(x: Number, y: Number, rounding: Rounding) -> Number:
         return x if x.is_inf else y
     value = Fraction(x.value) + Fraction(y.value)
     if value == 0:
-        # Zeros of one sign keep it; what cancels is +0, and -0 when rounding down.
+        # Two zeros of one sign keep it; an exactly cancelled sum is +0, or -0 under rd.
         return Number(Fraction(0), x.negative if x.negative == y.negative else rounding == RD)
     return Number(abs(value), value < 0)
 
 
 def mul(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
-    """Code of x * y in ``o``."""
+    """Return the code of x * y in ``o``."""
     return _encode(_product(_decode(x, a), _decode(y, b)), **result)
 
 
 def add(x: int, y: int, subtract: int = 0, /, *, a: Format, b: Format, **result: Unpack[Result]) -> int:
-    """Code of x + y, or of x - y, in ``o``."""
+    """Return the code of x + y, or of x - y if ``subtract`` is 1, in ``o``."""
     return _encode(_sum(_decode(x, a), _negated(_decode(y, b), subtract), result.get("rounding", RN)), **result)
 
 
 def fma(x: int, y: int, z: int, /, *, a: Format, b: Format, c: Format, **result: Unpack[Result]) -> int:
-    """Code of x * y + z in ``o``, rounded once."""
+    """Return the code of x * y + z in ``o``, rounded once."""
     product = _product(_decode(x, a), _decode(y, b))
     return _encode(_sum(product, _decode(z, c), result.get("rounding", RN)), **result)
 
 
 def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int = 0, **parameters: Any) -> int:
-    """Code of start + x * y in ``acc``, the product rounded to ``product`` first if there is one.
+    """Return the code of start + x * y after rounding the product, if ``product`` is given, and the sum.
 
     Parameters are those of `MacSpec`.
     """
@@ -121,13 +121,16 @@ def mac(x: int, y: int, start: int, /, *, random: int = 0, random_product: int =
 
 
 def accumulate(x: int, start: int, /, *, random: int = 0, **parameters: Any) -> int:
-    """Code of start + x; parameters are those of `SumSpec`."""
+    """Return the code of start + x; parameters are those of `SumSpec`."""
     spec = SumSpec(**parameters)
     return _step(spec, _decode(x, spec.a), start, random)
 
 
 def quire(x: int, y: int, start: int, subtract: int = 0, /, *, random: int = 0, **parameters: Any) -> int:
-    """Code of start + x * y, or of start - x * y, in ``o``, read from a quire; parameters are those of `QuireSpec`."""
+    """Return the code of start + x * y, or of start - x * y if ``subtract`` is 1, computed in a quire.
+
+    Parameters are those of `QuireSpec`.
+    """
     spec = QuireSpec(**parameters)
     return _step(spec, _negated(_product(_decode(x, spec.a), _decode(y, spec.b)), subtract), start, random)
 
@@ -136,7 +139,7 @@ def _step(spec: AccumulatorSpec, term: Number, start: int, random: int) -> int:
     total = _sum(term, _decode(start, spec.o), spec.rounding)
     if spec.quire is not None and isinstance(total.magnitude, Fraction):
         sums = spec.quire.sums
-        # The register has no -0, and a sum that overflows it is infinite.
+        # The register has no -0; a sum that overflows it becomes infinite.
         fits = sums.lowest <= total.value <= sums.largest
         total = Number(total.magnitude if fits else math.inf, total.negative and total.magnitude != 0)
     return _encode(total, o=spec.o, rounding=spec.rounding, saturate=spec.saturate, random=random)
@@ -157,7 +160,7 @@ def dot(
     saturate: bool = False,
     random: int | Sequence[int] = 0,
 ) -> int:
-    """Code of the sum of start and of all products, in ``o``, rounded once or after every product."""
+    """Return the code of start plus all products in ``o``, rounded once or after each product."""
     encode = functools.partial(_encode, o=o, rounding=rounding, saturate=saturate)
     total = _decode(start, c) if c is not None else Number(Fraction(0), False)
     products = [_product(_decode(p, a), _decode(q, b)) for p, q in zip(x, y, strict=True)]
@@ -174,12 +177,12 @@ def dot(
 
 
 def convert(x: int, /, *, a: Format, **result: Unpack[Result]) -> int:
-    """Code of x in ``o``."""
+    """Return the code of x in ``o``."""
     return _encode(_decode(x, a), **result)
 
 
 class Carried(NamedTuple):
-    """Result of `sru` without increment: floors, and the carry to add to each, 0 or 1."""
+    """Result of `sru` with ``increment=False``: floors, and the increment of each, 0 or 1."""
 
     floor: Any
     up: Any
@@ -196,7 +199,7 @@ def sru(
     increment: bool = True,
     random: Sequence[int],
 ) -> list[int] | Carried:
-    """Codes of all x in ``o``, each rounded by its own random word; or floors and carries."""
+    """Return the codes of all x in ``o``, each rounded with its own random word; or floors and increments."""
     lanes = list(zip(x, random, strict=True))
     if increment:
         return [convert(code, a=a, o=o, rounding=rounding, saturate=saturate, random=word) for code, word in lanes]
@@ -209,7 +212,7 @@ def sru(
 
 
 class Comparison(NamedTuple):
-    """Result of `compare`: three truth values, 0 or 1, and two codes."""
+    """Result of `compare`: three flags, 0 or 1, and the codes of minimum and maximum."""
 
     less: Any
     equal: Any
@@ -219,7 +222,7 @@ class Comparison(NamedTuple):
 
 
 def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]) -> Comparison:
-    """Order of x and y; minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6)."""
+    """Compare x and y, and return their minimum and maximum as codes in ``o`` (IEEE 754-2019, 9.6)."""
     first, second = _decode(x, a), _decode(y, b)
     if first.is_nan or second.is_nan:
         nan = _encode(NAN, **result)
@@ -234,6 +237,6 @@ def compare(x: int, y: int, /, *, a: Format, b: Format, **result: Unpack[Result]
 
 
 def pwl(x: int, /, *, table: Segments, rounding: Rounding = RN, saturate: bool = False, random: int = 0) -> int:
-    """Code of the value at x of a function given by its segments."""
+    """Return the code of the value of a piecewise linear function at x."""
     value = table.number(table.fmt.decode(x), table.fmt.negative(x))
     return _encode(Number(*value), o=table.out, rounding=rounding, saturate=saturate, random=random)

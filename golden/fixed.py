@@ -1,4 +1,4 @@
-"""Fixed-point codes on tensors: to raw numbers, and back."""
+"""Unpacking and packing of fixed-point codes on tensors."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from .wide import Wide
 
 
 def unpack(codes: Tensor, fmt: Fixed) -> Raw:
-    """Raw numbers of codes."""
+    """Unpack codes to raw numbers."""
     sign = (codes >> (fmt.width - 1)) & 1 != 0 if fmt.signed else torch.zeros_like(codes, dtype=torch.bool)
     magnitude = torch.where(sign, -codes & mask(fmt.width), codes)
     significand = Wide.of(magnitude, fmt.width)
@@ -29,14 +29,14 @@ def unpack(codes: Tensor, fmt: Fixed) -> Raw:
 
 
 def _units(x: Raw, o: Fixed, places: int) -> tuple[Wide, Tensor, Tensor]:
-    """Magnitudes in units of the last place, the first bits below it, and a sticky bit for the rest."""
-    # Numbers that would move up further are beyond the range.
+    """Split magnitudes into integers in units of the last place, the first discarded bits, and a sticky bit."""
+    # Numbers with a larger shift are out of range.
     units, lost = in_units(x, o.quantum - places, o.width + places)
     return units.truncated(places), units.bits(0, places), lost if x.sticky is None else lost | x.sticky
 
 
 def _beyond(x: Raw, magnitude: Wide, o: Fixed) -> Tensor:
-    """True where a magnitude exceeds the largest one of its sign."""
+    """Return True where a magnitude exceeds the largest one of its sign."""
     width = max(magnitude.width, o.width + 1)
     low, high = (Wide.constant(end, width, magnitude.low) for end in (-o.lowest_integer, o.largest_integer))
     wide = magnitude.resized(width)
@@ -50,17 +50,17 @@ def truncate(x: Raw, o: Fixed, places: int) -> Truncated:
 
 
 def pack(x: Raw, o: Fixed, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once."""
+    """Round numbers once and encode them."""
     seen_places = rounding.places
     integer, below, sticky = _units(x, o, seen_places)
-    # The floor of a negative number is below the truncated one; the rest is counted from the floor.
+    # The floor of a negative number is below its truncation; the discarded part is measured from the floor.
     rest = torch.where(x.sign, -(below + sticky), below) & ((1 << seen_places) - 1)
     inexact_below = (below != 0) | sticky
     last = (integer.low ^ (x.sign & inexact_below)) & 1
     up_one = round_up(
         rounding, negative=x.sign, last=last, seen=rest, sticky=sticky, random=random, twos_complement=True
     )
-    # The magnitude of a negative floor is one more, and going up is one less.
+    # The magnitude of a negative floor is larger by 1; rounding up makes it smaller.
     step = torch.where(x.sign, inexact_below.to(torch.int64) - up_one, up_one)
     magnitude = integer + Wide.of(step, integer.width)
     negated = torch.where(x.sign, -magnitude.low64(), magnitude.low64())

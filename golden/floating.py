@@ -1,4 +1,4 @@
-"""Floating-point codes on tensors: to raw numbers, and back."""
+"""Unpacking and packing of floating-point codes on tensors."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from .wide import Wide
 
 
 def unpack(codes: Tensor, fmt: Float) -> Raw:
-    """Raw numbers of codes."""
+    """Unpack codes to raw numbers."""
     magnitude = codes & (fmt.sign_code - 1)
     mantissa = magnitude & ((1 << fmt.man) - 1)
     field = magnitude >> fmt.man
@@ -20,7 +20,7 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
         mantissa = torch.where(hidden, mantissa, 0)
     significand = mantissa + (hidden.to(torch.int64) << fmt.man)
     zero = significand == 0
-    # Subnormal numbers are normalised here, so that no later stage knows of them.
+    # Subnormal numbers are normalised here; later stages treat them as normal ones.
     leading_zeros = fmt.precision - Wide.of(significand, fmt.precision).bit_length()
     exponent = torch.where(zero, ZERO_EXPONENT, field.clamp(min=1) - fmt.bias - leading_zeros)
     never = torch.zeros_like(zero)
@@ -43,7 +43,7 @@ def unpack(codes: Tensor, fmt: Float) -> Raw:
 
 
 def pack(x: Raw, o: Float, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once."""
+    """Round numbers once and encode them."""
     z = truncate(x, o, rounding.places)
     # Rounding up to the next power of two carries into the exponent.
     magnitude = z.code + round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
@@ -70,7 +70,7 @@ def truncate(x: Raw, o: Float, places: int) -> Truncated:
     wanted = o.precision + places
     significand = x.significand.pad(max(wanted - x.significand.width, 0))
     leading_zeros = x.leading_zeros
-    # Places that the number may move up before it is subnormal in o; below zero it has to move down.
+    # Places that the significand may shift left before the number is subnormal in o; negative: it must shift right.
     room = x.exponent - o.emin
     field = room - leading_zeros
     sticky = torch.zeros_like(x.zero) if x.sticky is None else x.sticky
@@ -79,11 +79,11 @@ def truncate(x: Raw, o: Float, places: int) -> Truncated:
         significand, lost = significand.shift_right((-room).clamp(min=0))
         sticky = sticky | lost
     else:
-        # Rounded as if the exponent were unbounded; a result that is then too small is flushed.
+        # Rounding is as if the exponent were unbounded; pack() flushes results that are too small.
         significand = significand.shift_left(leading_zeros)
     width, top = significand.width, o.emax - o.emin
     significand_bits = significand.bits(width - o.precision, o.precision)
-    # The hidden bit adds the one that a normal number's exponent field has more than a subnormal's.
+    # The hidden bit of a normal number adds 1 to the exponent field, which is 0 for subnormal numbers.
     code = (field.clamp(0 if o.subnormals else -2, top + 1) << o.man) + significand_bits
     return Truncated(
         code=code,

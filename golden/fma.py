@@ -7,7 +7,7 @@ from halfulp.hdl.specs import FmaSpec
 
 from .codec import operands, rounded
 from .raw import add, align, multiply
-from .round import looked_at
+from .round import window_of
 
 
 def fma(
@@ -24,9 +24,9 @@ def fma(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """x * y + z with a single rounding; see `halfulp.golden` for parameters and errors of all operations."""
+    """Return x * y + z, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
     spec = FmaSpec.of(a=a, b=b, c=c, o=o, rounding=rounding, saturate=saturate)
     (first, second, addend), random = operands(spec, random, x=x, y=y, z=z)
-    window = looked_at(spec.o, spec.rounding, spec.results[0])
+    window = window_of(spec.o, spec.rounding, spec.results[0])
     total = add(align(multiply(first, second), addend, window), spec.rounding)
     return rounded(spec, total, random)

@@ -1,4 +1,4 @@
-"""Matrix products on multiply-accumulates."""
+"""Matrix products in the arithmetic of a multiply-accumulate."""
 
 import functools
 import itertools
@@ -23,10 +23,10 @@ from .sequence import Accumulator
 from .values import encode
 
 BLOCK = 32
-"""Steps for which the words of a source are made at once: few, so that they take no more memory than the sums."""
+"""Steps whose random words are computed at once; more steps need more memory."""
 
 WORDS = 1 << 22
-"""Random words in memory at once for a tiled product, unless a single tile needs more."""
+"""Largest number of random words in memory for a tiled product; a single tile may need more."""
 
 
 @torch.compiler.disable
@@ -45,34 +45,34 @@ def gemm(
     operand_rounding: Rounding | str = RN,
     operand_saturate: bool = False,
 ) -> Tensor:
-    """Matrix product on an array of multiply-accumulates: one for each element of the result, or a tile at a time.
+    """Multiply matrices on an array of multiply-accumulates: one for each element of the result, or tile by tile.
 
     Parameters
     ----------
     a, b : Tensor
-        Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or both
-        of real numbers, which are encoded first.
+        Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or real
+        numbers, which are encoded first.
     mac : MacSpec or str
         Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``.
     start : Tensor, optional
         Initial sums as codes in the result format, of a shape that broadcasts to (..., n, m); default: +0.
     seed : int, sequence of int, or Tensor, optional
-        For a ``mac`` with a source: its state in the first element, instead of that in the text; or the states in all
-        elements, of shape (..., n, m). For ``source``: its key; default: 0.
+        For a ``mac`` with a source: state of the first element's source (default: the one in the text), or states of
+        all elements, of shape (..., n, m). With ``source``: key of the random words; default: 0.
     random, random_product : Tensor, optional
         For a ``mac`` without a source: random words for the sum and for the product, of shapes that broadcast to
         (..., n, m, k).
     source : str, optional
-        ``philox``: counter-based words, for a ``mac`` without a source.
+        ``philox``: counter-based random words, for a ``mac`` without a source.
     step : int
-        First step of the counter; with ``tiling`` the number of words that each source has already given.
+        First step of the counter; with ``tiling``: number of words already taken from each source.
     tiling : Tiling, optional
-        For a ``mac`` with a source: tiles in which an array computes the result (`halfulp.units.systolic`), so that
-        elements share multiply-accumulates and their sources. ``seed`` is the state of the first of them.
+        For a ``mac`` with a source: tiles of the array that computes the result (`halfulp.units.systolic`). Elements
+        share its multiply-accumulates and their sources; ``seed`` is the state of the first source.
     operand_rounding : Rounding or str
         Rounding of real numbers to the operand formats; not stochastic.
     operand_saturate : bool
-        Real numbers beyond the range become the largest finite number.
+        Real numbers that overflow become the largest finite number.
 
     Returns
     -------
@@ -82,44 +82,45 @@ def gemm(
     Raises
     ------
     TypeError, ValueError
-        If ``mac`` is no description, tensors hold no such codes, have other shapes or are on several devices, a seed is
-        no state of the source, or random words or seeds are missing or not needed.
+        If ``mac`` is no valid description, a tensor holds values that are no codes, has a wrong shape or is on another
+        device, a seed is no state of the source, or random words or seeds are missing or unused.
 
     Notes
     -----
-    A sum takes its products in ascending k, and each step is the one of `mac`. An exact accumulator is rounded once,
-    after the last step and with its random word. Sums of no products are their start values.
+    A sum adds its products in ascending k; each step is that of `mac`. An exact accumulator is rounded once, after the
+    last step, with the random word of that step. A sum of no products is its start value.
 
-    Each element has a source of its own. In row-major order, batches included, the elements have the seeds
-    ``source.seeds(count, seed)``. If product and sum are both stochastic, an element with seed s takes words of the sum
-    from the first and words of the product from the second of ``source.seeds(2, s)``, as `Mac` does in hardware.
+    Each element has a source of its own. The elements, in row-major order and with batches included, have the seeds
+    ``source.seeds(count, seed)``. If product and sum are both stochastic, an element with seed s has the two sources of
+    ``source.seeds(2, s)``: the first gives the words of the sum, the second those of the product, as in `Mac`.
 
-    With a ``tiling`` multiply-accumulate number i of an array has seed i of ``source.seeds(tiling.macs, seed)`` and
-    takes a word in each step, padding included, in the order of `Tiling`; products of a batch follow each other. Then
-    the sources have given ``tiling.steps(n, k, m)`` words for every product of the batch.
+    With a ``tiling``, multiply-accumulate i of the array has seed i of ``source.seeds(tiling.macs, seed)``. It takes a
+    word in each step, also for padding, in the order of `Tiling`. Each product of a batch takes
+    ``tiling.steps(n, k, m)`` words of every source; the products of a batch are computed one after the other.
 
-    A sum that is rounded in every step may be split along k: the second part starts from the result of the first, of
-    k' products, and from the seeds ``random.jump(source, seeds, k')``, where ``seeds`` are those of the first part,
-    ``random.seeds(source, count, seed)`` in the shape of the result; or with ``step`` k' higher.
+    A sum that is rounded in each step may be split along k. After a first part of k' products, the second part has the
+    result of the first as ``start``. Its seeds are ``random.jump(source, seeds, k')``, where ``seeds`` are those of the
+    first part: ``random.seeds(source, count, seed)`` in the shape of the result. With counter-based words its ``step``
+    is larger by k' instead.
 
-    Counter-based words are those of `philox.philox_words` for the elements' numbers in row-major order. They are the
-    same at any number of threads and lack the correlations of short registers.
+    Counter-based words are those of `philox.philox_words` for the indices of the elements in row-major order. They do
+    not depend on the number of threads, and have no correlations as those of short LFSRs.
 
-    On the CPU a kernel compiled for the description computes the result (`halfulp.golden.kernels`), in ``float`` or
-    integer lanes if these are proved exact, else in 128-bit integers. Operations on tensors do it without a compiler,
-    on other devices, and for descriptions that need more than 128 bits. Memory is that of operands, results and given
-    random words.
+    On the CPU a compiled kernel computes the result (`halfulp.golden.kernels`): in ``float`` or integer vector lanes
+    if these are proved exact, else in 128-bit integers. Torch operations compute it without a compiler, on other
+    devices, and for descriptions that need more than 128 bits. They need memory for operands, results and given random
+    words only.
     """
     spec = MacSpec.parse(mac)
     rounding = Rounding.parse(operand_rounding)
     if all(isinstance(given, Tensor) and given.dtype.is_floating_point for given in (a, b)):
         if rounding.bits:
-            raise ValueError(f"operand_rounding is {rounding}, but gemm rounds no operands at random; use encode()")
+            raise ValueError(f"operand_rounding must not be stochastic, as {rounding} is; round operands with encode()")
         a = encode(a, spec.a, rounding, saturate=operand_saturate)
         b = encode(b, spec.b, rounding, saturate=operand_saturate)
     elif rounding != RN or operand_saturate:
         name = "operand_saturate" if rounding == RN else "operand_rounding"
-        raise ValueError(f"{name} does nothing to codes; give real numbers as a and b")
+        raise ValueError(f"{name} has no effect on codes; give real numbers as a and b")
     check_devices(a=a, b=b, start=start, seed=seed, random=random, random_product=random_product)
     a, b = codes_of("a", a, spec.a.width), codes_of("b", b, spec.b.width)
     shape, k = _shape(a, b), a.shape[-1]
@@ -129,14 +130,14 @@ def gemm(
         first = _check_tiling(spec, tiling, seed, source, random, random_product)
         return _tiled(a, b, spec, begin, tiling, first, step, shape)
     if source is None and step:
-        raise ValueError("step does nothing without source='philox' or a tiling")
+        raise ValueError("step has no effect without source='philox' or a tiling")
     if source is not None:
         _check_counter(spec, source, random, random_product)
         key = check_int(f"seed of {kernels.PHILOX}", 0 if seed is None else seed, 0, (1 << 64) - 1)
         words = kernels.Words(key=key, first_step=step)
     elif spec.random is None:
         if seed is not None:
-            raise ValueError(f"seed does nothing, because {spec} names no source of random words such as @lfsr16")
+            raise ValueError(f"seed has no effect, because {spec} has no source of random words, such as @lfsr16")
         given = (
             _given("random", random, spec.rounding, (*shape, k)),
             _given("random_product", random_product, spec.product_rounding, (*shape, k)),
@@ -145,16 +146,16 @@ def gemm(
     else:
         for name, column in (("random", random), ("random_product", random_product)):
             if column is not None:
-                raise ValueError(f"{name} is given, but {spec} has a source of random words; give one of them")
+                raise ValueError(f"{name} has no effect, because {spec} has a source of random words")
         states = _states(spec.random, spec.seed if seed is None else seed, shape, a.device)
-        words = kernels.Words(states=dealt(spec, spec.random, states))
+        words = kernels.Words(states=split_states(spec, spec.random, states))
     return computed(spec, a, b, begin, shape, words)
 
 
 def computed(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
 ) -> Tensor:
-    """`gemm` of int64 codes and states that are in range, to a result of ``shape``, which ``start`` has too."""
+    """Compute `gemm` without its checks: codes and states are int64 and in range; ``start`` has the result's shape."""
     found = kernels.gemm(spec, a, b, start, shape, words)
     return _in_torch(spec, a, b, start, shape, words) if found is None else found
 
@@ -162,7 +163,7 @@ def computed(
 def _in_torch(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: kernels.Words
 ) -> Tensor:
-    """Result by operations on tensors: reference of the kernels, and fallback where there is none."""
+    """Compute the product with torch operations: the reference of the kernels, and the fallback."""
     k = a.shape[-1]
     begin = torch.zeros(shape, dtype=torch.int64, device=a.device)
     if start is not None:
@@ -188,7 +189,7 @@ def _tiled(
     step: int,
     shape: tuple[int, ...],
 ) -> Tensor:
-    """Result tile by tile, with the words of an array's sources."""
+    """Compute the product tile by tile, with the random words of an array's sources."""
     *batch, n, m = shape
     k = a.shape[-1]
     given = replace(spec, random=None, seed=1)
@@ -198,7 +199,7 @@ def _tiled(
         result = result + start.reshape(result.shape)
     assert spec.random is not None
     lanes = _seeds(spec.random, tiling.macs, seed, a.device)
-    # As many rows of tiles at once as there is memory for, or as many tiles of one.
+    # Rows of tiles, or tiles of one row, whose random words fit into WORDS.
     tall = tiling.height * max(WORDS // max(tiling.height * m * k, 1), 1)
     wide = tiling.columns * max(WORDS // max(tiling.height * tiling.columns * k, 1), 1)
     for x, y, z in zip(a, b, result, strict=True):
@@ -206,7 +207,7 @@ def _tiled(
             part = z[row : row + tall, column : column + wide]
             words = []
             for rows in part.split(tiling.height):
-                states = dealt(spec, spec.random, jump(spec.random, lanes, step))
+                states = split_states(spec, spec.random, jump(spec.random, lanes, step))
                 words.append(_tile_words(spec, states, tiling, (len(rows), k, rows.shape[1])))
                 step += tiling.steps(len(rows), k, rows.shape[1])
             of_sum, of_product = (
@@ -220,13 +221,13 @@ def _tiled(
 def _tile_words(
     spec: MacSpec, states: tuple[Tensor | None, Tensor | None], tiling: Tiling, shape: tuple[int, int, int]
 ) -> list[Tensor | None]:
-    """Words of sum and product for one row of tiles, of ``shape`` (rows, k, columns)."""
+    """Return the random words of sum and product for one row of tiles, of ``shape`` (rows, k, columns)."""
     rows, k, columns = shape
     assert spec.random is not None
     count = -(-columns // tiling.m)
     vector = torch.arange(count)
     begin = vector // tiling.depth * tiling.depth
-    # Words of a vector are as far apart as its tile has vectors.
+    # The steps of the vectors of a tile are interleaved.
     apart = (count - begin).clamp(max=tiling.depth)
     places = (begin * k + vector - begin).unsqueeze(1) + torch.arange(k) * apart.unsqueeze(1)
     places = places * tiling.rows + torch.arange(tiling.rows).reshape(-1, 1, 1)
@@ -236,81 +237,81 @@ def _tile_words(
             found.append(None)
             continue
         words = of_stream(Stream(spec.random, 1), tiling.steps(rows, k, columns), spec.words[name], state)
-        # Element, lane, row of the element, vector, step of k.
-        dealt = words.reshape(tiling.n, tiling.m, -1)[:, :, places.to(state.device)].permute(0, 2, 3, 1, 4)
-        found.append(dealt.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
+        # Before permute: element, lane, row of the element, vector, step of k.
+        blocks = words.reshape(tiling.n, tiling.m, -1)[:, :, places.to(state.device)].permute(0, 2, 3, 1, 4)
+        found.append(blocks.reshape(tiling.height, count * tiling.m, k)[:rows, :columns])
     return found
 
 
 def _check_tiling(spec: MacSpec, tiling: object, seed: Seeds | None, source: object, *given: object) -> int:
-    """First seed; TypeError or ValueError if the tiling is invalid, does nothing, or comes with other words."""
+    """Return the first seed; TypeError or ValueError if the tiling is invalid, unused, or given with random words."""
     if not isinstance(tiling, Tiling):
-        raise TypeError(f"tiling is a Tiling, not {type(tiling).__name__}")
+        raise TypeError(f"tiling must be a Tiling, not {type(tiling).__name__}")
     if spec.random is None:
-        raise ValueError(f"tiling does nothing, because {spec} names no source of random words such as @lfsr16")
+        raise ValueError(f"tiling has no effect, because {spec} has no source of random words, such as @lfsr16")
     if source is not None or any(words is not None for words in given):
-        raise ValueError(f"a tiling takes its words from {spec.random}; leave out other random words")
+        raise ValueError(f"a tiling takes its random words from {spec.random}; give no others")
     first: Any = spec.seed if seed is None else seed
     return spec.random.check_seed(first)
 
 
 def _shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    """Shape of a matrix product."""
+    """Return the shape of a matrix product; ValueError if the operands do not match."""
     if min(a.dim(), b.dim()) >= 2 and a.shape[-1] == b.shape[-2]:
         try:
             return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         except RuntimeError:
             pass
     raise ValueError(
-        f"a is of shape {tuple(a.shape)} and b of {tuple(b.shape)}; a matrix product takes (..., n, k) and (..., k, m)"
+        f"a has shape {tuple(a.shape)} and b {tuple(b.shape)}; a matrix product needs (..., n, k) and (..., k, m)"
     )
 
 
 def _check_counter(spec: MacSpec, source: str, *given: Tensor | None) -> None:
-    """Raise ValueError for an unknown source, or one that is not needed."""
+    """Check that a counter-based source exists and is used; ValueError otherwise."""
     if source != kernels.PHILOX:
-        raise ValueError(f"unknown source {source!r}; expected {kernels.PHILOX}; hardware sources are part of mac")
+        raise ValueError(f"unknown source {source!r}: expected {kernels.PHILOX}; hardware sources are part of mac")
     if not spec.words:
-        raise ValueError(f"source {source} does nothing, because no rounding of {spec} is stochastic")
+        raise ValueError(f"source {source} has no effect, because no rounding of {spec} is stochastic")
     if spec.random is not None or any(words is not None for words in given):
-        raise ValueError(f"source {source} is given, but {spec} has other random words; give one of them")
+        raise ValueError(f"source {source} is given together with other random words for {spec}; give one of them")
 
 
 def _broadcast(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
     try:
         return given.expand(shape)
     except RuntimeError as error:
-        raise ValueError(f"{name} is of shape {tuple(given.shape)}, which does not broadcast to {shape}") from error
+        raise ValueError(f"{name} has shape {tuple(given.shape)}, which does not broadcast to {shape}") from error
 
 
 def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int, ...]) -> Tensor | None:
-    """Random words of all steps."""
+    """Check random words and broadcast them to all steps."""
     words = random_of(name, words, rounding)
     return None if words is None else _broadcast(name, words, shape)
 
 
 def _states(source: Source, seed: Seeds, shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """States of the sources of all elements before the first step."""
+    """Return the states of the sources of all elements before the first step."""
     if isinstance(seed, int):
         count = torch.Size(shape).numel()
-        # Checked before the cache, for which True and 1 are equal.
+        # The cache of _seeds does not distinguish True from 1.
         source.check_seed(seed)
-        # The seed is checked even without elements.
+        # At least one seed, so that it is checked even for an empty result.
         return _seeds(source, max(count, 1), seed, device)[:count].reshape(shape)
     states = states_of(source, seed, device)
     if states.shape != shape:
-        raise ValueError(f"seeds are of shape {tuple(states.shape)}, and the result of {shape}; give one for each sum")
+        raise ValueError(f"seed has shape {tuple(states.shape)}; the result has {shape} and needs a seed for each sum")
     return states
 
 
 @functools.lru_cache(maxsize=4)
 def _seeds(source: Source, count: int, seed: int, device: torch.device) -> Tensor:
-    """Seeds of an array; cached, because computing them takes longer than many products."""
+    """Return the seeds of an array; cached, because computing them takes longer than a small product."""
     return seeds(source, count, seed, device=device)
 
 
-def dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """States of the sources of the sum and of the product, of all elements."""
+def split_states(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Return the states of the sources of sum and product for all elements; None if one is not stochastic."""
     if len(spec.words) == 1:
         return (states, None) if "random" in spec.words else (None, states)
     columns = dict(zip(spec.words, seeds(source, len(spec.words), states).unbind(-1), strict=True))
@@ -320,7 +321,7 @@ def dealt(spec: MacSpec, source: Source, states: Tensor) -> tuple[Tensor | None,
 def _steps(
     spec: MacSpec, words: kernels.Words, index: int, shape: tuple[int, ...], bits: int, device: torch.device
 ) -> Iterator[Tensor | None]:
-    """Random words of each step, for the sum or for the product; made in blocks if they are not given."""
+    """Yield the random words of each step, for the sum or for the product; computed in blocks if not given."""
     given, states, k = words.given[index], words.states[index], shape[-1]
     if given is not None:
         yield from given.unbind(-1)

@@ -32,11 +32,11 @@ def mac(
     random: Tensor | None = None,
     random_product: Tensor | None = None,
 ) -> Tensor:
-    """One step of an accumulator: start + x * y.
+    """Compute one step of an accumulator: start + x * y.
 
-    Formats, roundings and ``carry`` are those of `MacSpec`, ``start`` has codes of the result format, and
-    ``random_product`` random words for the product; see `halfulp.golden` for the other parameters. Terms are computed
-    in the shape of x and y, before start broadcasts.
+    ``start`` holds codes of the result format, and ``random_product`` random words for the product. Formats, roundings
+    and ``carry`` are those of `MacSpec`; see `halfulp.golden` for the other parameters. Products are computed in the
+    shape of x and y, before start broadcasts.
     """
     spec = MacSpec.of(
         a=a,
@@ -64,7 +64,7 @@ def mac_sequence(
     random_product: Tensor | None = None,
     **parameters: Any,
 ) -> Tensor:
-    """The accumulator after each of many steps, as `sequence.steps` computes them; parameters as of `mac`."""
+    """Return the accumulator after each step of a sequence (see `sequence.steps`); parameters as for `mac`."""
     spec = MacSpec.of(**parameters)
     return steps(spec, _term, load, clear, start=start, random=random, x=x, y=y, random_product=random_product)
 
@@ -76,7 +76,7 @@ def _term(spec: MacSpec, x: Tensor, y: Tensor, random_product: Tensor | None) ->
 
 
 def term_of(spec: MacSpec, x: Raw, y: Raw, word: Tensor | None) -> Raw:
-    """Term of a step: the product, rounded if the description has a product format."""
+    """Return the term of a step: the product, rounded if the description has a product format."""
     term = multiply(x, y)
     if spec.product is None:
         return term

@@ -21,7 +21,7 @@ def mul(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """Product, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
+    """Multiply and round once; see `halfulp.golden` for parameters and errors of all operations."""
     spec = MulSpec.of(a=a, b=b, o=o, rounding=rounding, saturate=saturate)
     (first, second), random = operands(spec, random, x=x, y=y)
     return rounded(spec, multiply(first, second), random)

@@ -1,5 +1,6 @@
-"""Counter-based random words: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3,
-SC 2011). No hardware here has it; it is for long runs in software, where each element has words of its own at any step.
+"""Counter-based random words for long runs in software: Philox4x32-10.
+
+Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011. No unit of hardware has it.
 """
 
 import torch
@@ -10,11 +11,14 @@ _ROUNDS = 10
 
 
 def philox(counter: Tensor, key: int) -> Tensor:
-    """Four words of 32 bits for a counter of four words, lowest first, in the last dimension, and a key of 64 bits."""
+    """Map a counter and a 64-bit key to four 32-bit words.
+
+    The last dimension of the counter has four 32-bit words, least significant first.
+    """
     c0, c1, c2, c3 = counter.unbind(-1)
     k0, k1 = key & _LOW, key >> 32 & _LOW
     for _ in range(_ROUNDS):
-        # Products wrap modulo 2^64, which keeps their 32-bit halves.
+        # Products wrap modulo 2^64, which does not change their two 32-bit halves.
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1, c2, c3 = (p1 >> 32 & _LOW) ^ c1 ^ k0, p1 & _LOW, (p0 >> 32 & _LOW) ^ c3 ^ k1, p0 & _LOW
         k0, k1 = (k0 + 0x9E3779B9) & _LOW, (k1 + 0xBB67AE85) & _LOW
@@ -22,17 +26,18 @@ def philox(counter: Tensor, key: int) -> Tensor:
 
 
 def philox_words(key: int, elements: Tensor, steps: int, bits: int, *, first: int = 0, stream: int = 0) -> Tensor:
-    """Words of elements for some steps, of shape (..., steps) for elements of shape (...).
+    """Return the random words of elements, of shape (..., steps) for elements of shape (...).
 
     Parameters
     ----------
     key : int
-        64 bits.
+        Key of 64 bits.
     elements : Tensor of int64
-        Numbers of the elements.
+        Indices of the elements.
     steps : int
+        Number of words for each element.
     bits : int
-        1 to 32. A block of the counter has 4 words, or 8 of up to 16 bits, the lower half of each 32 first.
+        Bits of a word, 1 to 32. A counter gives 4 words, or 8 of up to 16 bits: the lower half of each 32 bits first.
     first : int
         Step of the first word.
     stream : int

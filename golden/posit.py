@@ -1,4 +1,4 @@
-"""Posit codes on tensors: to raw numbers, and back."""
+"""Unpacking and packing of posit codes on tensors."""
 
 import torch
 from torch import Tensor
@@ -11,17 +11,17 @@ from .wide import bit_length
 
 
 def unpack(codes: Tensor, fmt: Posit) -> Raw:
-    """Raw numbers of codes."""
+    """Unpack codes to raw numbers."""
     return unpack_string(codes, fmt, _decode)
 
 
 def _decode(magnitude: Tensor, fmt: Posit) -> tuple[Tensor, Tensor]:
-    """Exponents and significands of the strings of magnitudes."""
+    """Decode magnitudes to exponents and significands."""
     body = fmt.width - 1
     ones = (magnitude >> (body - 1)) & 1 != 0
     run = body - bit_length(torch.where(ones, ~magnitude & mask(body), magnitude), body)
     k = torch.where(ones, run - 1, -run)
-    # Bits behind the regime, moved up to where a regime of two bits, the shortest, has them.
+    # The bits after the regime, shifted left to their place after the shortest regime, which has two bits.
     tail_width = body - 2
     tail = ((magnitude << run << 1) & mask(body)) >> 2
     short = max(fmt.es - tail_width, 0)
@@ -31,18 +31,18 @@ def _decode(magnitude: Tensor, fmt: Posit) -> tuple[Tensor, Tensor]:
 
 
 def truncate(x: Raw, o: Posit, places: int) -> Truncated:
-    """Truncate numbers at the last bit of the code's string, which is endless for numbers within the range."""
+    """Truncate the unbounded bit string of each number (regime, exponent, fraction) to the width of the format."""
     leading_zeros = x.leading_zeros
     scale = x.exponent - leading_zeros
     significand = x.significand.shift_left(leading_zeros.clamp(max=x.significand.width - 1))
-    # Beyond the ends there is no string; results there are set below.
+    # Out of range there is no regime; those results are set below.
     too_large, too_small = scale >= o.max_scale, scale < -o.max_scale
     above = scale > o.max_scale
     scale = scale.clamp(-o.max_scale, o.max_scale - 1)
     k = scale >> o.es
     regime_width = torch.where(k >= 0, k + 2, 1 - k)
 
-    # Exponent and fraction where the regime is shortest, then moved down for a longer one.
+    # Exponent and fraction after the shortest regime, then shifted right for a longer one.
     tail = significand.with_first(scale & mask(o.es), o.es)
     tail_width = o.width - 3
     tail = tail.pad(max(tail_width + places - tail.width, 0))
@@ -54,7 +54,7 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
         sticky, inexact_above = sticky | x.sticky, inexact_above | (too_large & x.sticky)
 
     one = torch.ones_like(k)
-    # Ones from the top down to the zero that ends them, or the one that ends zeros; modulo 2^64.
+    # A run of ones from the top, or a single one after a run of zeros; modulo 2^64.
     ones = (one << (o.width - 1)) - (one << (o.width - 2 - k.clamp(min=0)))
     regime = torch.where(k >= 0, ones, one << (o.width - 2 + k.clamp(max=0)))
     code = regime + tail.bits(below, tail_width)
@@ -70,5 +70,5 @@ def truncate(x: Raw, o: Posit, places: int) -> Truncated:
 
 
 def pack(x: Raw, o: Posit, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once on the string of the code. Posits saturate anyway."""
+    """Round numbers once, on their bit strings, and encode them; posits always saturate."""
     return round_string(truncate(x, o, rounding.places), x, o, rounding, random)

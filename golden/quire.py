@@ -1,4 +1,4 @@
-"""Multiply-accumulate without rounding until the sum is read."""
+"""Exact multiply-accumulate: sums are rounded only when they are read."""
 
 from typing import Any
 
@@ -29,9 +29,9 @@ def quire(
     saturate: bool = False,
     random: Tensor | None = None,
 ) -> Tensor:
-    """One step of a quire, read: start + x * y, or start - x * y where ``subtract`` is 1 or true.
+    """Compute one step of a quire and round it: start + x * y, or start - x * y where ``subtract`` is 1 or true.
 
-    Formats and ``carry`` are those of `QuireSpec`, ``start`` has codes of the result format; see `halfulp.golden` for
+    ``start`` holds codes of the result format. Formats and ``carry`` are those of `QuireSpec`; see `halfulp.golden` for
     the other parameters.
     """
     spec = QuireSpec.of(a=a, b=b, o=o, carry=carry, rounding=rounding, saturate=saturate)
@@ -50,7 +50,7 @@ def quire_sequence(
     random: Tensor | None = None,
     **parameters: Any,
 ) -> Tensor:
-    """Value of the quire after each step; parameters as in `quire`."""
+    """Return the rounded sum after each step of a sequence (see `sequence.steps`); parameters as for `quire`."""
     spec = QuireSpec.of(**parameters)
     return steps(spec, _term, load, clear, start=start, random=random, x=x, y=y, subtract=subtract)
 

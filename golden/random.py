@@ -1,6 +1,6 @@
-"""Random words of the hardware's sources, for arrays of units and many steps at once.
+"""Random words of the hardware sources, for arrays of units and many steps at once.
 
-Functions raise TypeError or ValueError if a source, a state or a number is invalid or out of range.
+Functions raise TypeError or ValueError if a source, a state or a number is invalid.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .kernels import elements
 from .raw import int64, mask
 
 Seeds = int | Sequence[Any] | Tensor
-"""States of sources: one, nested sequences of them, or a tensor."""
+"""States of sources: an int, nested sequences of ints, or a tensor."""
 
 
 def words(
@@ -27,19 +27,18 @@ def words(
     bits: int | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Words of sources from their seeds on.
+    """Return the random words of sources, beginning with those of their seeds.
 
     Parameters
     ----------
     source : Lfsr, Plateau or str
-        Such as ``lfsr16`` or ``plateau3``.
+        Source of each unit, such as ``lfsr16`` or ``plateau3``.
     steps : int
         Number of words for each unit.
     seeds : int, sequence of int, or Tensor
-        State of a unit before its first step, whose word is the first one; `seeds`, or ``source.seeds(count)``, makes
-        some for an array.
+        States of the units before the first step; `seeds` or ``source.seeds(count)`` makes those of an array.
     bits : int, optional
-        Number of low bits of each word; default: all. A word of 64 bits is the int64 of the same bits.
+        Number of low bits of each word; default: all. A 64-bit word is the int64 with the same bits.
     device : torch.device or str, optional
         Device of the words; default: that of a tensor of seeds.
 
@@ -50,9 +49,9 @@ def words(
 
     Notes
     -----
-    The bits that a Fibonacci LFSR shifts in satisfy s[t] = xor of s[t - tap], and, because squaring a polynomial over
-    GF(2) stretches it, s[t] = xor of s[t - tap * 2^j] too. So to double the length takes a constant number of
-    operations on tensors.
+    The bits that a Fibonacci LFSR shifts in satisfy s[t] = xor of s[t - tap] over its taps. Squaring a polynomial over
+    GF(2) doubles its exponents, so that s[t] = xor of s[t - tap * 2^j] holds too. With this recurrence a constant
+    number of tensor operations doubles the length of the sequence.
     """
     source = parse_source(source)
     wanted = source.width if bits is None else bits
@@ -62,10 +61,10 @@ def words(
 
 
 def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = None) -> Tensor:
-    """Words of ``bits`` bits, at most 32, for one rounder, which may share its source.
+    """Return the random words of one rounder, which may share its source with others.
 
-    ``states`` replace the seed of the stream by those of many sources of its kind. The shape is (steps,), or (...,
-    steps) for states of shape (...).
+    ``bits`` is at most 32. ``states`` are those of many sources, in place of the stream's seed. The result has shape
+    (steps,), or (..., steps) for states of shape (...).
     """
     if states is None:
         states = states_of(stream.source, stream.seed)
@@ -74,25 +73,25 @@ def of_stream(stream: Stream, steps: int, bits: int, states: Tensor | None = Non
 
 
 def seeds(source: Source | str, count: int, first: Seeds = 1, *, device: torch.device | str | None = None) -> Tensor:
-    """Seeds ``source.seeds(count, first)`` of the units of an array, on tensors.
+    """Return the seeds ``source.seeds(count, first)`` of the units of an array as a tensor.
 
-    The shape is (count,), or (..., count) for the first seeds of many arrays, of shape (...).
+    The result has shape (count,), or (..., count) if ``first`` has the first seeds of many arrays, of shape (...).
     """
     source = parse_source(source)
-    apart = source.spacing(count)
-    dealt = states_of(source, first, device).unsqueeze(-1)
-    while (known := dealt.shape[-1]) < count:
-        dealt = torch.cat([dealt, jump(source, dealt[..., : count - known], known * apart)], -1)
-    return dealt
+    spacing = source.spacing(count)
+    found = states_of(source, first, device).unsqueeze(-1)
+    while (known := found.shape[-1]) < count:
+        found = torch.cat([found, jump(source, found[..., : count - known], known * spacing)], -1)
+    return found
 
 
 def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
-    """States after a number of steps, as ``source.jump`` computes them, on tensors."""
+    """Advance states by a number of steps, as ``source.jump`` does."""
     source = parse_source(source)
     states = states_of(source, states)
     if isinstance(source, Plateau):
         return _jump_on_orbit(source, states, steps)
-    # A step is linear over GF(2): the images of the single ones of a state give the image of the state.
+    # Steps are linear over GF(2): the image of a state is the sum of the images of its ones.
     columns = [int64(source.jump(1 << place, steps)) for place in range(source.width)]
     result = elements.jump(states, columns)
     if result is None:
@@ -103,7 +102,7 @@ def jump(source: Source | str, states: Seeds, steps: int) -> Tensor:
 
 
 def states_of(source: Source, seeds: Seeds, device: torch.device | str | None = None) -> Tensor:
-    """Seeds as a tensor of int64."""
+    """Check seeds and return them as a tensor of int64."""
     if not isinstance(seeds, Tensor):
         return torch.tensor(_nested(source, seeds), dtype=torch.int64, device=device)
     states = codes_of("seeds", seeds, source.state_bits)
@@ -116,18 +115,18 @@ def states_of(source: Source, seeds: Seeds, device: torch.device | str | None = 
 def _nested(source: Source, seeds: object) -> Any:
     if isinstance(seeds, Sequence) and not isinstance(seeds, str):
         return [_nested(source, entry) for entry in seeds]
-    return int64(source.check_seed(seeds))  # type: ignore[arg-type]  # which is what it checks
+    return int64(source.check_seed(seeds))  # type: ignore[arg-type]  # check_seed() checks the type
 
 
 def _words(
     source: Source, states: Tensor, steps: int, zeros: int, places: Sequence[int], *, complemented: bool = False
 ) -> Tensor:
-    """Words of zeros, and above them the bits of the source's words at some places."""
+    """Return words with ``zeros`` zeros as lowest bits, and above them the given bits of the source's words."""
     width = source.width
     flat = states.reshape(-1, 1)
     history = flat >> torch.arange(width - 1, -1, -1, device=flat.device) & 1 != 0
     stream = _stream(history, source, width + steps)
-    # The newest bit is the lowest: after step n the word holds the bits up to place width - 1 + n of the stream.
+    # The newest bit is the lowest: the word after n steps ends with bit width - 1 + n of the stream.
     result = torch.zeros(len(flat), steps, dtype=torch.int64, device=flat.device)
     for index, place in enumerate(places, zeros):
         begin = width - 1 - place
@@ -141,10 +140,10 @@ def _words(
 
 
 def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
-    """Bits shifted in, from the oldest in the seed on."""
+    """Extend the bits of the seeds (oldest first) by the bits that are shifted in."""
     scale = 1
     while known.shape[1] < length:
-        # As many as the known bits allow, with the relation stretched as far as it reaches.
+        # The largest distance of the recurrence that the known bits allow.
         while 2 * scale * source.width <= known.shape[1]:
             scale *= 2
         count = min(scale * min(source.taps), length - known.shape[1])
@@ -158,22 +157,22 @@ def _stream(known: Tensor, source: Lfsr | Plateau, length: int) -> Tensor:
 
 
 def _inversions(stream: Tensor, begins: Tensor, source: Plateau, steps: int) -> Tensor:
-    """Flags of complemented words: they toggle with every step that makes the LFSR's word 1."""
+    """Return flags of complemented words; they toggle with every step to the state 1 of the LFSR."""
     width = source.width
     is_one = stream[:, width - 1 : width - 1 + steps].clone()
     for place in range(1, width):
         is_one &= ~stream[:, width - 1 - place : width - 1 - place + steps]
-    # The seed's own word is no step.
+    # The first word is the seed, before any step.
     is_one[:, :1] = False
     return ((is_one.cumsum(1) + begins) & 1) != 0
 
 
 def _jump_on_orbit(source: Plateau, states: Tensor, steps: int) -> Tensor:
-    """States of a plateau source, by the place of their words in the period of its LFSR, after which words flip."""
+    """Advance states of a plateau source with a table of the period of its LFSR; words flip after each period."""
     width, half = source.width, source.period // 2
     orbit = words(Lfsr(width), half, device=states.device)
     places = torch.zeros(half + 1, dtype=torch.int64, device=states.device)
     places[orbit] = torch.arange(half, device=states.device)
     place = places[states & half] + steps % source.period
-    turned = (states >> width) + place // half
-    return orbit[place % half] | (turned & 1) << width
+    periods = (states >> width) + place // half
+    return orbit[place % half] | (periods & 1) << width

@@ -1,7 +1,7 @@
-"""Raw numbers on tensors: the stages multiply, align and add, with the names of the hardware's stages.
+"""Raw numbers on tensors: the stages multiply, align and add, named as in hardware.
 
-A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))``. Unlike in hardware, its first bit is always
-one, except for zero, whose exponent is below every other.
+A raw number is ``(-1)^sign * significand * 2^(exponent - (width - 1))``. Unlike in hardware, the leading bit of an
+operand is always one, except for zero, whose exponent is below all others.
 """
 
 from dataclasses import dataclass, replace
@@ -14,22 +14,23 @@ from halfulp.hdl.formats import RD, Rounding
 from .wide import Wide
 
 ZERO_EXPONENT = -(1 << 20)
-"""Exponent of zero: zero is less than any other magnitude."""
+"""Exponent of zero, below that of every other number."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Numbers unpacked.
+    """Unpacked numbers.
 
     Attributes
     ----------
     sign, nan, inf, zero : Tensor of bool
-        ``nan`` overrules ``inf``, and both overrule the number.
+        ``nan`` has priority over ``inf``, and both over the value.
     exponent : Tensor of int64
-        Weight of the significand's first bit.
+        Exponent of the significand's leading bit.
     significand : Wide
-    sticky : Tensor of bool
-        Ones below the last bit of the significand were dropped.
+        Unsigned significand.
+    sticky : Tensor of bool, optional
+        Ones below the last bit of the significand were discarded.
     """
 
     sign: Tensor
@@ -41,7 +42,7 @@ class Raw:
     sticky: Tensor | None = None
 
     def at(self, index: int) -> "Raw":
-        """One place along the last dimension."""
+        """Return the numbers at one index of the last dimension."""
         limbs = tuple(limb[..., index] for limb in self.significand.limbs)
         return Raw(
             sign=self.sign[..., index],
@@ -54,28 +55,28 @@ class Raw:
 
     @property
     def leading_zeros(self) -> Tensor:
-        """Zeros before the first one of the significand; only sums have any."""
+        """Leading zeros of the significand; only sums have any."""
         return self.significand.width - self.significand.bit_length()
 
 
 def int64(code: int) -> int:
-    """A code of up to 64 bits as the int64 of the same bits."""
+    """Convert a code of up to 64 bits to the int64 with the same bits."""
     return code - (1 << 64) if code >= 1 << 63 else code
 
 
 def mask(width: int) -> int:
-    """The lowest ``width`` bits, up to 64, as an int64."""
+    """Return an int64 with the lowest ``width`` bits set."""
     return int64((1 << width) - 1)
 
 
 def multiply(x: Raw, y: Raw) -> Raw:
-    """Exact product: significands multiply, exponents add, nothing is lost."""
+    """Multiply exactly: significands multiply, exponents add."""
     significand = x.significand * y.significand
-    # Factors from 1 to below 2 give a product from 1 to below 4; the first bit counts the latter.
+    # 1 <= significand < 4; the leading bit is 0 below 2.
     below_two = (significand.width - significand.bit_length()).clamp(max=1)
     return Raw(
         sign=x.sign ^ y.sign,
-        # The exponent of zero stays far below all others.
+        # Sums with ZERO_EXPONENT remain far below all other exponents.
         exponent=x.exponent + y.exponent + 1 - below_two,
         significand=significand.shift_left(below_two),
         nan=x.nan | y.nan | (x.inf & y.zero) | (x.zero & y.inf),
@@ -85,12 +86,12 @@ def multiply(x: Raw, y: Raw) -> Raw:
 
 
 def negate(x: Raw, where: Tensor) -> Raw:
-    """Numbers with the other sign where a flag is set."""
+    """Invert the sign where a flag is set."""
     return replace(x, sign=x.sign ^ where)
 
 
 def in_units(x: Raw, scale: int, most: int) -> tuple[Wide, Tensor]:
-    """Magnitudes in units of 2^scale, and a flag for ones below; they move up by ``most`` places at most."""
+    """Return magnitudes in units of 2^scale, and True where ones were shifted out; left shifts are at most ``most``."""
     width = x.significand.width
     up = x.exponent - (width - 1) - scale
     units = x.significand.resized(width + most + 1).shift_left(up.clamp(0, most))
@@ -98,19 +99,19 @@ def in_units(x: Raw, scale: int, most: int) -> tuple[Wide, Tensor]:
 
 
 def order(x: Raw, y: Raw) -> Tensor:
-    """True where x is less than y in magnitude, for significands of one width."""
+    """Return True where the magnitude of x is less than that of y; significands have one width."""
     distance = x.exponent - y.exponent
     return (distance < 0) | ((distance == 0) & (x.significand < y.significand))
 
 
 def widen(x: Raw, width: int) -> Raw:
-    """The same numbers with zeros below."""
+    """Append zeros to the significand up to a width."""
     return replace(x, significand=x.significand.pad(width - x.significand.width))
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """Larger and smaller magnitude on one grid; ``sticky`` is set where the smaller one lost ones below it."""
+    """Operands of an addition with a common last place; ``sticky`` is set if ``small`` lost ones in its shift."""
 
     sign: Tensor
     subtract: Tensor
@@ -125,11 +126,11 @@ class Aligned:
 
 
 def align(x: Raw, y: Raw, window: int) -> Aligned:
-    """First half of a sum: order the magnitudes and shift the smaller one.
+    """Order two numbers by magnitude and shift the smaller one right to a common last place.
 
-    ``window`` is the number of leading bits of the sum that its rounding depends on one by one.
+    ``window`` is the number of leading bits of the sum that must be exact; bits below are sticky.
     """
-    # One more place: a difference of numbers far apart can lose its first place.
+    # One more bit, because a difference of numbers with distant exponents may lose its leading bit.
     width = max(x.significand.width, y.significand.width, window) + 1
     x, y = widen(x, width), widen(y, width)
     x_less = order(x, y)
@@ -154,9 +155,9 @@ def _select(condition: Tensor, x: Wide, y: Wide) -> Wide:
 
 
 def add(z: Aligned, rounding: Rounding) -> Raw:
-    """Second half of a sum. An exactly cancelled one is -0 under ``rd`` and +0 under any other rounding.
+    """Add or subtract aligned numbers; an exactly cancelled sum is -0 under ``rd``, else +0.
 
-    The significand of a difference is its floor, and sticky stands for the rest.
+    The significand of a difference is its floor; ``sticky`` is set if the difference is larger.
     """
     difference = z.big.minus(z.small, z.sticky.to(torch.int64))
     total = _select(z.subtract, difference.resized(z.big.width + 1), z.big + z.small)

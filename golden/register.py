@@ -1,4 +1,4 @@
-"""Exact sums on tensors: two's-complement integers of any width, in digits of 31 bits added without carries."""
+"""Exact sums on tensors: two's-complement integers of any width, as digits of 31 bits with deferred carries."""
 
 from dataclasses import dataclass, replace
 
@@ -14,16 +14,16 @@ from .wide import DIGIT, DIGIT_MASK, carry, from_digits
 
 @dataclass(frozen=True)
 class Register:
-    """Sums ``integer * 2^quantum``.
+    """Exact sums ``integer * 2^quantum``.
 
     Attributes
     ----------
     digits : tuple of Tensor
-        Digits of the integer, least significant first; settled ones are 0 to 2^31 - 1.
+        Digits of the integer, least significant first, each 0 to 2^31 - 1.
     negative : Tensor of bool
-        True if settled digits continue as ones.
+        Sign of the two's-complement integer.
     nan, inf, inf_sign : Tensor of bool
-        ``nan`` overrules ``inf``, and both overrule the digits.
+        ``nan`` has priority over ``inf``, and both over the integer.
     """
 
     digits: tuple[Tensor, ...]
@@ -33,13 +33,13 @@ class Register:
     inf_sign: Tensor
 
     def __getitem__(self, index: Tensor) -> "Register":
-        """Some of the sums."""
+        """Select sums by index or mask."""
         flags = {name: getattr(self, name)[index] for name in ("negative", "nan", "inf", "inf_sign")}
         return replace(self, digits=tuple(digit[index] for digit in self.digits), **flags)
 
 
 def place(x: Raw, quantum: int, width: int) -> Register:
-    """Numbers that are multiples of 2^quantum and need at most ``width`` bits."""
+    """Convert numbers to registers; they are multiples of 2^quantum and have at most ``width`` bits."""
     precision = x.significand.width
     up = x.exponent - (precision - 1) - quantum + precision
     up = torch.where(x.zero | x.nan | x.inf, 0, up)
@@ -49,21 +49,21 @@ def place(x: Raw, quantum: int, width: int) -> Register:
 
 
 def count_of(width: int) -> int:
-    """Digits of a register of ``width`` bits, with room for the overflow of one step."""
+    """Return the number of digits of a register of ``width`` bits, with room for the overflow of one step."""
     return width // DIGIT + 2
 
 
 def add(x: Register, y: Register) -> Register:
-    """Sum of two."""
+    """Add registers."""
     digits = [p + q for p, q in zip(x.digits, y.digits, strict=True)]
-    # Both continue without end, as zeros or as ones.
+    # The sign has the weight of the digit above the last one, and is negative.
     digits[-1] = digits[-1] - ((x.negative.to(torch.int64) + y.negative.to(torch.int64)) << DIGIT)
     nan = x.nan | y.nan | (x.inf & y.inf & (x.inf_sign ^ y.inf_sign))
     return _settled(digits, nan, x.inf | y.inf, torch.where(x.inf, x.inf_sign, y.inf_sign))
 
 
 def total(x: Register) -> Register:
-    """Sums along the last dimension."""
+    """Sum registers along the last dimension."""
     digits = [digit.sum(-1) for digit in x.digits]
     digits[-1] = digits[-1] - (x.negative.sum(-1) << DIGIT)
     up, down = (x.inf & ~x.inf_sign).any(-1), (x.inf & x.inf_sign).any(-1)
@@ -76,7 +76,7 @@ def _settled(digits: list[Tensor], nan: Tensor, inf: Tensor, inf_sign: Tensor) -
 
 
 def guarded(x: Register, quire: Quire) -> Register:
-    """Registers whose sums are infinite if they overflow the carry guard."""
+    """Make sums infinite that overflow the width of the quire."""
     index, within = divmod(quire.width - 1, DIGIT)
     ones = torch.where(x.negative, DIGIT_MASK, 0)
     beyond = (x.digits[index] >> within) != (ones >> within)
@@ -87,7 +87,7 @@ def guarded(x: Register, quire: Quire) -> Register:
 
 
 def as_raw(x: Register, quantum: int, zero_sign: Tensor | None = None) -> Raw:
-    """Raw numbers of sums; a sum of zero has no sign of its own."""
+    """Convert sums to raw numbers; ``zero_sign`` is the sign of zeros, which registers do not have."""
     sign = x.negative
     digits = [torch.where(sign, DIGIT_MASK - digit, digit) for digit in x.digits]
     digits[0] = digits[0] + sign.to(torch.int64)
@@ -107,10 +107,10 @@ def as_raw(x: Register, quantum: int, zero_sign: Tensor | None = None) -> Raw:
 
 
 def cancelled_sign(signs: Tensor, rounding: Rounding) -> Tensor:
-    """Sign of sums that are zero, from the signs of their terms along the last dimension."""
+    """Return the sign of zero sums from the signs of their terms along the last dimension."""
     return signs.any(-1) if rounding == RD else signs.all(-1)
 
 
 def step(base: Register, term: Raw, quire: Quire) -> Register:
-    """Contents of a quire after one more term."""
+    """Add one term to a quire."""
     return guarded(add(base, place(term, quire.quantum, quire.width)), quire)

@@ -1,4 +1,4 @@
-"""The rounding decision on tensors, and the bits that it depends on."""
+"""The rounding decision on tensors, and the bits on which it depends."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ from .wide import Wide
 
 @dataclass(frozen=True)
 class Truncated:
-    """Magnitudes truncated to a format, and the bits that were dropped.
+    """Magnitudes truncated to a format, and the discarded bits.
 
     Attributes
     ----------
     code : Tensor of int64
-        Place of the truncated magnitude among those of its sign, counted from zero; without an upper end where a
-        result is rounded as if there were none. Below the smallest number of a format that flushes, a place among
-        the subnormal ones that it does not have.
+        Index of the truncated magnitude among the magnitudes of its sign, counted from zero. Floats count as if the
+        exponent had no upper limit, and as if a format that flushes had subnormal numbers.
     last : Tensor of int64
-        Last bit of the integer that is rounded.
+        Last bit of the truncated magnitude.
     seen : Tensor of int64
-        The first ``places`` bits below it.
+        The first ``places`` discarded bits.
     sticky : Tensor of bool
-        There are ones below these.
+        Other discarded bits are not zero.
     beyond : Tensor of bool
         The truncated magnitude exceeds the largest one of its sign.
     places : int
+        Number of discarded bits in ``seen``.
     """
 
     code: Tensor
@@ -44,12 +44,12 @@ class Truncated:
     places: int
 
 
-def looked_at(o: Format, rounding: Rounding, results: ValueRange) -> int:
-    """Leading bits of numbers of ``results`` that their rounding to ``o`` depends on one by one."""
+def window_of(o: Format, rounding: Rounding, results: ValueRange) -> int:
+    """Return the number of leading bits of ``results`` that must be exact for their rounding to ``o``."""
     if o.spacing == "uniform":
         top = floor_log2(results.magnitude) if results.magnitude else o.quantum
         if not o.wraps:
-            # Larger results give the end of the range.
+            # Larger results saturate.
             top = min(top, o.quantum + o.width)
         return max(top - o.quantum + 1, 0) + rounding.places
     return o.window + rounding.places
@@ -65,17 +65,17 @@ def round_up(
     random: Tensor | None,
     twos_complement: bool = False,
 ) -> Tensor:
-    """Rounding decision: 1 where a truncated number goes up by one unit in the last place, else 0.
+    """Decide the rounding: return 1 where a truncated number is incremented by one unit in the last place, else 0.
 
-    The number is a magnitude, or with ``twos_complement`` a floor, for which up is toward plus infinity. ``last`` is
-    its last bit; ``seen`` the first ``rounding.places`` bits below, and ``sticky`` is set if there are ones below
-    these. ``random`` is the random word of a stochastic rounding.
+    The truncated number is a magnitude, or a floor if ``twos_complement``. ``last`` is its last bit, ``seen`` the first
+    ``rounding.places`` discarded bits, and ``sticky`` is set if other discarded bits are not zero. ``random`` is the
+    random word of stochastic rounding.
     """
     match rounding.mode:
         case "rn":
             return seen & (last | sticky)
         case "ra":
-            # A tie below zero stays at its floor: away from zero is down.
+            # A negative tie stays at its floor, which is away from zero.
             return seen & (sticky | ~negative) if twos_complement else seen
         case "rh":
             return seen & (sticky | negative) if twos_complement else seen & sticky
@@ -86,7 +86,7 @@ def round_up(
         case "rd":
             return (torch.zeros_like(sticky) if twos_complement else sticky & negative).to(torch.int64)
         case "ro":
-            # Going up from an even magnitude sets the last bit.
+            # Incrementing an even number sets its last bit.
             return sticky & (last ^ 1)
         case "sr":
             assert random is not None
@@ -97,7 +97,7 @@ def round_up(
 
 
 def unpack_string(codes: Tensor, fmt: Any, decode: Callable[[Tensor, Any], tuple[Tensor, Tensor]]) -> Raw:
-    """Raw numbers of two's-complement codes; ``decode`` gives exponents and significands of magnitudes."""
+    """Unpack two's-complement codes; ``decode`` maps magnitudes to exponents and significands."""
     sign = (codes >> (fmt.width - 1)) & 1 != 0
     nan, zero = codes == int64(fmt.nan_code), codes == 0
     exponent, significand = decode(torch.where(sign, -codes, codes) & mask(fmt.width - 1), fmt)
@@ -112,7 +112,7 @@ def unpack_string(codes: Tensor, fmt: Any, decode: Callable[[Tensor, Any], tuple
 
 
 def round_string(z: Truncated, x: Raw, o: Format, rounding: Rounding, random: Tensor | None) -> Tensor:
-    """Codes of numbers whose two's-complement codes are rounded as strings, never to zero or to NaN."""
+    """Round numbers on the bit strings of their two's-complement codes, never to zero or NaN, and encode them."""
     up = round_up(rounding, negative=x.sign, last=z.last, seen=z.seen, sticky=z.sticky, random=random)
     magnitude = torch.where(z.code == o.max_code, o.max_code, (z.code + up).clamp(min=1))
     magnitude = torch.where(x.zero, 0, magnitude)

@@ -1,4 +1,4 @@
-"""Accumulators: one step, and many steps in time."""
+"""Accumulators: single steps, and sequences of steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,35 +13,36 @@ from .check import check_devices, codes_of, flags_of, random_of
 from .codec import rounded, unpack
 from .raw import Raw, add, align
 from .register import Register
-from .round import looked_at
+from .round import window_of
 
 Held = Tensor | Register
 """Contents of accumulators: codes of the result format, or exact sums."""
 
 Term = Callable[..., Raw]
-"""Terms of steps, from the description of the unit and the tensors that it names."""
+"""Function from the description of a unit and its operands to the terms of a step."""
 
 
 class Accumulator:
-    """Accumulators of a description. Exact sums are rounded when they are read, all others in every step.
+    """Arithmetic of an accumulator: exact sums are rounded when they are read, other sums in each step.
 
     Parameters
     ----------
     spec : AccumulatorSpec
+        Description of the unit.
     """
 
     def __init__(self, spec: AccumulatorSpec) -> None:
         self.spec, self.quire = spec, spec.quire
-        self.window = looked_at(spec.o, spec.rounding, spec.sums)
+        self.window = window_of(spec.o, spec.rounding, spec.sums)
 
     def holding(self, codes: Tensor) -> Held:
-        """Accumulators that begin with these codes."""
+        """Return the contents of accumulators that hold these codes."""
         if self.quire is None:
             return codes
         return register.place(unpack(codes, self.spec.o), self.quire.quantum, self.quire.width)
 
     def step(self, held: Held, term: Raw, random: Tensor | None) -> Held:
-        """Contents after one more term."""
+        """Add one term and return the new contents."""
         if isinstance(held, Register):
             assert self.quire is not None
             return register.step(held, term, self.quire)
@@ -49,7 +50,7 @@ class Accumulator:
         return rounded(self.spec, total, random)
 
     def read(self, held: Held, random: Tensor | None) -> Tensor:
-        """Codes of the contents; the random words are those of the last step."""
+        """Return the codes of the contents; ``random`` holds the random words of the last step."""
         if not isinstance(held, Register):
             return held
         assert self.quire is not None
@@ -57,14 +58,16 @@ class Accumulator:
 
 
 def step(spec: AccumulatorSpec, term: Term, *, start: Tensor, random: Tensor | None, **operands: Any) -> Tensor:
-    """Codes of accumulators after one step from ``start``.
+    """Return the codes of accumulators after one step from ``start``.
 
     Parameters
     ----------
     spec : AccumulatorSpec
+        Description of the unit.
     term : callable
-        Takes ``spec`` and the operands.
+        Function from ``spec`` and the operands to the term.
     start, random, **operands : Tensor
+        Start values, random words, and operands of ``term``.
     """
     check_devices(start=start, random=random, **operands)
     word = random_of("random", random, spec.rounding)
@@ -83,33 +86,34 @@ def steps(
     random: Tensor | None,
     **operands: Tensor | None,
 ) -> Tensor:
-    """Codes of one accumulator after each of many steps, from reset on.
+    """Return the codes of one accumulator after each of its steps since reset.
 
-    Sums that do not depend on each other take their n-th steps together.
+    Independent sums are computed in parallel: the n-th steps of all sums together.
 
     Parameters
     ----------
     spec : AccumulatorSpec
+        Description of the unit.
     term : callable
-        Takes ``spec`` and the operands of some steps.
+        Function from ``spec`` and the operands to the terms.
     load, clear : Tensor of bool, or codes of one bit
-        A step begins a new sum from ``start`` where ``load``, else from +0 where ``clear``; else it adds to the
-        accumulator, which is +0 at first.
+        A step starts from ``start`` if ``load`` is set, from +0 if only ``clear`` is set, and otherwise from the
+        accumulator, which is +0 after reset.
     start, random, **operands : Tensor
-        One-dimensional, with an entry for each step.
+        One-dimensional tensors with an entry for each step.
 
     Raises
     ------
     TypeError, ValueError
-        If the tensors are not one-dimensional and of one length, or as a single step.
+        If the tensors are not one-dimensional and of one length, or as for a single step.
     """
     given = {"load": load, "clear": clear, "start": start, "random": random} | operands
     for name, column in given.items():
         if column is not None and not (isinstance(column, Tensor) and column.dim() == 1 and len(column) == len(load)):
-            raise ValueError(f"{name} is a one-dimensional tensor with a code for each step, like all operands")
+            raise ValueError(f"{name} must be a one-dimensional tensor of {len(load)} codes, one for each step")
     check_devices(**given)
     load, clear = flags_of("load", load), flags_of("clear", clear)
-    # Checked as a whole, for not every start value reaches a step.
+    # All start values are checked here, because steps use only some of them.
     start = codes_of("start", start, spec.o.width)
     random = random_of("random", random, spec.rounding)
     begins = load | clear
@@ -119,7 +123,7 @@ def steps(
     result = torch.zeros(len(load), dtype=torch.int64, device=load.device)
     accumulator = Accumulator(spec)
     held = accumulator.holding(torch.where(load[first], start[first], 0))
-    # Even a run of no steps computes one step of no sums, which checks the operands.
+    # An empty sequence computes one empty step, which checks the operands.
     for n in range(int(length.max()) if len(load) else 1):
         running = length > n
         first, length, held = first[running], length[running], held[running]

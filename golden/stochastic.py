@@ -1,4 +1,4 @@
-"""Stochastic rounding of fixed point."""
+"""Stochastic rounding of fixed-point numbers."""
 
 from torch import Tensor
 
@@ -20,23 +20,23 @@ def sru(
     increment: bool = True,
     random: Tensor | None = None,
 ) -> Tensor | Carried:
-    """Wide fixed-point numbers truncated to narrow ones, each up or down at random.
+    """Round wide fixed-point numbers to narrow ones, with a random word for each.
 
     Parameters
     ----------
     increment : bool
-        Add the carry of the rounding decision to the floor. If not, ``o`` wraps.
+        Add the rounding decision to the floor. If False, return both, and ``o`` must wrap.
     x, a, o, rounding, saturate, random
         As for all operations, see `halfulp.golden`.
 
     Returns
     -------
-    Tensor of int64, or Carried of two
-        Codes in ``o``; without increment floors and carries, whose sums they are.
+    Tensor of int64, or Carried
+        Codes in ``o``; without ``increment`` the floors and the increments of the codes.
     """
     narrow = parse(o)
     if not isinstance(narrow, Fixed):
-        raise TypeError(f"o of a stochastic rounder is fixed point, such as int8, not {narrow}")
+        raise TypeError(f"o of a stochastic rounder must be fixed point, such as int8, not {narrow}")
     if not increment:
         narrow.check_wraps(saturate)
     result = convert(x, a=a, o=narrow, rounding=rounding, saturate=saturate, random=random)

@@ -1,4 +1,4 @@
-"""Takum codes on tensors: to raw numbers, and back."""
+"""Unpacking and packing of takum codes on tensors."""
 
 import torch
 from torch import Tensor
@@ -11,16 +11,16 @@ from .round import Truncated, round_string, unpack_string
 from .wide import bit_length
 
 LARGEST, LEAST = 254, -255
-"""Exponents of the numbers with a string."""
+"""Largest and smallest exponent of takums."""
 
 
 def unpack(codes: Tensor, fmt: Takum) -> Raw:
-    """Raw numbers of codes."""
+    """Unpack codes to raw numbers."""
     return unpack_string(codes, fmt, _decode)
 
 
 def _decode(magnitude: Tensor, fmt: Takum) -> tuple[Tensor, Tensor]:
-    """Exponents and significands of the strings of magnitudes."""
+    """Decode magnitudes to exponents and significands."""
     magnitude = magnitude << max(FULL_WIDTH - fmt.width, 0)
     tail_width = max(fmt.width, FULL_WIDTH) - HEAD
     up = (magnitude >> (tail_width + 3)) & 1 != 0
@@ -29,13 +29,13 @@ def _decode(magnitude: Tensor, fmt: Takum) -> tuple[Tensor, Tensor]:
     fraction_bits = tail_width - bits
     characteristic = (magnitude >> fraction_bits) & ((1 << bits) - 1)
     exponent = torch.where(up, (1 << bits) - 1, 1 - (2 << bits)) + characteristic
-    # Fractions are as long as the longest one.
+    # All significands have the width of the longest fraction.
     fraction = (magnitude << bits) & mask(tail_width)
     return exponent, (fraction >> (tail_width - fmt.fraction_bits)) | (1 << fmt.fraction_bits)
 
 
 def truncate(x: Raw, o: Takum, places: int) -> Truncated:
-    """Truncate numbers at the last bit of the code's string, which is endless for numbers within the range."""
+    """Truncate the unbounded bit string of each number to the width of the format."""
     leading_zeros = x.leading_zeros
     scale = x.exponent - leading_zeros
     significand = x.significand.shift_left(leading_zeros.clamp(max=x.significand.width - 1))
@@ -46,7 +46,7 @@ def truncate(x: Raw, o: Takum, places: int) -> Truncated:
     characteristic = scale + torch.where(up, 1 - (1 << bits), (2 << bits) - 1)
     head = torch.where(up, 8 | bits, 7 - bits)
 
-    # Direction, regime and characteristic before the fraction; zeros below, so that nothing moves up.
+    # Direction, regime and characteristic before the fraction; appended zeros make every shift a right shift.
     string = significand.with_first((head << bits) | characteristic, 12)
     fraction_width = significand.width - 1
     missing = max(o.width - HEAD + places - fraction_width, 0)
@@ -55,7 +55,7 @@ def truncate(x: Raw, o: Takum, places: int) -> Truncated:
     sticky = lost if x.sticky is None else lost | x.sticky
     beyond = above | ((code == o.max_code) & ((seen != 0) | sticky))
     code = torch.where(above, o.max_code, torch.where(below, 0, code))
-    # Between zero and the first number, and above the last, there is no tie.
+    # Below the smallest and above the largest number the result does not depend on the discarded bits.
     ends = (code == 0) | (code == o.max_code)
     return Truncated(
         code=code,
@@ -68,5 +68,5 @@ def truncate(x: Raw, o: Takum, places: int) -> Truncated:
 
 
 def pack(x: Raw, o: Takum, rounding: Rounding, saturate: bool, random: Tensor | None) -> Tensor:
-    """Codes of numbers, rounded once on the string of the code. Takums saturate anyway."""
+    """Round numbers once, on their bit strings, and encode them; takums always saturate."""
     return round_string(truncate(x, o, rounding.places), x, o, rounding, random)

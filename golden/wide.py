@@ -1,7 +1,7 @@
 """Unsigned integers of any width on tensors.
 
-A `Wide` is a tuple of limbs of 62 bits in int64, least significant first. Most formats need one limb, whose operations
-are those of tensors; wide posits, fp64 and long fixed point need more.
+A `Wide` is a tuple of limbs of 62 bits in int64, least significant first. Most formats need one limb; wide posits, fp64
+and wide fixed-point formats need more.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 LIMB = 62
-"""Bits of a limb: sums of two, and a borrow, stay within int64."""
+"""Bits of a limb; sums and differences of two limbs and a carry fit int64."""
 
 MASK = (1 << LIMB) - 1
 DIGIT = LIMB // 2
-"""Bits of half a limb: products of two of them stay within int64."""
+"""Bits of half a limb; products of two digits fit int64."""
 
 DIGIT_MASK = (1 << DIGIT) - 1
 
@@ -31,7 +31,7 @@ class Wide:
 
     @classmethod
     def of(cls, value: Tensor, width: int) -> "Wide":
-        """Integers from int64 values read as unsigned: below 2^62 if ``width`` is up to 62, else of up to 64 bits."""
+        """Make integers from int64 values: below 2^62 if ``width`` is up to 62, else any, read as unsigned."""
         if width <= LIMB:
             return cls((value,), width)
         limbs = [value & MASK, (value >> LIMB) & 3]
@@ -40,27 +40,27 @@ class Wide:
 
     @classmethod
     def constant(cls, value: int, width: int, like: Tensor) -> "Wide":
-        """One integer everywhere."""
+        """Make a tensor of one integer, in the shape of ``like``."""
         limbs = [torch.full_like(like, (value >> (LIMB * index)) & MASK) for index in range(limbs_of(width))]
         return cls(tuple(limbs), width)
 
     def resized(self, width: int) -> "Wide":
-        """The same numbers in another width that holds them."""
+        """Return the same integers in another width, which must hold them."""
         count = limbs_of(width)
         more = [torch.zeros_like(self.low)] * (count - len(self.limbs))
         return Wide((*self.limbs[:count], *more), width)
 
     @property
     def low(self) -> Tensor:
-        """The least significant 62 bits."""
+        """Least significant 62 bits."""
         return self.limbs[0]
 
     def low64(self) -> Tensor:
-        """The least significant 64 bits, as int64 of the same bits."""
+        """Return the least significant 64 bits, as the int64 with the same bits."""
         return self.low if len(self.limbs) == 1 else self.low | (self.limbs[1] << LIMB)
 
     def __add__(self, other: "Wide") -> "Wide":
-        """Sum of numbers of one width, one bit wider."""
+        """Return the sum of integers of one width, one bit wider."""
         width = self.width + 1
         if limbs_of(width) == 1:
             return Wide((self.low + other.low,), width)
@@ -68,7 +68,7 @@ class Wide:
         return Wide(_carried([x + y for x, y in pairs]), width)
 
     def minus(self, other: "Wide", borrow: Tensor) -> "Wide":
-        """Difference of numbers of one width, less a borrow of 0 or 1; it is not negative."""
+        """Return self - other - borrow for integers of one width; the result must not be negative."""
         first = self.low - other.low - borrow
         if len(self.limbs) == 1:
             return Wide((first,), self.width)
@@ -76,7 +76,7 @@ class Wide:
         return Wide(_carried([first, *rest]), self.width)
 
     def __mul__(self, other: "Wide") -> "Wide":
-        """Product."""
+        """Return the exact product."""
         width = self.width + other.width
         if limbs_of(width) == 1:
             return Wide((self.low * other.low,), width)
@@ -85,14 +85,14 @@ class Wide:
         for i, p in enumerate(x):
             for j, q in enumerate(y):
                 product = p * q
-                # Digits of 31 bits leave room in int64 for the sums.
+                # Sums of 31-bit digits fit int64.
                 columns[i + j] = columns[i + j] + (product & DIGIT_MASK)
                 columns[i + j + 1] = columns[i + j + 1] + (product >> DIGIT)
         zero = torch.zeros_like(product)
         return from_digits([zero + column for column in columns], width)
 
     def digits(self) -> list[Tensor]:
-        """Digits of 31 bits, least significant first, as many as the width has."""
+        """Split into 31-bit digits, least significant first."""
         halves = [half for limb in self.limbs for half in (limb & DIGIT_MASK, limb >> DIGIT)]
         return halves[: -(-self.width // DIGIT)]
 
@@ -103,21 +103,21 @@ class Wide:
         return less
 
     def equals(self, other: "Wide") -> Tensor:
-        """Element-wise equality of numbers of one width."""
+        """Return True where integers of one width are equal."""
         equal = self.low == other.low
         for x, y in zip(self.limbs[1:], other.limbs[1:], strict=True):
             equal = equal & (x == y)
         return equal
 
     def is_zero(self) -> Tensor:
-        """True where the number is zero."""
+        """Return True where the integer is zero."""
         zero = self.low == 0
         for limb in self.limbs[1:]:
             zero = zero & (limb == 0)
         return zero
 
     def bit_length(self) -> Tensor:
-        """Bits up to the first one; 0 of zero."""
+        """Return the position of the leading one, counted from 1; 0 for zero."""
         length = bit_length(self.low, min(self.width, LIMB))
         for index, limb in enumerate(self.limbs[1:], 1):
             above = bit_length(limb, min(self.width - LIMB * index, LIMB)) + LIMB * index
@@ -125,7 +125,7 @@ class Wide:
         return length
 
     def pad(self, places: int) -> "Wide":
-        """Numbers with zeros appended below."""
+        """Append ``places`` zeros below the lowest bit."""
         if places == 0:
             return self
         width = self.width + places
@@ -134,24 +134,24 @@ class Wide:
         return self.resized(width).shift_left(torch.full_like(self.low, places))
 
     def shift_left(self, amount: Tensor) -> "Wide":
-        """Numbers shifted up by less than the width, without losing a one."""
+        """Shift left in the same width, by less than the width; no one may be shifted out."""
         if len(self.limbs) == 1:
             return Wide((self.low << amount,), self.width)
         limbs, amount = self._broadcast(amount)
         steps, within = amount // LIMB, amount % LIMB
         count = len(self.limbs)
-        # Two zeros below the lowest limb: one for the upper bits of a result, and one for its lower bits.
+        # Two zero limbs below the lowest one, because each result limb reads two neighbouring limbs.
         stack = torch.cat([torch.zeros_like(limbs[:1])] * 2 + [limbs])
         shifted = []
         for index in range(count):
             at = (index + 2 - steps).clamp(min=1)
             here, below = _gather(stack, at), _gather(stack, at - 1)
-            # Bits shifted out of a limb enter the next one.
+            # The upper bits of the limb below enter this limb.
             shifted.append(((here << within) & MASK) | ((below >> 1) >> (LIMB - 1 - within)))
         return Wide(tuple(shifted), self.width)
 
     def shift_right(self, amount: Tensor) -> tuple["Wide", Tensor]:
-        """Numbers shifted down by any amount, and a flag where ones were lost."""
+        """Shift right by any amount; also return True where a one was shifted out."""
         amount = amount.clamp(max=self.width)
         if len(self.limbs) == 1:
             shifted = Wide((self.low >> amount,), self.width)
@@ -173,7 +173,7 @@ class Wide:
         return torch.stack(limbs), amount
 
     def bits(self, low: int, count: int) -> Tensor:
-        """``count`` bits, at most 62, from position ``low`` up."""
+        """Return ``count`` bits (at most 62) from position ``low`` upwards."""
         index, within = divmod(low, LIMB)
         if index >= len(self.limbs):
             return torch.zeros_like(self.low)
@@ -184,7 +184,7 @@ class Wide:
         return value & ((1 << count) - 1)
 
     def truncated(self, low: int) -> "Wide":
-        """Numbers without their lowest bits."""
+        """Remove the lowest ``low`` bits."""
         width = max(self.width - low, 1)
         if len(self.limbs) == 1:
             return Wide((self.low >> min(low, LIMB),), width)
@@ -192,7 +192,7 @@ class Wide:
         return Wide(tuple(limbs), width)
 
     def with_first(self, value: Tensor, bits: int) -> "Wide":
-        """The first bit replaced by an integer of ``bits`` bits."""
+        """Replace the most significant bit by an integer of ``bits`` bits."""
         below = self.width - 1
         if below == 0:
             return Wide.of(value, bits)
@@ -204,7 +204,7 @@ class Wide:
         return Wide(tuple(x | y for x, y in zip(first.limbs, rest.limbs, strict=True)), below + bits)
 
     def any_below(self, count: int) -> Tensor:
-        """True where one of the lowest ``count`` bits is set."""
+        """Return True where one of the lowest ``count`` bits is set."""
         index, within = divmod(count, LIMB)
         below = (
             torch.zeros_like(self.low, dtype=torch.bool)
@@ -217,12 +217,12 @@ class Wide:
 
 
 def limbs_of(width: int) -> int:
-    """Limbs of an integer of ``width`` bits."""
+    """Return the number of limbs of an integer of ``width`` bits."""
     return max(-(-width // LIMB), 1)
 
 
 def from_digits(digits: list[Tensor], width: int) -> Wide:
-    """Integers below 2^width from digits of 31 bits, which may exceed them before carries."""
+    """Make integers below 2^width from digits, which may exceed 31 bits before carries."""
     digits, _ = carry(digits)
     count = limbs_of(width)
     digits = (digits + [torch.zeros_like(digits[0])] * (2 * count))[: 2 * count]
@@ -230,7 +230,7 @@ def from_digits(digits: list[Tensor], width: int) -> Wide:
 
 
 def carry(digits: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Digits of 31 bits, none of them negative, and the carry out of the last: -1 for a negative number."""
+    """Propagate carries: return 31-bit digits and the carry out of the last one, which is -1 for negative integers."""
     settled, carried = [], torch.zeros_like(digits[0])
     for digit in digits:
         total = digit + carried
@@ -240,7 +240,7 @@ def carry(digits: list[Tensor]) -> tuple[list[Tensor], Tensor]:
 
 
 def _carried(limbs: list[Tensor]) -> tuple[Tensor, ...]:
-    """Limbs of a sum or difference; an arithmetic shift of a negative limb is the borrow from the next one."""
+    """Propagate carries between limbs; the arithmetic shift of a negative limb is a borrow."""
     for index in range(len(limbs) - 1):
         limbs[index + 1] = limbs[index + 1] + (limbs[index] >> LIMB)
         limbs[index] = limbs[index] & MASK
@@ -252,8 +252,8 @@ def _gather(stack: Tensor, at: Tensor) -> Tensor:
 
 
 def bit_length(value: Tensor, width: int) -> Tensor:
-    """Bits up to the first one of int64 values below 2^width, by the exponent of the float64 that holds them."""
+    """Return the bit length of int64 values below 2^width, from their exponents in float64."""
     if width > 53:
-        # If no two adjacent bits are one, the conversion does not round up to a power of two.
+        # Values without adjacent ones do not round up to a power of two in the conversion.
         value = value & ~(value >> 1)
     return (value.to(torch.float64).view(torch.int64) >> 52).sub_(1022).clamp_(min=0)

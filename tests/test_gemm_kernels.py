@@ -130,7 +130,7 @@ def case(spec, n, k, m, seed):
             operand.view(-1)[places] = kinds[torch.from_numpy(rng.integers(0, len(kinds), len(places)))]
     if spec.random is not None:
         states = gemm_module._states(spec.random, 1, (n, m), torch.device("cpu"))
-        return a, b, start, Words(states=gemm_module.dealt(spec, spec.random, states))
+        return a, b, start, Words(states=gemm_module.split_states(spec, spec.random, states))
     given = tuple(
         torch.from_numpy(rng.integers(0, 1 << spec.words[name], (n, m, k))) if name in spec.words else None
         for name in ("random", "random_product")
@@ -285,7 +285,7 @@ def test_kernels_transpose_few_columns(text, source, monkeypatch):
     spec = MacSpec.parse(text)
     rng = np.random.default_rng(4)
     for shape, k, m in (((40,), 5, 3), ((2, 65), 40, 1), ((3, 61), 3, 18)):
-        assert plan.is_turned(shape[-1], m)
+        assert plan.is_transposed(shape[-1], m)
         a, b = codes(rng, spec.a, (*shape, k), "any"), codes(rng, spec.b, (k, m), "any")
         more = {"start": codes(rng, spec.o, (shape[-1], 1), "any")}
         if source:

@@ -1,11 +1,12 @@
-"""Compiled kernels, which give the same bits as the golden model in torch.
+"""Compiled kernels with the same results as the golden model in torch.
 
-The kernel of `exact` computes every description that 128-bit integers hold: it is compiled once. `plan` chooses faster
-kernels of one description and proves them exact, the headers are the kernels, `build` compiles and caches them, and
-`launch` calls them. On a GPU with Triton `triton_gemm` computes some descriptions. The environment
-variable ``HALFULP_KERNEL`` is ``native`` (all instructions of this machine), ``avx2``, ``portable``, ``torch`` (no
-kernels), or ``auto``: as ``native``, but a kernel is compiled only after enough work for it, and till then that of all
-descriptions serves.
+The general kernel (`exact`) computes every description that fits 128-bit integers; it is compiled once. `plan` selects
+faster kernels that are specialised for one description, and proves them exact. The C++ headers implement the kernels,
+`build` compiles and caches them, `launch` calls them. On a GPU, `triton_gemm` computes some descriptions.
+
+The environment variable ``HALFULP_KERNEL`` selects the instructions: ``native`` (those of this machine), ``avx2``,
+``portable``, or ``torch`` for no kernels. The default ``auto`` is like ``native``, but compiles a specialised kernel
+only after enough work for it, and uses the general kernel until then.
 """
 
 import importlib.util
@@ -21,7 +22,7 @@ from .launch import Words, call
 from .text import PHILOX
 
 IN_TORCH, STEP_IN_TORCH, IN_EXACT = 0.5e-6, 0.3e-3, 0.1e-6
-"""Seconds for a product and its sum in torch, for a step of all sums there, and in the kernel of all descriptions."""
+"""Seconds for a multiply-accumulate in torch, for a step of all sums in torch, and for one in the general kernel."""
 
 __all__ = ["PHILOX", "Words", "gemm"]
 
@@ -29,16 +30,16 @@ __all__ = ["PHILOX", "Words", "gemm"]
 def gemm(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
 ) -> Tensor | None:
-    """Matrix product of checked codes, of ``shape`` like ``start``; None if no kernel computes it."""
-    # Sums of no products are their start values.
+    """Multiply matrices of checked codes; ``start`` has the result's ``shape``; None if no kernel supports the call."""
+    # The caller handles sums of no products.
     if a.shape[-1] == 0 or build.level() == "torch":
         return None
     if a.device.type == "cuda":
         return _on_gpu(spec, a, b, start, shape, words)
     if a.device.type != "cpu":
         return None
-    turned = plan.is_turned(*shape[-2:])
-    if turned:
+    transposed = plan.is_transposed(*shape[-2:])
+    if transposed:
         spec = replace(spec, a=spec.b, b=spec.a)
     counted = None if words.key is None else PHILOX
     steps = torch.Size(shape).numel() * a.shape[-1]
@@ -46,7 +47,7 @@ def gemm(
         library = build.library(f"gemm_{plan.file_name(spec)}", source, steps * IN_EXACT)
         if library is None:
             break
-        found = call(library, a, b, start, shape, words, turned)
+        found = call(library, a, b, start, shape, words, transposed)
         if found is not None:
             return found
     if not plan.fits_exact(spec):
@@ -54,13 +55,13 @@ def gemm(
     library = exact.library(steps * IN_TORCH + a.shape[-1] * STEP_IN_TORCH)
     if library is None:
         return None
-    return call(library, a, b, start, shape, words, turned, exact.step(spec, counted))
+    return call(library, a, b, start, shape, words, transposed, exact.step(spec, counted))
 
 
 def _on_gpu(
     spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, shape: tuple[int, ...], words: Words
 ) -> Tensor | None:
-    """Product in Triton, batch by batch; None if its kernel does not take the description."""
+    """Multiply matrices in Triton, batch by batch; None if its kernel does not support the description."""
     if words.key is not None or importlib.util.find_spec("triton") is None:
         return None
     from . import triton_gemm

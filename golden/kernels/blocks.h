@@ -1,9 +1,12 @@
-// The loops around a step on lanes: operands are decoded and packed once, sums stay in registers, threads share the work.
+// Blocked matrix product in vector lanes: operands are decoded and packed once, sums stay in registers, and threads share
+// the blocks.
 //
-// A policy P is a type with: BITS of its lanes; V, a vector, and its Scalar; ROWS and VECTORS of a block; SumWords and
-// ProductWords; decoder_a, decoder_b, decoder_start and encode, between codes and scalars; encode_all, of the lanes of a
-// vector if they can be encoded at once; Extremes of operands; accepts(), which returns a Verdict; FENV; and
-// step<CHECKED>(sum, a, b, word, product word).
+// The parameter P is a type with these members:
+//  - BITS of a lane; V, a vector, and its Scalar; ROWS and VECTORS of a block; FENV, the rounding mode of the processor
+//  - SumWords and ProductWords, the sources of random words
+//  - decoder_a, decoder_b, decoder_start and encode: conversion between codes and scalars; encode_all for a whole vector
+//  - Extremes, a summary of operands, and accepts(), which returns a Verdict on them
+//  - step<CHECKED>(sum, a, b, word, product word), a step of the sums
 #pragma once
 #include <memory>
 
@@ -11,6 +14,7 @@
 
 namespace halfulp {
 
+// Array that begins at a multiple of 64 bytes.
 template <class T>
 struct Aligned {
     std::unique_ptr<char[]> memory;
@@ -21,7 +25,7 @@ struct Aligned {
     }
 };
 
-// Answer of a kernel to given operands: inexact for them, no step can overflow, or every step checks for overflow.
+// Decision of a kernel on given operands: results would be inexact; no step can overflow; each step must check overflow.
 enum Verdict { REFUSED, UNCHECKED, CHECKED };
 
 template <class P>
@@ -33,21 +37,21 @@ struct Blocks {
     static constexpr bool sum_words = !std::is_same<typename P::SumWords, NoWords>::value;
     static constexpr bool product_words = !std::is_same<typename P::ProductWords, NoWords>::value;
     static constexpr i64 GROUP = 4;  // blocks of rows that share a panel of b
-    static constexpr i64 BAND = 16;  // rows of b that are packed by one task
+    static constexpr i64 BAND = 16;  // rows of b that one task packs
 
     const Call& call;
     const i64 panels = (call.m + columns - 1) / columns, row_blocks = (call.n + rows - 1) / rows;
     const i64 bands = (call.k + BAND - 1) / BAND;
     Aligned<Scalar> a{call.batches * row_blocks * rows * call.k}, b{call.packs * panels * columns * call.k};
 
-    explicit Blocks(const Call& told) : call(told) {}
+    explicit Blocks(const Call& arguments) : call(arguments) {}
 
     int run() {
         const Machine usual(FE_TONEAREST);
         std::vector<typename P::Extremes> seen(size_t(call.batches * row_blocks + call.packs * bands) + 1);
-        deal(call.batches * row_blocks, call.threads, [&](i64 task) { pack_a(task, seen[size_t(task)]); });
+        run_parallel(call.batches * row_blocks, call.threads, [&](i64 task) { pack_a(task, seen[size_t(task)]); });
         const i64 after = call.batches * row_blocks;
-        deal(call.packs * bands, call.threads, [&](i64 task) { pack_b(task, seen[size_t(after + task)]); });
+        run_parallel(call.packs * bands, call.threads, [&](i64 task) { pack_b(task, seen[size_t(after + task)]); });
         typename P::Extremes of_a, of_b, of_start;
         for (i64 task = 0; task < after; ++task) of_a.join(seen[size_t(task)]);
         for (i64 task = 0; task < call.packs * bands; ++task) of_b.join(seen[size_t(after + task)]);
@@ -62,7 +66,7 @@ struct Blocks {
         // With few rows, threads share the panels too.
         i64 parts = call.batches * groups >= 4 * call.threads ? 1 : (4 * call.threads + groups - 1) / (groups ? groups : 1);
         if (parts > panels) parts = panels;
-        deal(call.batches * groups * parts, call.threads, [&](i64 task) {
+        run_parallel(call.batches * groups * parts, call.threads, [&](i64 task) {
             const Machine machine(P::FENV);
             const i64 part = task % parts, group = task / parts % groups, batch = task / parts / groups;
             for (i64 panel = panels * part / parts; panel < panels * (part + 1) / parts; ++panel)
@@ -76,7 +80,7 @@ struct Blocks {
     }
 
 private:
-    // COUNT numbers at a distance of `stride`; the usual stride is a constant, so that the compiler can unroll.
+    // Decodes `count` numbers; the usual distance of 1 is a constant, so that the compiler can unroll the loop.
     template <class Decode>
     static void unpack(const i64* from, i64 distance, i64 count, const Decode& decode, Scalar* to, int spread) {
         if (distance == 1)
@@ -109,7 +113,7 @@ private:
             unpack(call.b.at(call.pack_batch[pack], first + step, left), call.b.column, there, decode, to, 1);
             for (i64 j = there; j < columns; ++j) to[j] = 0;
         };
-        // Along rows or columns, whichever is contiguous in memory.
+        // The inner loop runs along the dimension that is contiguous in memory.
         if (call.b.column == 1)
             for (i64 step = 0; step < steps; ++step)
                 for (i64 panel = 0; panel < panels; ++panel) pack_row(step, panel);
@@ -141,7 +145,7 @@ private:
                     for (int lane = 0; lane < there; ++lane)
                         begin[lane] = decode_start(u64(*call.start.at(batch, i, j + lane)));
                 sum[row][vector] = begin;
-                if (there == 0) j = left;  // lanes without a sum use the words of existing ones
+                if (there == 0) j = left;  // lanes without a sum take the random words of other lanes
                 of_sum[row][vector].begin(call, batch, i, j, there ? there : 1);
                 of_product[row][vector].begin(call, batch, i, j, there ? there : 1);
             }
@@ -168,10 +172,10 @@ private:
             }
         }
         for (int row = 0; row < rows && top + row < call.n; ++row)
-            for (int vector = 0; vector < vectors; ++vector) leave(batch, top + row, left + vector * lanes, sum[row][vector]);
+            for (int vector = 0; vector < vectors; ++vector) store(batch, top + row, left + vector * lanes, sum[row][vector]);
     }
 
-    void leave(i64 batch, i64 i, i64 j, V sum) {
+    void store(i64 batch, i64 i, i64 j, V sum) {
         i64* to = call.out + call.element(batch, i, j);
         alignas(64) typename Lanes<P::BITS>::Unsigned codes[lanes];
         if (call.across == 1 && j + lanes <= call.m && P::encode_all(sum, codes)) {

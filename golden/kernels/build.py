@@ -1,4 +1,4 @@
-"""Kernels as shared libraries, compiled at their first use and cached by content."""
+"""Compilation of kernels to shared libraries, cached by content."""
 
 import ctypes
 import functools
@@ -23,11 +23,13 @@ LEVELS = {
     "portable": (),
     "torch": None,
 }
-"""Values of the setting, and compiler flags for their instructions. With ``auto`` a kernel is compiled after its work
-has taken as long without it as compiling takes; with ``torch`` there are no kernels."""
+"""Compiler flags of each value of ``HALFULP_KERNEL``; None if it disables kernels.
+
+With ``auto``, a kernel is compiled when its work has taken as long without it as the compilation takes.
+"""
 
 COMPILING = 3.0
-"""Seconds for compiling a kernel of one description."""
+"""Seconds to compile a specialised kernel."""
 
 FLAGS = (
     "-O3",
@@ -37,9 +39,9 @@ FLAGS = (
     "-pthread",
     "-fno-math-errno",
     "-fno-trapping-math",
-    # Kernels change the rounding mode.
+    # Kernels change the rounding mode of the processor.
     "-frounding-math",
-    # Products are exact where their rounding matters, so that fused and separate operations agree.
+    # Products are exact where their rounding matters: fused and separate operations give the same results.
     "-ffp-contract=fast",
     "-fvisibility=hidden",
     "-Wno-psabi",
@@ -48,26 +50,28 @@ FLAGS = (
 
 
 def level() -> str:
-    """Value of the setting in the environment; ValueError if it is unknown."""
+    """Return the value of ``HALFULP_KERNEL``; ValueError if it is unknown."""
     given = os.environ.get(SETTING) or "auto"
     if given not in LEVELS:
-        raise ValueError(f"{SETTING} is {given!r}; it may be {', '.join(LEVELS)}")
+        raise ValueError(f"invalid {SETTING} {given!r}: expected {', '.join(LEVELS)}")
     return given
 
 
 def library(name: str, source: str, seconds: float = math.inf, compiling: float | None = None) -> ctypes.CDLL | None:
-    """The compiled source; None if kernels are off, cannot be built (with one warning), or are not yet worth building.
+    """Compile a kernel, or load it from the cache.
+
+    Return None if kernels are disabled, if compilation fails (with one warning), or if it is not worth its time yet.
 
     Parameters
     ----------
     name : str
-        Beginning of the file's name.
+        Beginning of the file name.
     source : str
-        C++ that includes headers of this folder.
+        C++ source that includes headers of this folder.
     seconds : float
-        Time of the present work without it.
+        Time that the current call takes without the kernel.
     compiling : float, optional
-        Time of building it; default: ``COMPILING``.
+        Time of the compilation; default: ``COMPILING``.
     """
     chosen = level()
     if chosen == "torch":
@@ -81,11 +85,11 @@ def library(name: str, source: str, seconds: float = math.inf, compiling: float 
 
 
 _spent: dict[tuple[str, Path], float] = {}
-"""Seconds that the work of a kernel took without it."""
+"""Seconds that calls took without a kernel, by its source and build folder."""
 
 
 def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, seconds: float, compiling: float) -> bool:
-    """True if a kernel is built, or its work has taken as long without it as building takes."""
+    """Return True if a kernel is in the cache, or if calls without it took as long as its compilation."""
     spent = _spent.get((source, root), 0.0)
     if not spent:
         entry = _entry(name, source, "auto", compiler)
@@ -99,7 +103,7 @@ def _is_due(name: str, source: str, compiler: tuple[str, ...], root: Path, secon
 
 
 def has_fma() -> bool:
-    """True if the machine that kernels are compiled for has a fused multiply-add."""
+    """Return True if kernels are compiled for a processor with a fused multiply-add."""
     chosen = level()
     compiler = tuple(shlex.split(os.environ.get("CXX") or "g++"))
     return chosen != "torch" and "__FMA__" in (_target(compiler, chosen) or "")
@@ -117,32 +121,32 @@ def _library(name: str, source: str, chosen: str, compiler: tuple[str, ...], roo
     except (OSError, ToolError, subprocess.CalledProcessError) as error:
         lines = str(getattr(error, "stderr", "") or error).strip().splitlines()
         first = next((line for line in lines if "error" in line.lower()), lines[0])
-        _say(f"the kernel {name} could not be built ({first}); plain torch computes the same bits, slowly")
+        _warn(f"kernel {name} does not compile ({first}); torch computes the same results, but slower")
         return None
 
 
 def _entry(name: str, source: str, chosen: str, compiler: tuple[str, ...]) -> Entry | None:
-    """Place of a compiled source in the cache; None where there is no compiler."""
+    """Return the cache entry of a kernel; None without a compiler."""
     target = _target(compiler, chosen)
     return None if target is None else Entry.of("kernels", (source, _headers(), target, *FLAGS), name)
 
 
 @functools.lru_cache
 def _target(compiler: tuple[str, ...], chosen: str) -> str | None:
-    """The compiler's version and all that it knows of the machine, as macros; None where there is no compiler."""
+    """Return the predefined macros of the compiler, which give its version and target; None without a compiler."""
     try:
         if shutil.which(compiler[0]) is None:
-            raise FileNotFoundError(f"there is no {compiler[0]} on PATH")
+            raise FileNotFoundError(f"no {compiler[0]} on PATH")
         command = [*compiler, *(LEVELS[chosen] or ()), "-dM", "-E", "-x", "c++", os.devnull]
         return subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        _say(f"there is no C++ compiler for kernels ({error}); plain torch computes the same bits, slowly")
+        _warn(f"no C++ compiler for kernels ({error}); torch computes the same results, but slower")
         return None
 
 
 @functools.lru_cache
 def _headers() -> str:
-    """The code of all headers, without comments: a changed comment compiles nothing again."""
+    """Return the source of all headers without comments, so that a changed comment causes no compilation."""
     headers = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.h")))
     return re.sub(r"\s*//.*", "", headers)
 
@@ -155,6 +159,6 @@ def _compile(source: str, command: list[str], folder: Path) -> None:
 
 
 @functools.lru_cache
-def _say(sentence: str) -> None:
-    """Warn with each sentence once."""
+def _warn(sentence: str) -> None:
+    """Issue a warning, each sentence once."""
     warnings.warn(f"halfulp: {sentence}", RuntimeWarning, stacklevel=2)

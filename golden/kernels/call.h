@@ -25,19 +25,19 @@ struct View {
 struct Call {
     i64 batches, n, m, k, threads;
     i64 packs;               // distinct batches of b
-    const i64* pack_of;      // index of the distinct batch that each batch uses
-    const i64* pack_batch;   // a batch that uses each distinct one
-    View a, b, start, sum_words, product_words;  // start.data is null where sums start from +0
-    const i64 *sum_states, *product_states;      // of sources, for each element
-    u64 key;                                     // of counter-based words
-    i64 first_step;                              // first step of those words
+    const i64* pack_of;      // index of the distinct batch of b for each batch
+    const i64* pack_batch;   // one batch for each distinct batch of b
+    View a, b, start, sum_words, product_words;  // start.data is null if sums start from +0
+    const i64 *sum_states, *product_states;      // states of the sources of each element
+    u64 key;                                     // key of counter-based words
+    i64 first_step;                              // first step of counter-based words
     i64* out;
-    i64 down, across;                            // from an element of a batch to the next one in the column, and in the row
+    i64 down, across;                            // distance in `out` to the next element of a column, and of a row
 
     i64 element(i64 batch, i64 i, i64 j) const { return batch * n * m + i * down + j * across; }
 };
 
-// Sets a rounding mode of the machine and enables subnormal numbers until the end of the scope.
+// Sets the rounding mode of the processor and enables subnormal numbers until the end of the scope.
 class Machine {
 #if defined(__SSE2__)
     unsigned before = _mm_getcsr();
@@ -64,7 +64,7 @@ public:
 
 // Calls work(task) for every task, in any order, on `threads` threads.
 template <class Work>
-void deal(i64 tasks, i64 threads, const Work& work) {
+void run_parallel(i64 tasks, i64 threads, const Work& work) {
     if (threads > tasks) threads = tasks;
     std::atomic<i64> next{0};
     const auto run = [&] {
@@ -75,7 +75,7 @@ void deal(i64 tasks, i64 threads, const Work& work) {
     try {
         for (i64 index = 1; index < threads; ++index) others.emplace_back(run);
     } catch (...) {
-        // The system has no more threads: the existing ones do all tasks.
+        // The system allows no more threads: those that have started do all tasks.
     }
     run();
     for (auto& other : others) other.join();

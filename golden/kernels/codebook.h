@@ -4,8 +4,8 @@
 
 namespace halfulp {
 
-// The tables are those of golden/kernels/codebook.py. A pair of integers is one of 128 bits, high half first; of two
-// tables the first is that of positive numbers.
+// The tables are those of golden/kernels/codebook.py. 128-bit integers are stored as two integers, high half first. Arrays
+// of two tables have that of positive numbers first.
 struct Codebook {
     i64 width, quantum, floors, has_threshold;
     u64 nan_code;
@@ -25,7 +25,7 @@ struct Codebook {
     u64 pack(const Raw& x, const Rounding& rounding, bool saturate, u64 random) const {
         if (x.nan) return nan_code;
         if (x.inf) return infinities[x.sign];
-        // The magnitude in units of the last place that decides rounding; a larger shift exceeds every value.
+        // The magnitude in units of the last bit that rounding depends on; numbers with a larger shift are out of range.
         const int shift = int(quantum) - rounding.places - x.exponent;
         u128 units = x.significand;
         bool sticky = x.sticky;
@@ -50,7 +50,7 @@ struct Codebook {
         const u64 seen = u64(way / gap);
         sticky |= way % gap != 0;
         const bool inexact = seen || sticky, down = floors && x.sign;
-        // Below zero the floor is the next value of the table, and the distance from it is the rest of the interval.
+        // The floor of a negative number is the next entry of the table; the discarded part is measured from there.
         const u64 rest = down ? (0 - (seen + sticky)) & ones(rounding.places) : seen;
         const u64 last = (codes[x.sign][low] ^ u64(down && inexact)) & 1;
         const u64 up = rounding.up(x.sign, last, rest, sticky, random, floors);

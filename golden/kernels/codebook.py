@@ -1,4 +1,4 @@
-"""Tables of codebooks, as C++ and in memory."""
+"""Tables of codebooks, as C++ source and as ctypes structures."""
 
 import ctypes
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.formats.codebook import Codebook
 
 WIDEST = 86
-"""Bits from the last place to the largest magnitude, so that 128 bits hold what any rounding looks at, too."""
+"""Limit on the bits from the last place to the largest magnitude; with the discarded bits they fit 128 bits."""
 
 SIGNED = frozenset({"lasts", "exponents", "flags"})
 """Tables of signed integers."""
 
 
 class Tables(ctypes.Structure):
-    """A codebook, as in codebook.h."""
+    """Struct ``Codebook`` of codebook.h."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("width", "quantum", "floors", "has_threshold")),
@@ -26,18 +26,18 @@ class Tables(ctypes.Structure):
 
 
 def name_of(fmt: Codebook) -> str:
-    """C++ object of a format."""
+    """Return the name of a format's C++ object."""
     return f"codebook_{fmt.name}"
 
 
 def holds(fmt: Codebook) -> bool:
-    """True if integers of 128 bits hold the numbers."""
+    """Return True if the kernels can compute with a format in 128-bit integers."""
     highest = max(entry.magnitude for side in fmt.rounding_tables for entry in side)
     return floor_log2(highest) - fmt.quantum < WIDEST and fmt.precision <= 64
 
 
 def define(fmt: Codebook) -> str:
-    """C++ of the object of a format, and of its tables."""
+    """Return the C++ definition of a format's object and its tables."""
     tables, space = _tables(fmt), f"tables_{fmt.name}"
     lines = [
         f"static constexpr {'i64' if name in SIGNED else 'u64'} {name}[] = {{{_row(tables[name], name)}}};"
@@ -56,7 +56,7 @@ def define(fmt: Codebook) -> str:
 
 
 def structure(fmt: Codebook) -> Tables:
-    """Object of a format in memory, with its tables."""
+    """Make the ctypes structure of a format, with its tables."""
     arrays = {
         name: ((ctypes.c_int64 if name in SIGNED else ctypes.c_uint64) * len(row))(*row)
         for name, row in _tables(fmt).items()
@@ -77,7 +77,7 @@ def _scalars(fmt: Codebook) -> tuple[int, ...]:
 
 
 def _tables(fmt: Codebook) -> dict[str, list[int]]:
-    """Tables in the order of codebook.h."""
+    """Return the tables of a format, in the order of codebook.h."""
     significands, exponents, flags = [], [], []
     for code, value in enumerate(fmt.values):
         number = abs(value) if isinstance(value, Fraction) else Fraction(0)

@@ -1,4 +1,4 @@
-"""Kernels on single numbers, and on states of sources."""
+"""Element-wise kernels: conversions between formats, and jumps of source states."""
 
 import ctypes
 import re
@@ -14,20 +14,20 @@ from .launch import I64, POINTER
 from .text import boolean, fits, format_text
 
 WORTHWHILE = 256
-"""Least count of numbers for which a kernel is faster than torch."""
+"""Smallest number of elements for which a kernel is faster than torch."""
 
 IN_TORCH, IN_EXACT = 0.2e-6, 0.05e-6
-"""Seconds for a number in torch, and in the kernel of all descriptions."""
+"""Seconds for an element in torch, and in the general kernel."""
 
 
 class Elements(ctypes.Structure):
-    """Arguments of a conversion, as in elements.h."""
+    """Struct ``Elements`` of elements.h: arguments of a conversion."""
 
     _fields_ = (("count", I64), ("threads", I64), ("x", POINTER), ("random", POINTER), ("out", POINTER))
 
 
 class Jump(ctypes.Structure):
-    """Arguments of a jump, as in states.h."""
+    """Struct ``Jump`` of states.h: arguments of a jump."""
 
     _fields_ = (
         *((name, I64) for name in ("count", "threads", "places")),
@@ -38,9 +38,9 @@ class Jump(ctypes.Structure):
 def convert(
     x: Tensor, a: Format, o: Format, rounding: Rounding, saturate: bool, random: Tensor | None
 ) -> Tensor | None:
-    """Codes in another format; None if no kernel converts them.
+    """Convert to another format; None if no kernel supports the conversion.
 
-    ``x`` holds codes in the format ``a``, or numbers in float32 or float64 for ``a`` FP32 or FP64.
+    ``x`` holds codes in the format ``a``, or real numbers in float32 or float64 if ``a`` is FP32 or FP64.
     """
     if x.device.type != "cpu" or x.numel() < WORTHWHILE or build.level() == "torch" or not fits(a, o):
         return None
@@ -49,7 +49,7 @@ def convert(
         random = random.contiguous()
     out = torch.empty_like(x, dtype=torch.int64)
     if random is not None or out.stride() != x.stride():
-        # Without gaps in memory its order does; words come in that of the shape.
+        # Any order of elements in memory is fine if it has no gaps, but random words are in row-major order.
         x, out = x.contiguous(), torch.empty(x.shape, dtype=torch.int64)
     words = None if random is None else random.data_ptr()
     call = Elements(x.numel(), torch.get_num_threads(), x.data_ptr(), words, out.data_ptr())
@@ -83,7 +83,7 @@ encode_floats<o, rounding, {flags}, {number}>(*call);
 
 
 def _in_lanes(o: Float, rounding: Rounding) -> bool:
-    """True if binary64 words round to the format: they have a bit below all bits that the rounding depends on."""
+    """Return True if binary64 lanes can round to the format: they have a sticky bit below all bits that matter."""
     return (
         o.man >= 1
         and o.subnormals
@@ -95,7 +95,7 @@ def _in_lanes(o: Float, rounding: Rounding) -> bool:
 
 
 def jump(states: Tensor, columns: list[int]) -> Tensor | None:
-    """States after a linear jump whose matrix has these columns; None without kernels."""
+    """Multiply states by a matrix over GF(2), which is given by its columns; None without kernels."""
     if states.device.type != "cpu" or states.numel() < WORTHWHILE:
         return None
     library = exact.library(states.numel() * len(columns) * IN_TORCH)

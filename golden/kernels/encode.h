@@ -1,13 +1,13 @@
-// Real numbers to floats, in lanes.
+// Conversion of real numbers to floating-point formats, in vector lanes.
 #pragma once
 #include "elements.h"
 #include "floats.h"
 
 namespace halfulp {
 
-// Numbers in binary32 or binary64 to floats with subnormals, in lanes of binary64. SCALE makes the format's smallest
-// normal number the lane's, so that the truncated word is the code (see floats.h). Bits lost below the lane's quantum are
-// found by scaling back, and set the last bit: rounding to odd.
+// Converts binary32 or binary64 numbers to floats with subnormals, in binary64 lanes. Scaling by 2^SCALE maps the smallest
+// normal number of the format to that of binary64, so that the truncated word is the code (see floats.h). If scaling back
+// gives another number, bits were lost below the smallest subnormal: the last bit is then set, as in rounding to odd.
 template <const Float& O, const Rounding& R, bool SATURATE, bool INFS, bool SIGNED_ZERO, int SCALE, class IN>
 void encode_floats(const Elements& call) {
     using W = Word<64>;
@@ -18,7 +18,7 @@ void encode_floats(const Elements& call) {
     constexpr u64 low = (u64(1) << drop) - 1;
     const double down = std::ldexp(1.0, SCALE), up = std::ldexp(1.0, -SCALE);
     const IN* x = static_cast<const IN*>(call.x);
-    // Results of infinities and of overflow.
+    // Results for infinite operands, and for overflow by sign.
     constexpr u64 infinite = INFS ? O.max_code + 1 : O.nan_code == O.sign_code && SIGNED_ZERO ? O.max_code : O.nan_code;
     constexpr bool infinite_is_nan = infinite == O.nan_code;
     constexpr u64 positive = SATURATE || R.to_largest(false) ? O.max_code : infinite;
@@ -26,7 +26,7 @@ void encode_floats(const Elements& call) {
     const auto with_sign = [](u64 code, bool special) { return special && infinite_is_nan ? code : code | O.sign_code; };
     const U plus_over = all<U>(u64(positive)), plus_inf = all<U>(u64(infinite));
     const U minus_over = all<U>(with_sign(negative, negative == infinite)), minus_inf = all<U>(with_sign(infinite, true));
-    deal_chunks(call, [&](i64 at, i64 end) {
+    run_chunks(call, [&](i64 at, i64 end) {
         const Machine machine(FE_TOWARDZERO);
         for (; at < end; at += lanes) {
             const int there = end - at < lanes ? int(end - at) : lanes;

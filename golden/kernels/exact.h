@@ -1,6 +1,5 @@
-// Any conversion and any multiply-accumulate, one number at a time in 128-bit integers, or in a register where a sum is
-// exact. Formats, roundings and sources are parameters at run time: this kernel is built once, and serves descriptions
-// until one of their own is built.
+// The general kernel: any conversion and any multiply-accumulate, one number at a time in 128-bit integers; exact sums are
+// in a wider register. Formats, roundings and sources are run-time parameters, so that it is compiled once.
 #pragma once
 #include <variant>
 
@@ -22,7 +21,7 @@ inline u64 pack(const Format& format, const Raw& x, const Rounding& rounding, bo
     return std::visit([&](const auto& one) { return one.pack(x, rounding, saturate, random); }, format);
 }
 
-// A format as Python gives it: the place of its family in `Format`, and the members of its object.
+// A format as passed from Python: the index of its family in `Format`, and the members of its object.
 struct Parameters {
     i64 family, members[5];
     const Codebook* codebook;
@@ -39,14 +38,14 @@ struct Parameters {
     }
 };
 
-// A conversion. A code comes as int64, a number as its own bits, of which there are `bytes` bytes.
+// A conversion. Codes are int64; real numbers have `bytes` bytes.
 struct Conversion {
     Parameters a, o;
     Rounding rounding;
     i64 saturate, bytes;
 };
 
-// A multiply-accumulate step. A product is exact unless it is rounded; a sum is, if the register has bits.
+// A multiply-accumulate step. The product is rounded if `rounds_product`; the sum is exact if `quire_width` is not 0.
 struct Step {
     Parameters a, b, o, product;
     Rounding rounding, product_rounding;
@@ -54,7 +53,7 @@ struct Step {
     Source sum_words, product_words;
 };
 
-// A two's-complement sum in units of 2^quantum. A sum that overflows `width` bits stays infinite.
+// A two's-complement sum in units of 2^quantum. A sum that overflows `width` bits becomes infinite and stays so.
 struct Register {
     const int width, quantum, limbs = width / 64 + 2;
     std::vector<u64> limb = std::vector<u64>(size_t(limbs)), magnitude = limb;
@@ -73,7 +72,7 @@ struct Register {
         int up = x.exponent - quantum;
         u128 significand = x.significand;
         if (up < 0) {
-            significand >>= -up;  // zeros, for every number is a multiple of the unit
+            significand >>= -up;  // drops zeros only: every number is a multiple of the unit
             up = 0;
         }
         const int place = up % 64;
@@ -117,7 +116,7 @@ struct Register {
         int left = limbs;
         while (left > 1 && !magnitude[left - 1]) --left;
         Raw x{0, quantum + 64 * left, sign, false, false, false};
-        // As many bits from the first one on as there is room for; those below are sticky.
+        // Take the bits from the leading one downwards until 128 bits are full; the others are sticky.
         while (left--) {
             const int room = 128 - length_of(x.significand), taken = room < 64 ? room : 64;
             if (taken) x.significand = x.significand << taken | magnitude[left] >> (64 - taken);
@@ -129,7 +128,7 @@ struct Register {
     }
 };
 
-// Sums of a step, one element after the other.
+// Computes the elements of a matrix product one by one.
 struct Sums {
     const Step& step;
     const Format a = step.a.format(), b = step.b.format(), o = step.o.format(), product = step.product.format();
@@ -162,12 +161,12 @@ struct Sums {
     }
 };
 
-// 64-bit codes are passed as the int64 of the same bits.
+// A 64-bit code is passed as the int64 with the same bits.
 inline void gemm(const Call& call, const Step& step) {
     constexpr i64 COLUMNS = 64;
     const i64 panels = (call.m + COLUMNS - 1) / COLUMNS;
     std::vector<Raw> b(size_t(call.packs * call.m * call.k));
-    deal(call.packs * panels, call.threads, [&](i64 task) {
+    run_parallel(call.packs * panels, call.threads, [&](i64 task) {
         const Format format = step.b.format();
         const i64 pack = task / panels, first = task % panels * COLUMNS;
         for (i64 j = first; j < call.m && j < first + COLUMNS; ++j) {
@@ -175,7 +174,7 @@ inline void gemm(const Call& call, const Step& step) {
             for (i64 at = 0; at < call.k; ++at) column[at] = unpack(format, u64(*call.b.at(call.pack_batch[pack], at, j)));
         }
     });
-    deal(call.batches * call.n * panels, call.threads, [&](i64 task) {
+    run_parallel(call.batches * call.n * panels, call.threads, [&](i64 task) {
         const i64 row = task / panels, batch = row / call.n, i = row % call.n, first = task % panels * COLUMNS;
         Sums sums{step};
         std::vector<Raw> a(size_t(call.k));
@@ -193,7 +192,7 @@ inline void gemm(const Call& call, const Step& step) {
 inline void convert(const Elements& call, const Conversion& given) {
     const Format a = given.a.format(), o = given.o.format();
     const auto run = [&](const auto* codes) {
-        deal_chunks(call, [&](i64 at, i64 end) {
+        run_chunks(call, [&](i64 at, i64 end) {
             for (; at < end; ++at) {
                 const u64 word = call.random ? u64(call.random[at]) : 0;
                 call.out[at] = i64(pack(o, unpack(a, codes[at]), given.rounding, given.saturate, word));

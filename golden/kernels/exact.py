@@ -1,4 +1,4 @@
-"""The kernel of all descriptions that 128-bit integers hold: built once, with formats and roundings as arguments."""
+"""The general kernel: 128-bit integers, with formats, roundings and sources as run-time parameters."""
 
 import ctypes
 import functools
@@ -12,7 +12,7 @@ from .launch import I64, POINTER
 from .text import PHILOX, TYPES
 
 COMPILING = 1.0
-"""Seconds for compiling the kernel."""
+"""Seconds to compile the kernel."""
 
 MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr", "exact")
 """Rounding modes, in the order of number.h."""
@@ -22,31 +22,31 @@ KINDS = ("none", "given", "lfsr", "plateau", PHILOX)
 
 
 class Parameters(ctypes.Structure):
-    """A format, as in exact.h."""
+    """Struct ``Parameters`` of exact.h: a format."""
 
     _fields_ = (("family", I64), ("members", I64 * 5), ("codebook", POINTER))
 
 
 class Rounded(ctypes.Structure):
-    """A rounding, as in number.h."""
+    """Struct ``Rounding`` of number.h."""
 
     _fields_ = tuple((name, ctypes.c_int) for name in ("mode", "bits", "places"))
 
 
 class Source(ctypes.Structure):
-    """A source of random words, as in words.h."""
+    """Struct ``Source`` of words.h: a source of random words."""
 
     _fields_ = (*((name, I64) for name in ("kind", "sum", "bits", "width")), ("taps", ctypes.c_uint64))
 
 
 class Conversion(ctypes.Structure):
-    """A conversion, as in exact.h."""
+    """Struct ``Conversion`` of exact.h."""
 
     _fields_ = (("a", Parameters), ("o", Parameters), ("rounding", Rounded), ("saturate", I64), ("bytes", I64))
 
 
 class Step(ctypes.Structure):
-    """A multiply-accumulate step, as in exact.h."""
+    """Struct ``Step`` of exact.h: a multiply-accumulate step."""
 
     _fields_ = (
         *((name, Parameters) for name in ("a", "b", "o", "product")),
@@ -57,19 +57,19 @@ class Step(ctypes.Structure):
 
 
 def library(seconds: float) -> ctypes.CDLL | None:
-    """The kernel; None if it cannot be built, or work of so many seconds in torch is not worth it."""
+    """Compile or load the kernel; None if it cannot be compiled, or is not worth it yet (see `build.library`)."""
     return build.library("exact", '#include "exact.h"\n', seconds, COMPILING)
 
 
 @functools.lru_cache(maxsize=1024)
 def conversion(a: Format, o: Format, rounding: Rounding, saturate: bool, size: int) -> Conversion:
-    """Arguments of a conversion of numbers of so many bytes."""
+    """Return the arguments of a conversion of elements with ``size`` bytes."""
     return Conversion(_format(a), _format(o), _rounding(rounding), saturate, size)
 
 
 @functools.lru_cache(maxsize=1024)
 def step(spec: MacSpec, source: str | None) -> Step:
-    """Arguments of a multiply-accumulate step; ``source`` is ``philox`` where random words are counter-based."""
+    """Return the arguments of a multiply-accumulate step; ``source`` is ``philox`` for counter-based words."""
     quire = spec.quire
     return Step(
         *(_format(fmt) for fmt in (spec.a, spec.b, spec.o, spec.product or spec.o)),

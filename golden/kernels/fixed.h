@@ -1,4 +1,4 @@
-// Steps in integer lanes: fixed point throughout.
+// Multiply-accumulate steps of fixed-point formats in integer lanes.
 #pragma once
 #include "blocks.h"
 
@@ -23,7 +23,7 @@ struct FixedRounder {
             case RU: return (x + low) >> drop;
             case RO: return x >> drop | (((x & low) + low) >> drop & 1);
             case SR:
-                // Random bits below the last existing place are added to zeros, so that no carry comes out of them.
+                // Random bits below the last discarded place meet zeros and cannot carry; they are dropped.
                 return (x + (I)(drop < N ? random >> (drop < N ? N - drop : 0) : random << (drop < N ? 0 : drop - N))) >> drop;
             case RD: case EXACT: return x >> drop;
         }
@@ -46,8 +46,8 @@ struct Range {
     }
 };
 
-// S has: a, b, o; TERM_UP and O_UP, the left shifts that bring terms and sums to one unit; ROUNDS_PRODUCT, ProductRounder and
-// ProductRange; SumRounder and SumRange.
+// S has the members a, b, o; TERM_UP and O_UP, the left shifts that align terms and sums; ROUNDS_PRODUCT, ProductRounder
+// and ProductRange; SumRounder and SumRange.
 template <class S, int LANE>
 struct FixedSteps : S {
     static constexpr int BITS = LANE, FENV = FE_TONEAREST;
@@ -66,7 +66,7 @@ struct FixedSteps : S {
         const Raw x = FORMAT.unpack(code);
         return Scalar(x.sign ? 0 - u64(x.significand) : u64(x.significand));
     }
-    // Separate functions, so that the compiler inlines each call.
+    // Separate functions, because the compiler then inlines each one.
     static auto decoder_a() { return [](u64 code) { return scalar<S::a>(code); }; }
     static auto decoder_b() { return [](u64 code) { return scalar<S::b>(code); }; }
     static auto decoder_start() { return [](u64 code) { return scalar<S::o>(code); }; }

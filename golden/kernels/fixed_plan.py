@@ -1,4 +1,4 @@
-"""Proofs of fixed.h: descriptions that integer lanes compute exactly, of fixed point throughout."""
+"""Conditions under which fixed.h is exact: fixed-point descriptions whose sums fit integer lanes."""
 
 from fractions import Fraction
 
@@ -10,10 +10,10 @@ from .text import boolean
 
 
 def fixed_text(spec: MacSpec, bits: int) -> str:
-    """Members that fixed.h needs beyond the description; refused if a lane of so many bits is too narrow.
+    """Return the C++ members that fixed.h needs; raise `Refused` if lanes of ``bits`` bits are too narrow.
 
-    A product and a sum in the smaller of the two units, and what rounding adds to them, are integers below 2^(bits - 1)
-    in magnitude, so that nothing overflows before the range is dealt with.
+    Products, sums, and both with their rounding increments must be below 2^(bits - 1) in magnitude, in the smaller of
+    the units of term and accumulator. Then nothing overflows before saturation or wrapping.
     """
     a, b, o = spec.a, spec.b, spec.o
     if spec.quire or not (isinstance(a, Fixed) and isinstance(b, Fixed) and isinstance(o, Fixed)):
@@ -44,7 +44,7 @@ def fixed_text(spec: MacSpec, bits: int) -> str:
 
 
 def _bits(span: ValueRange, unit: int) -> int:
-    """Bits of the largest magnitude in units of 2^unit."""
+    """Return the bit length of the largest magnitude in units of 2^unit."""
     return int(span.magnitude / Fraction(2) ** unit).bit_length()
 
 

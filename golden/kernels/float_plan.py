@@ -1,4 +1,4 @@
-"""Proofs of floats.h: descriptions that lanes of binary32 and binary64 compute exactly, and their constants."""
+"""Conditions under which floats.h is exact in binary32 or binary64 lanes, and the constants that it needs."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,12 +10,12 @@ from halfulp.hdl.specs import MacSpec, ValueRange
 from .text import boolean
 
 FENV = {"rz": "FE_TOWARDZERO", "ra": "FE_TOWARDZERO", "sr": "FE_TOWARDZERO", "ru": "FE_UPWARD", "rd": "FE_DOWNWARD"}
-"""Rounding mode of the machine for sums; default: to nearest."""
+"""Rounding mode of the processor for sums, by that of the accumulator; default: to nearest."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """A binary floating-point type of the machine: bits of a word and of its significand, and its exponents."""
+    """Binary floating-point type of the processor; its exponents are from ``emin`` to ``top`` - 1."""
 
     bits: int
     precision: int
@@ -29,7 +29,7 @@ class Lane:
 
     @property
     def quantum(self) -> int:
-        """Every number is a multiple of 2^quantum."""
+        """Exponent of the last place of subnormal numbers."""
         return self.emin - self.mantissa
 
     @property
@@ -38,7 +38,7 @@ class Lane:
         return 1 - self.emin
 
     def word(self, value: Fraction) -> int:
-        """Word of a positive number of the type."""
+        """Return the word that encodes a positive number."""
         exponent = floor_log2(value)
         if exponent < self.emin:
             return int(value / Fraction(2) ** self.quantum)
@@ -50,11 +50,11 @@ BINARY64 = Lane(64, 53, -1022, 1024)
 
 
 class Refused(Exception):
-    """A lane is not proved exact for a description."""
+    """Lanes are not proved exact for a description."""
 
 
 LANE_MODES = frozenset({"rn", "ra", "rz", "ru", "rd", "ro", "sr", "exact"})
-"""Rounding modes of lanes; the kernel of single numbers has all."""
+"""Rounding modes that lanes support; the general kernel supports all."""
 
 
 def need(condition: bool) -> None:
@@ -65,16 +65,16 @@ def need(condition: bool) -> None:
 
 @dataclass(frozen=True)
 class Rounder:
-    """Rounding of words to a format.
+    """Rounding of lane words to a format.
 
     Attributes
     ----------
     scale : int
-        Numbers of the format times 2^scale are numbers of the lane.
+        A lane holds numbers of the format times 2^scale.
     least : int
-        Least number of dropped places.
+        Smallest number of discarded bits.
     natural : bool
-        The lane overflows as the format does.
+        Overflow of the lane is overflow of the format.
     text : str
         C++ type.
     """
@@ -86,7 +86,7 @@ class Rounder:
 
 
 def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    """The rounder of a format, refused where the lane is too narrow or does not decide the rounding."""
+    """Return the rounder of a format; raise `Refused` if the lane is too narrow or does not support the rounding."""
     need(rounding.mode in LANE_MODES)
     if isinstance(fmt, Float):
         return _float_rounder(fmt, rounding, saturate, lane)
@@ -96,9 +96,9 @@ def rounder(fmt: Format, rounding: Rounding, saturate: bool, lane: Lane) -> Roun
 
 
 def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -> Rounder:
-    # The format has the bit of a quiet NaN.
+    # A quiet NaN needs a mantissa bit.
     need(1 <= fmt.man <= lane.mantissa)
-    # Flushed numbers round as if exponents were unbounded, so their range ends among normal numbers of the lane.
+    # Rounding before a flush is as if the exponent were unbounded, so flushed results must be normal in the lane.
     scale = lane.emin - fmt.emin + (0 if fmt.subnormals else fmt.precision + 8)
     need(fmt.emax + scale < lane.top)
     positive, negative = (
@@ -121,8 +121,8 @@ def _float_rounder(fmt: Float, rounding: Rounding, saturate: bool, lane: Lane) -
 
 
 def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
-    # If a string has room for its regime only, its last bit is that of the regime: 0 after ones, 1 after zeros. This is
-    # the lowest bit of the regime's number plus the bias, if their sum is even for the largest number.
+    # The last bit of a code decides ties. If the regime fills the code, its last bit is 0 after ones, 1 after zeros. It
+    # equals the lowest bit of k + bias if that sum is even for the largest posit; k is the regime's value.
     bias = lane.bias >> fmt.es
     bias -= (bias + fmt.width + 1) % 2
     scale = (bias << fmt.es) - lane.bias
@@ -134,16 +134,15 @@ def _posit_rounder(fmt: Posit, rounding: Rounding, lane: Lane) -> Rounder:
 
 
 def _top(span: ValueRange) -> int:
-    """No magnitude reaches 2^top."""
+    """Return the smallest exponent with all magnitudes below 2^exponent."""
     return floor_log2(span.magnitude) + 1 if span.magnitude else span.quantum
 
 
 def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -> None:
-    """Refuse a rounding that depends on places which the lane does not have.
+    """Raise `Refused` if the rounding needs more discarded bits than the lane has.
 
-    A sum truncated in the direction of a directed rounding may be truncated again; to nearest away and stochastic
-    rounding depend on the first dropped places only; the last place of a sum rounded to odd stands for all below, so
-    that two places are enough.
+    A directed rounding may be applied twice. Nearest with ties away and stochastic rounding depend on the first
+    discarded bits only. A sum that was rounded to odd needs two bits, because its last bit stands for all below.
     """
     places = {"ra": 1, "sr": rounding.bits}.get(rounding.mode, 0)
     if odd:
@@ -152,22 +151,22 @@ def _check_rounding(rounding: Rounding, least: int, *, odd: bool, exact: bool) -
 
 
 def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
-    """Members that floats.h needs beyond the description; refused if the lane is not proved exact.
+    """Return the C++ members that floats.h needs; raise `Refused` if the lane is not proved exact.
 
-    Sums are made in one of two ways.
+    A sum is computed in one of two ways.
 
-    - One operation, under a rounding mode of the machine. It is right if the sum is exact in the lane; if the mode is
-      directed or truncates, because both roundings go the same way; if the result has the lane's precision and range,
-      so that the operation is the whole step; and to nearest, if terms and result have at most p bits and the lane
-      2p + 2: then only midpoints of the result format are rounded to one (Figueroa, When is double rounding innocuous,
-      SIGNUM Newsletter 30(3), 1995). Below the smallest normal number the sum is exact, because terms are multiples of
-      the lane's quantum.
-    - A sum to nearest and its exact error, from which it is rounded to odd; that may be rounded again in every mode,
-      from two bits more on (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008). Here, too, terms have to
-      be exact in the lane.
+    - By one operation in a rounding mode of the processor, followed by the rounding to the result format. This is
+      correct in four cases: the sum is exact in the lane; the rounding is directed, so that both roundings have one
+      direction; the result has the precision and range of the lane, so that the second rounding changes nothing; or
+      the rounding is to nearest, terms and result have at most p bits, and the lane has 2p + 2 (Figueroa, When is
+      double rounding innocuous, SIGNUM Newsletter 30(3), 1995). Subnormal sums are exact, because terms are multiples
+      of the lane's smallest subnormal number.
+    - By a sum to nearest and its exact error, which together give the sum rounded to odd. It can be rounded again in
+      every mode if the lane has two more bits (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008). Terms
+      must be exact in the lane.
 
-    If the formats alone do not prove that products are exact, the kernel checks the last places of the operands, and
-    the largest ones against the range of the lane.
+    If the formats alone do not prove that products are exact, the kernel checks the last places and the magnitudes of
+    the operands.
     """
     need(spec.quire is None)
     need(not isinstance(spec.o, Fixed) and max(spec.a.precision, spec.b.precision) <= lane.precision)
@@ -178,7 +177,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
         of_product = rounder(spec.product, spec.product_rounding, spec.saturate, lane)
         _check_rounding(spec.product_rounding, of_product.least, odd=False, exact=True)
     for fmt, span in ((spec.product, product), (spec.o, spec.terms)):
-        # Formats without NaN read it as a number.
+        # Lanes produce NaN, which a format without NaN cannot represent.
         need(not (isinstance(fmt, Float) and not fmt.has_nan and (span.inf or span.nan)))
     scale = of_product.scale if of_product else of_sum.scale
 
@@ -241,7 +240,7 @@ def float_text(spec: MacSpec, lane: Lane, fma: bool) -> str:
 
 
 def _split(scale: int, a: ValueRange, b: ValueRange, lane: Lane) -> tuple[int, int]:
-    """Powers of two for the operands with the product ``scale``, with both in the lane's normal range if possible."""
+    """Split ``scale`` into exponents for the two operands, so that both are in the lane's normal range if possible."""
     best = None
     for first in range(-lane.top - 200, lane.top + 200):
         second = scale - first

@@ -1,11 +1,10 @@
-// Steps in binary32 or binary64 lanes, whose sums are numbers of the result format times a power of two.
+// Multiply-accumulate steps in binary32 or binary64 lanes; sums are numbers of the result format times a power of two.
 //
-// plan.py chooses the powers of two and proves what is used here (`FloatPlan`):
-//  - Results that are floats with subnormals are scaled so that their smallest normal number is the lane's. Then their
-//    fixed last place below it is one place of the lane's word, as their last places above it are, and rounding the
-//    result means rounding the word, for every exponent.
-//  - Results that are posits are scaled so that the word, after its sign, is the tail of the posit's string preceded by
-//    the regime's length as a number; rounding the string means rounding the word at a place given by that length.
+// float_plan.py chooses the power of two and proves that the steps are exact:
+//  - Float results with subnormals are scaled so that their smallest normal number is that of the lane. Then the last
+//    place of the result is the same bit of the lane's word for every exponent, and rounding truncates the word there.
+//  - Posit results are scaled so that the word, after its sign, holds the regime as a number, then the exponent and
+//    fraction of the posit. The length of the regime gives the bit at which rounding truncates the word.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -30,8 +29,8 @@ struct Word {
     static U select(I condition, U x, U y) { return (U)(condition ? (I)x : (I)y); }
 };
 
-// Rounding decision of all lanes: the number added to a word before its places `low` are truncated. `last` is the last
-// remaining place, as 0 or 1; `random` is a random word, its first bit at the first of these places.
+// Rounding increment of all lanes: the number to add to a word before the bits of the mask `low` are cleared. The lowest
+// bit of `last` is the last remaining bit. `random` is a random word, whose first bit is at the first bit of `low`.
 template <int BITS, int MODE>
 inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Word<BITS>::U low,
                                         typename Word<BITS>::U last, typename Word<BITS>::U random) {
@@ -47,8 +46,8 @@ inline typename Word<BITS>::U increment(typename Word<BITS>::U word, typename Wo
     }
 }
 
-// Rounds words to floats of MAN mantissa bits. LARGEST is the word of the largest finite number, or 0 where the lane
-// overflows as the format does; FLUSH is the word of the smallest normal number if there are no subnormals, else 0.
+// Rounds words to floats with MAN mantissa bits. LARGEST is the word of the largest finite number, or 0 if overflow of the
+// lane is overflow of the format. FLUSH is the word of the smallest normal number, or 0 if the format has subnormals.
 template <int BITS, int MAN, int MODE, int N, u64 LARGEST, int POSITIVE, int NEGATIVE, bool INFS, u64 FLUSH, bool SIGNED_ZERO>
 struct FloatRounder {
     using W = Word<BITS>;
@@ -71,12 +70,12 @@ struct FloatRounder {
         const I over = (I)magnitude > (I)all<U>(T(LARGEST));
         U instead;
         if (POSITIVE == TO_INF && NEGATIVE == TO_INF) {
-            // The larger of the word and infinity: NaN stays.
+            // The larger of the word and infinity, so that NaN stays NaN.
             instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), all<U>(T(W::infinity)), magnitude);
         } else if (POSITIVE == TO_NAN && NEGATIVE == TO_NAN) {
             instead = all<U>(T(W::nan));
         } else {
-            const U positive = all<U>(what(POSITIVE)), negative = all<U>(what(NEGATIVE)), minus = W::below_zero(word);
+            const U positive = all<U>(word_of(POSITIVE)), negative = all<U>(word_of(NEGATIVE)), minus = W::below_zero(word);
             const U finite = POSITIVE == NEGATIVE ? positive : (positive & ~minus) | (negative & minus);
             const U special = INFS ? magnitude : all<U>(T(W::nan));
             instead = W::select((I)magnitude < (I)all<U>(T(W::infinity)), finite, special);
@@ -84,12 +83,12 @@ struct FloatRounder {
         return W::select(over, instead | (word & W::sign), word);
     }
 
-    static constexpr T what(int overflow) {
+    static constexpr T word_of(int overflow) {
         return overflow == TO_INF ? W::infinity : overflow == TO_NAN ? W::nan : T(LARGEST);
     }
 };
 
-// Rounds words to posits; the exponent field holds the number's exponent and BIAS << ES.
+// Rounds words to posits; the exponent field of a word is the number's exponent plus (BIAS << ES).
 template <int BITS, int WIDTH, int ES, int MODE, int N, int BIAS>
 struct PositRounder {
     using W = Word<BITS>;
@@ -119,7 +118,7 @@ struct PositRounder {
     }
 };
 
-// For formats that hold every result of the lane.
+// No rounding: the format holds every result of the lane.
 template <int BITS>
 struct NoRounder {
     template <bool CHECKED>
@@ -134,9 +133,9 @@ inline typename Word<BITS>::U differs(typename Word<BITS>::F x) {
     return (typename Word<BITS>::U)((x < 0) | (x > 0));
 }
 
-// The sum, truncated to the lane's precision, with its last bit set if that was inexact: rounded to odd.
-// The error of a sum is a number of the lane (Knuth, TAOCP 2, 4.2.2; Moller, BIT 5, 1965). Where it has the other sign
-// the sum was rounded away from zero, and one less is what truncation gives (Boldo and Melquiond, IEEE TC 57(4), 2008).
+// Sum rounded to odd: truncated to the lane's precision, with the last bit set if that is inexact. The error of a sum is a
+// number of the lane (Knuth, TAOCP 2, 4.2.2; Moller, BIT 5, 1965). If its sign differs from that of the sum, the sum was
+// rounded away from zero, and the word less 1 is its truncation (Boldo and Melquiond, IEEE TC 57(4), 2008).
 template <int BITS>
 inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BITS>::F y) {
     using W = Word<BITS>;
@@ -146,8 +145,8 @@ inline typename Word<BITS>::U odd_sum(typename Word<BITS>::F x, typename Word<BI
     return (word + (W::below_zero(word ^ (U)error) & inexact)) | (inexact & 1);
 }
 
-// True if a format's codes are the leading bits of words of the lane: if it has subnormal numbers, and its lowest
-// exponent becomes the lane's lowest.
+// True if the magnitudes of codes are bits of lane words: the format has subnormals, and its lowest exponent is scaled to
+// that of the lane.
 template <const auto& FORMAT, int LOWEST>
 constexpr bool is_word() {
     if constexpr (FORMAT.has_subnormals)
@@ -156,8 +155,8 @@ constexpr bool is_word() {
         return false;
 }
 
-// True if codes are the first bits of the lane's words: if they also have as many exponent bits, and the largest exponent
-// means infinity and NaN.
+// True if codes are the leading bits of lane words: the format also has the exponent bits of the lane, and infinity and NaN
+// at the largest exponent.
 template <const auto& FORMAT, int LANE, int LOWEST>
 constexpr bool begins_word() {
     if constexpr (is_word<FORMAT, LOWEST>())
@@ -166,9 +165,9 @@ constexpr bool begins_word() {
         return false;
 }
 
-// S has: a, b, o; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD; FENV; RoundWord and ProductWord
-// (rounders); ROUNDS_PRODUCT; NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP; GROWS, PRECISION, STEP, PRODUCT_STEP, LIMIT and
-// PRODUCT_LIMIT (see accepts).
+// S has the members a, b, o; A_SCALE, B_SCALE, O_SCALE and RESCALE (exponents of powers of two), FACTOR (2^RESCALE); ODD;
+// FENV; the rounders RoundWord and ProductWord; ROUNDS_PRODUCT; and for accepts(): NEEDS_GRID, NEEDS_TOP, LOWEST_PLACE, TOP,
+// GROWS, PRECISION, STEP, PRODUCT_STEP, LIMIT and PRODUCT_LIMIT.
 template <class S, int LANE>
 struct FloatSteps : S {
     static constexpr int BITS = LANE, FENV = S::FENV;
@@ -179,7 +178,7 @@ struct FloatSteps : S {
     using U = typename L::U;
     using Scalar = typename L::Scalar;
 
-    // Magnitudes are ordered as their words are.
+    // Largest magnitudes and lowest place of operands; words without sign have the order of magnitudes.
     struct Extremes {
         using T = typename L::Unsigned;
         T most = 0, most_finite = 0;
@@ -218,17 +217,17 @@ struct FloatSteps : S {
             std::ilogb(of_a) + std::ilogb(of_b) + 2 > S::TOP)
             return REFUSED;
         if (a.special() || b.special() || start.special()) return CHECKED;
-        // In long double, which holds all of them. Rounding at most doubles a product, or gives the smallest number.
+        // Bounds in long double, whose range is wide enough. Rounding at most doubles a product, or adds its quantum.
         const long double product = 2 * (long double)of_a * of_b + S::PRODUCT_STEP;
         if (S::ROUNDS_PRODUCT && product > S::PRODUCT_LIMIT) return CHECKED;
         const long double term = std::ldexp(product, S::RESCALE);
         long double most;
         if (S::GROWS) {
-            // Each step adds less than a last place, which is at least a quantum.
+            // The rounding of each step adds less than one last place of the sum.
             most = (of_start + k * (term + S::STEP)) *
                    std::pow(1 + std::ldexp((long double)1, 1 - S::PRECISION), (long double)k);
         } else {
-            // Rounded to nearest or truncated, a sum does not grow if the term is less than a quarter of its last place.
+            // With rounding to nearest or to zero, a term below a quarter of the last place does not change the sum.
             most = std::ldexp(term, S::PRECISION + 3);
             if (of_start > most) most = of_start;
         }
@@ -241,12 +240,12 @@ struct FloatSteps : S {
         const double sign = x.sign ? -1.0 : 1.0;
         if (x.nan) return std::numeric_limits<Scalar>::quiet_NaN();
         if (x.inf) return Scalar(sign * std::numeric_limits<double>::infinity());
-        // Exact: there are at most 53 bits, and the plan checked the range.
+        // Exact: the significand has at most 53 bits, and float_plan.py has checked the range.
         return Scalar(std::ldexp(sign * double(u64(x.significand)), x.exponent + scale));
     }
 
-    // Codes that are leading bits of words get zeros below; others of up to 16 bits go through a table. NaN becomes the
-    // quiet one: the rounding increment would carry into the sign of a NaN whose places are all ones.
+    // Function from codes to scalars: a shift if codes are leading bits of words, a table for up to 16 bits, else `scalar`.
+    // NaN becomes the canonical quiet NaN, because a rounding increment could carry into the sign of another NaN.
     template <const auto& FORMAT, int SCALE>
     static auto decoder() {
         if constexpr (begins_word<FORMAT, LANE, 1 - L::bias - SCALE>()) {
@@ -278,7 +277,7 @@ struct FloatSteps : S {
         std::memcpy(&word, &value, sizeof word);
         const auto magnitude = word & W::magnitude;
         if constexpr (IS_WORD) {
-            // The truncated word of the number is its code.
+            // The truncated word is the code.
             if (magnitude < W::infinity)
                 return u64(magnitude >> (L::mantissa - S::o.man)) | (word != magnitude ? S::o.sign_code : 0);
         }
@@ -290,7 +289,7 @@ struct FloatSteps : S {
         return S::o.pack(x, {RZ, 0, 0}, true, 0);
     }
 
-    // False where a lane has no word of a number.
+    // Encodes a vector at once; returns false if a lane needs encode().
     static bool encode_all(V value, typename L::Unsigned* codes) {
         if constexpr (IS_WORD) {
             const U word = (U)value, magnitude = word & W::magnitude;

@@ -1,4 +1,4 @@
-// Vectors of lanes, and random words for them: as many lanes as the machine's widest registers hold.
+// Vectors as wide as the processor's widest registers, and random words for their lanes.
 #pragma once
 #include <cstring>
 
@@ -50,7 +50,7 @@ struct Lanes<64> {
     static constexpr int count = BYTES / 8, mantissa = 52, bias = 1023;
 };
 
-// One value in all lanes; adding it to zero would lose the sign of -0.
+// The same value in all lanes, as bits: adding -0 to a vector of zeros would lose its sign.
 template <class V, class S>
 inline V all(S value) {
     using U = typename Lanes<8 * sizeof(S)>::U;
@@ -66,13 +66,13 @@ inline V load(const void* from) {
     return value;
 }
 
-// Number of steps whose words a block makes at once.
+// Number of steps whose random words a block computes at once.
 constexpr int STEPS = 32;
 
-// Words of the sources of `count` neighbouring elements, for the next steps.
+// Random words of `count` neighbouring elements for the next steps. This general version, for given words, takes them one
+// by one.
 template <class Source, int BITS>
 struct LaneWords {
-    // One by one, for words that are given.
     static constexpr int count = Lanes<BITS>::count;
     using U = typename Lanes<BITS>::U;
     Source sources[count];
@@ -95,7 +95,7 @@ struct LaneWords<NoWords, BITS> {
     void fill(typename Lanes<BITS>::U*, int, int) {}
 };
 
-// The bit shifted in, with undefined bits above it.
+// Parity of the bits of TAPS in the lowest bit; the other bits are undefined.
 template <u64 TAPS, class U>
 inline U parity_of_taps(U state) {
     constexpr int place = __builtin_ctzll(TAPS);
@@ -107,35 +107,35 @@ inline U parity_of_taps(U state) {
 
 template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int WORD, int BITS>
 struct LaneWords<RegisterWords<PLATEAU, SUM, WIDTH, TAPS, WORD>, BITS> {
-    static_assert(WIDTH <= BITS, "a state has a lane's bits at most");
+    static_assert(WIDTH <= BITS, "a state must fit into a lane");
     static constexpr int count = Lanes<BITS>::count;
     using U = typename Lanes<BITS>::U;
     using T = typename Lanes<BITS>::Unsigned;
-    U state, turned;
+    U state, inverted;
     void begin(const Call& call, i64 batch, i64 i, i64 j, int there) {
         const i64* states = (SUM ? call.sum_states : call.product_states) + call.element(batch, i, j);
         for (int lane = 0; lane < count; ++lane) {
             const u64 given = u64(states[lane < there ? lane * call.across : 0]);
             state[lane] = T(given & ones(WIDTH));
-            if constexpr (PLATEAU) turned[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
+            if constexpr (PLATEAU) inverted[lane] = given >> WIDTH & 1 ? T(ones(WIDTH)) : 0;
         }
     }
     void fill(U* words, int steps, int stride) {
         for (int step = 0; step < steps; ++step, words += stride) {
             if constexpr (PLATEAU) {
-                *words = (state ^ turned) << (WORD - WIDTH);
+                *words = (state ^ inverted) << (WORD - WIDTH);
                 state = (state + state + (parity_of_taps<TAPS>(state) & 1)) & T(ones(WIDTH));
-                turned ^= (U)(state == 1) & T(ones(WIDTH));
+                inverted ^= (U)(state == 1) & T(ones(WIDTH));
             } else {
                 *words = state & T(ones(WORD));
-                // Bits above the register are ignored.
+                // Bits above WIDTH have no effect.
                 state = state + state + (parity_of_taps<TAPS>(state) & 1);
             }
         }
     }
 };
 
-// Products of the low halves of 64-bit lanes with a number of 32 bits.
+// Products of the low halves of 64-bit lanes with a 32-bit factor.
 inline VectorU64 times(VectorU64 x, u32 factor) {
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
     return (VectorU64)_mm512_mul_epu32((__m512i)x, _mm512_set1_epi64(factor));
@@ -146,7 +146,7 @@ inline VectorU64 times(VectorU64 x, u32 factor) {
 #endif
 }
 
-// High and low halves of these products, in lanes of 32 bits, or of 64 with zeros above.
+// High and low halves of the products of 32-bit numbers with a factor; in 64-bit lanes the upper halves are zero.
 inline void product_halves(VectorU32 x, u32 factor, VectorU32& high, VectorU32& low) {
     constexpr u64 lower = 0xFFFFFFFFu;
     const VectorU64 even = times((VectorU64)x, factor), odd = times((VectorU64)x >> 32, factor);

@@ -1,4 +1,4 @@
-"""Kernels called on tensors."""
+"""Calls of compiled kernels on tensors."""
 
 import ctypes
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ POINTER = ctypes.c_void_p
 
 
 class View(ctypes.Structure):
-    """A tensor, as in call.h."""
+    """Struct ``View`` of call.h: a tensor."""
 
     _fields_ = (("data", POINTER), ("batches", POINTER), ("row", I64), ("column", I64), ("step", I64))
 
 
 class Call(ctypes.Structure):
-    """Arguments of a kernel, as in call.h."""
+    """Struct ``Call`` of call.h: arguments of a kernel."""
 
     _fields_ = (
         *((name, I64) for name in ("batches", "n", "m", "k", "threads", "packs")),
@@ -33,16 +33,16 @@ class Call(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Words:
-    """Random words of a matrix product: given, from sources, from a counter, or none.
+    """Random words of a matrix product: given, from sources, counter-based, or none.
 
     Attributes
     ----------
     given : tuple of Tensor, optional
-        Words of the sum and of the product for every step.
+        Words for the sum and for the product, for every step.
     states : tuple of Tensor, optional
-        States of the sources for sum and product, in the shape of the result.
+        States of the sources for the sum and for the product, in the shape of the result.
     key, first_step : int
-        Key of counter-based words, and their first step.
+        Key and first step of counter-based words.
     """
 
     given: tuple[Tensor | None, Tensor | None] = (None, None)
@@ -58,26 +58,28 @@ def call(
     start: Tensor | None,
     shape: tuple[int, ...],
     words: Words,
-    turned: bool = False,
+    transposed: bool = False,
     step: ctypes.Structure | None = None,
 ) -> Tensor | None:
-    """Result of a kernel, of ``shape``; None if the kernel is not exact for these operands and refuses them.
+    """Call a kernel; None if it refuses these operands because it is not exact for them.
 
     Parameters
     ----------
     a, b, start : Tensor
-        Codes, on the CPU; ``start`` in the shape of the result.
-    turned : bool
-        The kernel computes the transposed product, and is that of a description with its operands exchanged.
+        Codes, on the CPU; ``start`` has the shape of the result.
+    shape : tuple of int
+        Shape of the result.
+    transposed : bool
+        The kernel computes the transposed product: it is that of the description with exchanged operand formats.
     step : Step, optional
-        Arguments of the kernel of all descriptions.
+        Parameters of the general kernel.
     """
     batch, k = shape[:-2], a.shape[-1]
     a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
     given = [None if column is None else column.expand(*shape, k) for column in words.given]
     n, m = shape[-2:]
     down, across = m, 1
-    if turned:
+    if transposed:
         a, b, n, m, down, across = b.mT, a.mT, m, n, 1, m
         start = None if start is None else start.mT
         given = [None if column is None else column.transpose(-3, -2) for column in given]
@@ -96,7 +98,7 @@ def call(
         return View(pointer(tensor), pointer(begins), *strides[-inner:], *[0] * (3 - inner))
 
     begins = _begins(b, b.dim() - 2)
-    # Batches of b that are the same memory are packed once.
+    # Batches of b that share memory are packed once.
     _, pack_of = torch.unique(begins, return_inverse=True)
     packs = int(pack_of.max()) + 1 if len(pack_of) else 0
     pack_batch = torch.zeros(packs, dtype=torch.int64)
@@ -129,7 +131,7 @@ def call(
 
 
 def _begins(tensor: Tensor, dims: int) -> Tensor:
-    """Offset of each batch, over the first dimensions."""
+    """Return the offset of each batch in memory; the first ``dims`` dimensions are batches."""
     begins = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(tensor.shape[:dims], tensor.stride()[:dims], strict=True):
         begins = begins.unsqueeze(-1) + torch.arange(size) * stride

@@ -1,8 +1,8 @@
-// Numbers of any format, exactly: unpacked, multiplied, added, and rounded once. One number at a time. A format is an
-// object, a constant in kernels of one description and a parameter in exact.h.
+// Exact arithmetic on single numbers of any format: unpack, multiply, add, round once and pack. A format is an object: a
+// compile-time constant in specialised kernels, a run-time parameter in exact.h.
 //
 // The stages are those of golden/raw.py, floating.py, fixed.py and posit.py, on 128-bit integers. plan.py
-// (`fits_exact`) refuses descriptions that need more.
+// (`fits_exact`) refuses descriptions that need more bits.
 #pragma once
 #include <cstdint>
 
@@ -30,12 +30,15 @@ inline int length_of(u128 value) {
     return high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
 }
 
-// Bits that numbers are truncated to: more than any rounding needs, with room above for a carry and a regime.
+// Largest width of significands: more bits than any rounding needs, with room above for a carry and a regime.
 constexpr int WINDOW = 120;
 
-// A rounding: true if the truncated number is incremented. `seen` holds the first `places` discarded bits.
+// A rounding mode with `bits` bits of a random word; it depends on the first `places` discarded bits and a sticky bit.
 struct Rounding {
     int mode, bits, places;
+
+    // Rounding decision: 1 if the truncated number is incremented. `seen` holds the first `places` discarded bits. With
+    // `floor` the truncated number is a floor, not a magnitude.
 
     u64 up(bool negative, u64 last, u64 seen, bool sticky, u64 random, bool floor = false) const {
         switch (mode) {
@@ -51,7 +54,7 @@ struct Rounding {
         }
     }
 
-    // Discarded bits below place `shift` of a significand: the first places, and the sticky bit of the rest.
+    // Returns the first `places` of the lowest `shift` bits of a significand, which are discarded; the others are sticky.
     u64 seen(u128 significand, int shift, bool& sticky) const {
         if (shift <= 0) return 0;
         const int below = shift - places;
@@ -69,7 +72,7 @@ struct Rounding {
     }
 };
 
-// Significands of at most WINDOW bits.
+// Truncates a significand to at most WINDOW bits and a sticky bit.
 inline Raw narrowed(Raw x) {
     const int over = length_of(x.significand) - WINDOW;
     if (over > 0) {
@@ -176,7 +179,7 @@ struct Fixed {
             below = rounding.seen(x.significand, shift, sticky);
             integer = shift < 128 ? x.significand >> shift : 0;
         }
-        // The floor of a negative number lies below its truncation, and the discarded part is measured from the floor.
+        // The floor of a negative number is below its truncation; the discarded part is measured from the floor.
         const u64 rest = x.sign ? (0 - (below + sticky)) & ones(rounding.places) : below;
         const bool inexact = below != 0 || sticky;
         const u64 last = u64(integer) & 1;
@@ -226,7 +229,7 @@ struct Posit {
             magnitude = 1;
         } else {
             const int k = scale >> es, regime_width = k >= 0 ? k + 2 : 1 - k;
-            // The string after the regime: exponent, then fraction, as far as there is room.
+            // The bits after the regime: exponent, then fraction.
             const u128 tail = (u128(u64(scale & int(ones(es)))) << fraction) | (x.significand ^ (u128(1) << fraction));
             const int shift = fraction + es - (width - 1 - regime_width);
             bool sticky = x.sticky;
@@ -254,8 +257,8 @@ inline Raw multiply(const Raw& x, const Raw& y) {
             false};
 }
 
-// Sum; exact cancellation gives -0 under rd and +0 otherwise. The significand of a difference is its floor, and sticky
-// the rest above it.
+// Sum. An exactly cancelled sum is -0 under rd and +0 otherwise. The significand of a difference is its floor; `sticky` is
+// set if the difference is larger.
 inline Raw add(int mode, Raw x, Raw y) {
     Raw z{0, 0, false, false, false, false};
     z.nan = x.nan || y.nan || (x.inf && y.inf && x.sign != y.sign);
@@ -271,7 +274,7 @@ inline Raw add(int mode, Raw x, Raw y) {
         if (!z.significand) z.sign = (x.sign && y.sign) || (mode == RD && subtract);
         return z;
     }
-    // Both normalised to the same place, two below the top.
+    // Both leading ones at bit 125, with room above for a carry.
     const int x_up = 126 - length_of(x.significand), y_up = 126 - length_of(y.significand);
     x.significand <<= x_up, x.exponent -= x_up;
     y.significand <<= y_up, y.exponent -= y_up;

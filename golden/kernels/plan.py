@@ -1,10 +1,10 @@
-"""Kernels in lanes that are proved exact for a description, the fastest first; each may refuse operands."""
+"""Selection of the vector kernels that are proved exact for a description."""
 
 import contextlib
 import functools
 import re
 
-from halfulp.golden.round import looked_at
+from halfulp.golden.round import window_of
 from halfulp.hdl.formats.source import Lfsr
 from halfulp.hdl.specs import MacSpec, ValueRange
 
@@ -13,23 +13,24 @@ from .float_plan import BINARY32, BINARY64, Refused, float_text, need
 from .text import definitions, fits, spec_text
 
 ROWS, VECTORS, WIDEST = 4, 2, 16
-"""Rows of a block, vectors of a row, and most lanes of a vector."""
+"""Rows of a block, vectors of a row, and largest number of lanes of a vector."""
 
 WINDOW = 118
-"""Bits of a sum that exact.h rounds from; sums are truncated to two more and a sticky bit."""
+"""Leading bits of a sum that are exact in exact.h, which truncates sums to two more bits and a sticky bit."""
 
 
 @functools.lru_cache(maxsize=4096)
 def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
-    """C++ of the kernels in lanes of a description, in the order in which to try them.
+    """Return the C++ sources of the vector kernels of a description, fastest first; each may refuse operands.
 
     Parameters
     ----------
     spec : MacSpec
+        Description of a step.
     source : str, optional
-        ``philox`` where random words are counter-based.
+        ``philox`` for counter-based random words.
     fma : bool
-        The machine has a fused multiply-add.
+        The processor has a fused multiply-add.
     """
     found: list[str] = []
     if not fits(spec.a, spec.b, spec.product, spec.o):
@@ -43,11 +44,11 @@ def sources(spec: MacSpec, source: str | None, fma: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_turned(n: int, m: int) -> bool:
-    """True if the transposed product is faster: lanes are columns, and most lanes are idle for few columns.
+def is_transposed(n: int, m: int) -> bool:
+    """Return True if the transposed product of an n x m result is faster: lanes are columns, idle if there are few.
 
-    It has the same bits: a product does not depend on the order of its factors, and random words go by the place of an
-    element in the result.
+    The transposed product has the same bits: multiplication is commutative, and the random words of an element depend
+    on its place in the result only.
     """
 
     def work(rows: int, columns: int) -> int:
@@ -57,12 +58,12 @@ def is_turned(n: int, m: int) -> bool:
 
 
 def file_name(spec: MacSpec) -> str:
-    """Beginning of the file names of a description's kernels."""
+    """Return the beginning of the file names of a description's kernels."""
     return re.sub(r"[^a-z0-9]+", "_", spec.formula)
 
 
 def _in_lanes(spec: MacSpec, source: str | None, family: str, bits: int, body: str) -> str:
-    """Kernel in lanes of so many bits: ``Fixed`` or ``Float`` steps; refused for a source with wider states."""
+    """Return the source of a kernel with ``Fixed`` or ``Float`` steps; raise `Refused` if source states are wider."""
     need(source is not None or not isinstance(spec.random, Lfsr) or spec.random.width <= bits)
     return f"""#include "{"fixed.h" if family == "Fixed" else "floats.h"}"
 {definitions(spec.a, spec.b, spec.product, spec.o)}
@@ -86,15 +87,16 @@ return 1;  // out of memory: the next kernel may need less
 
 
 def fits_exact(spec: MacSpec) -> bool:
-    """True if 128-bit integers hold all bits that the rounding of a step depends on.
+    """Return True if 128-bit integers hold all bits that the rounding of a step depends on.
 
-    The first one of the larger term is at place 125, so that a term of up to 126 bits loses only bits below the 118
-    that rounding can depend on: a difference that loses more than one leading place is one of neighbours, and exact.
+    The leading one of the larger term is at bit 125. The smaller term loses bits below bit 0 only, while rounding
+    depends on at most 118 leading bits of the sum. If a difference cancels more than one leading bit, the exponents of
+    its terms differ by at most 1 and it is exact.
     """
     if not fits(spec.a, spec.b, spec.product, spec.o):
         return False
     product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
-    most = [product.precision, spec.terms.precision, spec.o.precision, looked_at(spec.o, spec.rounding, spec.sums)]
+    most = [product.precision, spec.terms.precision, spec.o.precision, window_of(spec.o, spec.rounding, spec.sums)]
     if spec.product is not None:
-        most.append(looked_at(spec.product, spec.product_rounding, product))
+        most.append(window_of(spec.product, spec.product_rounding, product))
     return max(most) <= WINDOW

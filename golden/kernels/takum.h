@@ -16,7 +16,7 @@ struct Takum {
         if (code == nan_code) return {1, 0, false, true, false, false};
         const bool sign = code >> (width - 1) & 1;
         if (sign) code = (0 - code) & ones(width);
-        // The first bit after the sign is at the top; a short code is extended by zeros.
+        // The bit after the sign moves to bit 63; zeros extend a short code.
         const u64 body = code << (65 - width);
         const bool up = body >> 63;
         const int regime = int(body >> 60) & 7, bits = up ? regime : 7 - regime;
@@ -43,7 +43,7 @@ struct Takum {
             const int bits = length_of(u128(up ? scale + 1 : -scale)) - 1;
             const int characteristic = scale + (up ? 1 - (1 << bits) : (2 << bits) - 1);
             bool sticky = x.sticky;
-            // Room for the 11 bits before the fraction.
+            // At most 112 fraction bits, so that the bits before them fit 128 bits.
             u128 significand = x.significand;
             const int over = fraction > 112 ? fraction - 112 : 0;
             sticky |= (significand & ((u128(1) << over) - 1)) != 0;

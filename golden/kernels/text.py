@@ -1,4 +1,4 @@
-"""Descriptors as C++ types."""
+"""C++ source of formats and descriptions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,20 +10,31 @@ from halfulp.hdl.specs import MacSpec
 from . import codebook
 
 SPECIALS = ("ieee", "fn", "fnuz", "finite")
-"""Specials of floats, in the order of number.h."""
+"""Kinds of special values of floats, in the order of number.h."""
 
 PHILOX = "philox"
-"""Name of the counter-based source, for software only."""
+"""Name of the counter-based source, which exists in software only."""
 
 
 def boolean(value: bool) -> str:
-    """C++ literal of a bool."""
+    """Return the C++ literal of a bool."""
     return "true" if value else "false"
 
 
 class Cpp(NamedTuple):
-    """C++ of a family of formats: header, members of the object of a format, definitions for it, and a test that
-    128-bit integers hold its numbers."""
+    """C++ implementation of a family of formats.
+
+    Attributes
+    ----------
+    header : str
+        Header that defines the family's struct.
+    members : callable
+        Members of the object of a format.
+    define : callable
+        Definitions that the object of a format needs.
+    fits : callable
+        Test if the numbers of a format fit 128-bit integers.
+    """
 
     header: str
     members: Callable[[Any], tuple[int, ...]]
@@ -38,7 +49,7 @@ TYPES: dict[type[Format], Cpp] = {
     Takum: Cpp("takum.h", lambda fmt: (fmt.width,)),
     Codebook: Cpp("codebook.h", lambda fmt: (), codebook.define, codebook.holds),
 }
-"""Families, in the order of ``Format`` in exact.h."""
+"""C++ of the families, in the order of ``Format`` in exact.h."""
 
 
 def _cpp(fmt: Format) -> Cpp:
@@ -48,26 +59,26 @@ def _cpp(fmt: Format) -> Cpp:
 
 
 def format_text(fmt: Format) -> str:
-    """Object of a format."""
+    """Return the C++ expression of a format's object."""
     if isinstance(fmt, Codebook):
         return codebook.name_of(fmt)
     return f"{type(fmt).__name__}{{{', '.join(map(str, _cpp(fmt).members(fmt)))}}}"
 
 
 def fits(*formats: Format | None) -> bool:
-    """True if kernels take all of the formats."""
+    """Return True if kernels support all of the formats."""
     return all(_cpp(fmt).fits(fmt) for fmt in formats if fmt is not None)
 
 
 def definitions(*formats: Format | None) -> str:
-    """Headers of the formats' families, and definitions of the formats."""
+    """Return the include lines and definitions that the formats need."""
     known = dict.fromkeys(fmt for fmt in formats if fmt is not None)
     lines = sorted({f'#include "{_cpp(fmt).header}"' for fmt in known})
     return "\n".join(filter(None, [*lines, *(_cpp(fmt).define(fmt) for fmt in known)])) + "\n"
 
 
 def words_text(spec: MacSpec, source: str | None, name: str) -> str:
-    """Type of the source of random words for the sum or for the product."""
+    """Return the C++ type of the random words of ``name``: ``random`` for the sum, ``random_product``."""
     bits = spec.words.get(name, 0)
     of_sum = boolean(name == "random")
     if not bits:
@@ -82,7 +93,7 @@ def words_text(spec: MacSpec, source: str | None, name: str) -> str:
 
 
 def spec_text(spec: MacSpec, source: str | None) -> str:
-    """Formats and random words of a description, as lanes have them."""
+    """Return the C++ members of a description that all vector kernels have: formats and random words."""
     return "\n".join(
         [
             f"static constexpr auto a = {format_text(spec.a)};",

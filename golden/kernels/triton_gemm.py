@@ -1,7 +1,7 @@
-"""Matrix products of floats on a GPU, in integers: one kernel whose constants are the description's.
+"""Triton kernel for matrix products of floating-point formats on a GPU, in integer arithmetic.
 
-Import it only with Triton. A step is that of the golden model: exact product, sum truncated to 62 bits and a sticky
-bit, rounded once. Operands and result are floats, and the product is exact; operations on tensors compute all else.
+Import it only if Triton is installed. The stages of a step are those of the golden model: exact product, sum truncated
+to 62 bits and a sticky bit, one rounding. Torch operations compute the descriptions that the kernel does not support.
 """
 
 from typing import Any
@@ -11,18 +11,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from halfulp.golden.round import looked_at
+from halfulp.golden.round import window_of
 from halfulp.hdl.formats import Float
 from halfulp.hdl.specs import MacSpec
 
 PLACE = 58
-"""Place of the first one of the larger term, with all bits for rounding below and room for a carry above."""
+"""Bit of the larger term's leading one: enough bits below for rounding, and room above for a carry."""
 
 MODES = {"rn": 0, "ra": 1, "rz": 2, "ru": 3, "rd": 4, "ro": 5, "sr": 6, "rh": 7, "exact": 2}
 
 
 def takes(spec: MacSpec) -> bool:
-    """True if the kernel computes a description."""
+    """Return True if the kernel supports a description."""
     floats = all(isinstance(fmt, Float) for fmt in (spec.a, spec.b, spec.o))
     return (
         floats
@@ -31,14 +31,14 @@ def takes(spec: MacSpec) -> bool:
         and spec.product is None
         and spec.random is None
         and spec.a.precision + spec.b.precision <= PLACE - 2
-        and looked_at(spec.o, spec.rounding, spec.sums) <= PLACE - 2
+        and window_of(spec.o, spec.rounding, spec.sums) <= PLACE - 2
     )
 
 
 @triton.jit
 def _top(x):
-    """Place of the first one, of numbers above zero and below 2^62."""
-    # Without the bits that a conversion could round up.
+    """Return the bit of the leading one of numbers above zero and below 2^62."""
+    # At most 31 bits are converted to float64, so that the conversion is exact.
     high = x >> 31
     exact = tl.where(high > 0, high, x).to(tl.float64)
     return (exact.to(tl.int64, bitcast=True) >> 52) - 1023 + tl.where(high > 0, 31, 0)
@@ -47,7 +47,7 @@ def _top(x):
 @triton.jit
 def _unpack(code, MAN: tl.constexpr, BIAS: tl.constexpr, SIGN: tl.constexpr, SPECIALS: tl.constexpr,
             MAX: tl.constexpr, NAN: tl.constexpr, SUBNORMALS: tl.constexpr):  # fmt: skip
-    """Sign, exponent of the last place, significand, NaN and inf."""
+    """Unpack codes to sign, exponent of the last place, significand, NaN flag and infinity flag."""
     magnitude = code & (SIGN - 1)
     field = magnitude >> MAN
     fraction = magnitude & ((1 << MAN) - 1)
@@ -67,14 +67,14 @@ def _unpack(code, MAN: tl.constexpr, BIAS: tl.constexpr, SIGN: tl.constexpr, SPE
 def _pack(sign, exponent, significand, sticky, nan, inf, word, MODE: tl.constexpr, BITS: tl.constexpr,
           SATURATE: tl.constexpr, MAN: tl.constexpr, BIAS: tl.constexpr, SIGN: tl.constexpr, SPECIALS: tl.constexpr,
           MAX: tl.constexpr, NAN: tl.constexpr, SUBNORMALS: tl.constexpr):  # fmt: skip
-    """Codes of numbers, rounded once."""
+    """Round numbers once and encode them."""
     zero = significand == 0
     safe = tl.where(zero, 1, significand)
     last = exponent + _top(safe) - MAN
     least = 1 - BIAS - MAN
     if SUBNORMALS:
         last = tl.maximum(last, least)
-    # Append zeros, so that at least PLACES are dropped.
+    # Append zeros, so that at least PLACES bits are discarded.
     PLACES: tl.constexpr = BITS if MODE == 6 else 1
     shift = last - exponent
     up = tl.minimum(tl.maximum(PLACES - shift, 0), 62)
@@ -155,7 +155,7 @@ def _kernel(a, b, start, words, out, n, m, k, word_n, word_m, word_k, HAS_START:
         f2, s2 = f0 * f1, s0 ^ s1
         nan2, inf2 = nan0 | nan1 | (inf0 & (f1 == 0)) | (inf1 & (f0 == 0)), inf0 | inf1
         e2 = e0 + e1 + tl.zeros((N, M), tl.int64)
-        # Both with the first one at one place; zero is below everything.
+        # Both leading ones at bit PLACE; the exponent of zero is below all others.
         up2, up3 = PLACE - _top(tl.where(f2 == 0, 1, f2)), PLACE - _top(tl.where(f3 == 0, 1, f3))
         f2, e2 = f2 << up2, tl.where(f2 == 0, -(1 << 20), e2 - up2)
         f3, e3 = f3 << up3, tl.where(f3 == 0, -(1 << 20), e3 - up3)
@@ -181,7 +181,7 @@ def _constants(fmt: Any) -> tuple[int, int, int, str, int, int, bool]:
 
 
 def gemm(spec: MacSpec, a: Tensor, b: Tensor, start: Tensor | None, words: Tensor | None) -> Tensor:
-    """One product of checked codes, of shapes (n, k) and (k, m); words of shape (n, m, k)."""
+    """Multiply matrices of checked codes, of shapes (n, k) and (k, m); random words have shape (n, m, k)."""
     (n, k), m = a.shape, b.shape[-1]
     out = torch.empty((n, m), dtype=torch.int64, device=a.device)
     if not (n and m):

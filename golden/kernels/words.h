@@ -1,4 +1,4 @@
-// Sources of random words of one rounder: given words, hardware sources, and a counter. Lanes take them from lanes.h.
+// Sources of random words of a rounder: given words, LFSR and plateau sources, and Philox. lanes.h has them for vectors.
 #pragma once
 #include "call.h"
 
@@ -6,7 +6,7 @@ namespace halfulp {
 
 struct NoWords {};
 
-// SUM: words of the sum; otherwise words of the product.
+// Given words: of the sum if SUM, else of the product.
 template <bool SUM>
 struct GivenWords {
     const i64* at;
@@ -23,12 +23,12 @@ struct GivenWords {
     }
 };
 
-// Fibonacci LFSR: the word shifts left, and the parity of the places in TAPS becomes its lowest bit. A plateau source gives
-// the words of an LFSR for one period, then their complements for one; aligned to the first discarded bits.
+// Fibonacci LFSR: the state shifts left, and the parity of the bits in TAPS becomes its lowest bit. A plateau source gives
+// the states of an LFSR for one period, then their complements for one, aligned to the first discarded bits.
 template <bool PLATEAU, bool SUM, int WIDTH, u64 TAPS, int BITS>
 struct RegisterWords {};
 
-// A block of the counter gives 8 words of up to 16 bits, low half first, or 4 longer ones.
+// Words of a Philox block: 8 of up to 16 bits (the low half of each 32 bits first), or 4 wider ones.
 constexpr int words_per_block(i64 bits) { return bits <= 16 ? 8 : 4; }
 
 template <bool SUM, int BITS>
@@ -49,17 +49,17 @@ inline void philox(const u32 counter[4], u64 key, u32 out[4]) {
 
 enum SourceKind { NONE, GIVEN, LFSR, PLATEAU, PHILOX };
 
-// A source that is known when the kernel runs. Words have `bits` bits, states `width`.
+// A source as run-time parameter. Words have `bits` bits, states `width`.
 struct Source {
     i64 kind, sum, bits, width;
     u64 taps;
 };
 
-// Words of a source for one element, one after the other.
+// Random words of one element, from a source that is a run-time parameter.
 struct Words {
     const Source source;
     GivenWords<true> given{};
-    u64 state = 0, turned = 0, key = 0, element = 0, step = 0;
+    u64 state = 0, inverted = 0, key = 0, element = 0, step = 0;
     u32 block[4] = {};
 
     void begin(const Call& call, i64 batch, i64 i, i64 j) {
@@ -73,7 +73,7 @@ struct Words {
             refill();
         } else if (source.kind != NONE) {
             state = u64((source.sum ? call.sum_states : call.product_states)[call.element(batch, i, j)]);
-            turned = source.kind == PLATEAU ? state >> source.width & 1 : 0;
+            inverted = source.kind == PLATEAU ? state >> source.width & 1 : 0;
             state &= ones(int(source.width));
         }
     }
@@ -88,11 +88,11 @@ struct Words {
             const u32 word = count == 8 ? block[place >> 1] >> (place & 1) * 16 : block[place];
             return word & ones(int(source.bits));
         }
-        const u64 all = ones(int(source.width)), held = turned ? ~state & all : state;
+        const u64 all = ones(int(source.width)), word = inverted ? ~state & all : state;
         state = ((state << 1) | u64(__builtin_parityll(state & source.taps))) & all;
-        if (source.kind == LFSR) return held & ones(int(source.bits));
-        turned ^= state == 1;
-        return held << (source.bits - source.width);
+        if (source.kind == LFSR) return word & ones(int(source.bits));
+        inverted ^= state == 1;
+        return word << (source.bits - source.width);
     }
 
 private:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from halfulp.golden.gemm import computed, dealt
+from halfulp.golden.gemm import computed, split_states
 from halfulp.golden.kernels import Words
 from halfulp.hdl.specs import MacSpec
 
@@ -42,7 +42,7 @@ def product(
     shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     words = Words()
     if mac.random is not None:
-        words = Words(states=dealt(mac, mac.random, states(key, mac.random, shape, a.device)))
+        words = Words(states=split_states(mac, mac.random, states(key, mac.random, shape, a.device)))
     elif mac.words:
         words = Words(key=key)
     return computed(mac, a, b, None if start is None else start.expand(shape), shape, words)

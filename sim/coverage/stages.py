@@ -14,7 +14,7 @@ from torch import Tensor
 from halfulp.golden import register
 from halfulp.golden.codec import truncate
 from halfulp.golden.raw import ZERO_EXPONENT, Raw, add, align, mask
-from halfulp.golden.round import Truncated, looked_at
+from halfulp.golden.round import Truncated, window_of
 from halfulp.hdl.formats import RN, Format, Rounding
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import Quire, ValueRange
@@ -96,7 +96,7 @@ class Stage:
     def _window(self) -> int:
         first, *rest = (term.span for term in self.terms)
         results = sum(rest, first)
-        return max(looked_at(self.o, mode, results) for mode in (RN, self.rounding))
+        return max(window_of(self.o, mode, results) for mode in (RN, self.rounding))
 
     @property
     def places(self) -> int:
