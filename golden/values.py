@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 INTEGERS = 2.0**53
-"""Below this magnitude float64 holds every integer."""
+"""Limit on magnitudes below which float64 represents every integer."""
 
 
 @torch.compiler.disable
@@ -29,36 +29,36 @@ def encode(
     random: Tensor | None = None,
     saturate: bool = False,
 ) -> Tensor:
-    """Codes of real values in a format, rounded once; parameters as of `convert`.
+    """Round real numbers once to a format and encode them; parameters as for `convert`.
 
     Parameters
     ----------
     values : Tensor, array, sequence or number
-        Real numbers of a floating-point dtype that float64 holds, or integers below 2^53 in magnitude.
+        Real numbers of a floating-point dtype up to float64, or integers below 2^53 in magnitude.
 
     Raises
     ------
     TypeError, ValueError
-        If ``values`` holds other than real numbers, or has integers that float64 does not hold, and as `convert`.
+        If ``values`` holds no real numbers, or larger integers; otherwise as for `convert`.
     """
     fmt = parse(fmt)
     if not isinstance(values, Tensor):
         values = _tensor(values)
     if values.dtype.is_complex or values.dtype == torch.bool:
-        raise TypeError(f"values is a tensor of real numbers, not {values.dtype}")
+        raise TypeError(f"values must be a tensor of real numbers, not {values.dtype}")
     rounding = Rounding.parse(rounding)
     if values.dtype.is_floating_point and rounding != EXACT:
         check_devices(values=values, random=random)
         return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)
     real = values.to(torch.float64)
     if not values.dtype.is_floating_point and bool((real.abs() >= INTEGERS).any()):
-        raise ValueError("values holds integers of 2^53 or more, which float64 would round before they are encoded")
+        raise ValueError("values must be integers below 2^53 in magnitude, so that float64 represents them exactly")
     return convert(real.view(torch.int64), a=FP64, o=fmt, rounding=rounding, random=random, saturate=saturate)
 
 
 def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | None, saturate: bool) -> Tensor:
-    """`encode` of a floating-point tensor with random words that are in range."""
-    # Kernels take these two types; float32 holds every shorter one.
+    """Encode as `encode`, without its checks: values are floating point, random words are in range."""
+    # Kernels take float32 and float64; float32 holds all narrower dtypes.
     values = values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float32)
     source = FP32 if values.dtype == torch.float32 else FP64
     found = elements.convert(values, source, fmt, rounding, saturate, random)
@@ -69,26 +69,26 @@ def encoded(values: Tensor, fmt: Format, rounding: Rounding, random: Tensor | No
 
 
 def _tensor(values: "ArrayLike") -> Tensor:
-    """Tensor of a number, a sequence of numbers, or an array."""
+    """Convert a number, a sequence of numbers or an array to a tensor."""
     try:
         array = np.asarray(values)
     except ValueError:
-        raise ValueError("values has parts of different shapes; the rows of a tensor are of one length") from None
+        raise ValueError("values must be a sequence of rows of one length") from None
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         kind = array.dtype if isinstance(values, (np.ndarray, np.generic)) else type(values).__name__
-        raise TypeError(f"values is a tensor, an array or a sequence of real numbers, not {kind}")
-    # torch takes no other byte order.
+        raise TypeError(f"values must be a tensor, an array or a sequence of real numbers, not {kind}")
+    # torch supports the native byte order only.
     return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
 
 
 @torch.compiler.disable
 def decode(codes: Tensor, fmt: Format | str) -> Tensor:
-    """Exact real values of codes, in float64.
+    """Decode codes to exact real numbers in float64.
 
     Raises
     ------
     TypeError, ValueError
-        If ``codes`` holds no such codes, or float64 does not hold every number of the format.
+        If ``codes`` holds no codes of the format, or float64 does not represent every number of the format.
     """
     fmt = parse(fmt)
     codes = codes_of("codes", codes, fmt.width)
@@ -96,13 +96,13 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
         ValueRange.of(fmt).check_fits(FP64, f"number of {fmt}")
     except ValueError:
         raise ValueError(
-            f"float64 cannot hold every number of {fmt}; {fmt} decodes single codes to fractions with Format.decode"
+            f"float64 cannot hold every number of {fmt}; Format.decode converts single codes to fractions"
         ) from None
     return decoded(codes, fmt, torch.float64)
 
 
 def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
-    """`decode` of int64 codes that are in range, to a dtype that holds all numbers of the format."""
+    """Decode as `decode`, without its checks, to a dtype that represents all numbers of the format."""
     if fmt.width <= TABLE_WIDTH and codes.numel() > 1 << fmt.width:
         return _numbers(fmt, dtype, codes.device).index_select(0, codes.reshape(-1)).reshape(codes.shape)
     return converted(codes, ConvertSpec(a=fmt, o=FP64), None).view(torch.float64).to(dtype)
@@ -110,5 +110,5 @@ def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
 
 @functools.lru_cache(maxsize=64)
 def _numbers(fmt: Format, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Numbers of all codes of a narrow format."""
+    """Decode all codes of a narrow format."""
     return decoded(torch.arange(1 << fmt.width, device=device), fmt, dtype)

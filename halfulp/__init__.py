@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .hdl.formats import parse
 
 _LAZY = {"golden": "halfulp.golden:", "parse": "halfulp.hdl.formats:parse"}
-"""Names that are imported when they are first used, as ``module:attribute``: torch takes a second to load."""
+"""Names that are imported at their first use, as ``module:attribute``, because torch takes a second to load."""
 
 
 def __getattr__(name: str) -> Any:

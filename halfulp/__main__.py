@@ -1,4 +1,4 @@
-"""``python -m halfulp`` is the command ``halfulp``."""
+"""Run the program ``halfulp`` by ``python -m halfulp``."""
 
 from .cli import main
 

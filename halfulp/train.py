@@ -1,4 +1,4 @@
-"""The command `halfulp train`. It is not in `golden`, whose import loads torch, so that its help comes at once."""
+"""The command `halfulp train`; it is outside `golden`, so that its help does not import torch."""
 
 import itertools
 import math
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_FMT = "fxp4.12"
-"""Default format of line segments."""
+"""Default format of fitted line segments."""
 
 _NETWORKS = ("lenet5", "resnet20", "gru", "nanogpt")
 
 
 class _Number(click.FloatRange):
-    """A number in a range, and a finite one."""
+    """Parameter type of finite numbers in a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -127,7 +127,7 @@ def train(
             raise ValueError("give one of --resume and --restart")
         choices = [{"*": Policy.parse(mac)} for mac in macs] if file is None else [rules(file)]
         if any(policy.device for policies in choices for policy in policies.values()):
-            raise ValueError("halfulp train computes in the golden model; give policies without a device")
+            raise ValueError("policies of halfulp train must not have a device; it uses the golden model")
         usual = NETWORKS[network]
         activations = _activations({"tanh": tanh, "sigmoid": sigmoid}, fmt, derivative)
         examples = usual.load(data).limited(limit)
@@ -149,12 +149,12 @@ def train(
             folder = (output or build_root() / "train") / f"{network}-{plan.key(examples)}"
             run = Run(plan, examples, folder, counted=counts)
             if run.scaler is None and (options["scale"] or options["static"] or counts):
-                raise ValueError("--scale, --static and --counts do nothing if no layer is converted")
+                raise ValueError("--scale, --static and --counts have no effect, because no layer is converted")
             _begin(run, resume, restart)
             runs.append(run)
         check_place(place)
     for run in runs:
-        # A folder that cannot be written is an error before the work.
+        # Errors of the file system are reported before the work.
         with machine_errors(str(run.folder)):
             run.folder.mkdir(parents=True, exist_ok=True)
         click.echo(str(run.conversion), err=True)
@@ -164,7 +164,7 @@ def train(
         return row_of(run, _command())
 
     try:
-        # Some layers raise errors only at their first use.
+        # Some errors of layers occur only at their first use.
         with requests(), pool, Bar(f"train {network}") as bar:
             if pool.scheduler:
                 jobs = [Job(f"train {network}", train_there, (run.plan, examples, _command(), counts)) for run in runs]
@@ -187,7 +187,7 @@ def train(
 
 
 def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict[str, str]:
-    """Row of results of a run on a worker, which goes on from a checkpoint there."""
+    """Run a plan on a worker, from its checkpoint there if it has one, and return its row of results."""
     from halfulp.golden.train.loop import Run
     from halfulp.golden.train.results import row_of
     from halfulp.tools.paths import work_root
@@ -203,7 +203,7 @@ def train_there(plan: "Plan", data: "Data", command: str, counted: bool) -> dict
 def _activations(
     options: dict[str, str | None], fmt: str | None, derivative: str | None
 ) -> tuple[tuple[str, str], ...]:
-    """Names of functions, and texts of their segments, which are fitted or from files."""
+    """Return function names and the texts of their segment tables, which are fitted or read from files."""
     from halfulp.hdl.fit.store import SUFFIX, segments_of
 
     found = []
@@ -215,34 +215,34 @@ def _activations(
             found.append((name, segments_of(given).text))
             continue
         if not given.isdecimal():
-            raise ValueError(f"--{name} takes a number of segments or a file of them ({SUFFIX}), not {given!r}")
+            raise ValueError(f"--{name} must be a number of segments or a {SUFFIX} file, not {given!r}")
         fitted = True
         found.append((name, segments_of(name, fmt=fmt or DEFAULT_FMT, pieces=int(given)).text))
     for option, value, means in (("--fmt", fmt, fitted), ("--derivative", derivative, bool(found))):
         if value is not None and not means:
-            raise ValueError(f"{option} does nothing without --tanh or --sigmoid and a number of segments")
+            raise ValueError(f"{option} has no effect without --tanh or --sigmoid and a number of segments")
     return tuple(found)
 
 
 def _begin(run: Any, resume: bool, restart: bool) -> None:
-    """Load a checkpoint to resume; ValueError if there is none, or an unfinished run without ``restart``."""
+    """Load the checkpoint to resume; ValueError if there is none, or if an unfinished run needs one of the options."""
     found = next((path for path in (run.checkpoint, run.final) if path.is_file()), None)
     if resume and found is None:
-        raise ValueError(f"there is no {run.checkpoint} to resume; start without --resume")
+        raise ValueError(f"no checkpoint {run.checkpoint} to resume; start without --resume")
     if resume:
         run.load(found)
     elif found == run.checkpoint and not restart:
-        raise ValueError(f"{found} is of an unfinished run; --resume goes on, --restart starts over")
+        raise ValueError(f"{found} belongs to an unfinished run; continue with --resume or start again with --restart")
 
 
 def _tell(epoch: Any) -> None:
     click.echo(
-        f"halfulp: epoch {epoch.number}: loss {epoch.trained:.4f}, in tests {epoch.loss:.4f}, accuracy "
+        f"halfulp: epoch {epoch.number}: training loss {epoch.trained:.4f}, test loss {epoch.loss:.4f}, accuracy "
         f"{epoch.accuracy:.2f} %",
         err=True,
     )
 
 
 def _command() -> str:
-    """The running command, without the options for its beginning."""
+    """Return the command line without ``--resume`` and ``--restart``."""
     return shlex.join(["halfulp", *(word for word in sys.argv[1:] if word not in ("--resume", "--restart"))])

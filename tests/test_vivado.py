@@ -357,7 +357,7 @@ def test_emit_writes_flow_that_runs(tmp_path, recorder):
     (out / "flow.tcl").unlink()
     code, said = emitted(*words)
     assert code == 2
-    assert "folder in use" in said
+    assert "is not empty" in said
     assert not (out / "flow.tcl").exists()
 
 
@@ -376,7 +376,7 @@ def test_emit_fills_empty_folder(tmp_path):
         ("--flow vivado -o new --target vu0", "not vu0"),
         ("--flow vivado --target vu9p", "-o"),
         ("--flow vivado --target vu9p -o file", "file is a file"),
-        ("--flow vivado --target vu9p -o .", "folder in use"),
+        ("--flow vivado --target vu9p -o .", "is not empty"),
         ("--flow vivado --target vu9p -o new --clock 0", "out of range"),
         ("--flow vivado --target vu9p -o new --k 3", "no --k"),
     ],

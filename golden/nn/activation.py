@@ -1,4 +1,4 @@
-"""Activation functions of torch models as line segments, bit for bit as the units compute them."""
+"""Piecewise linear activation functions of torch models, with the result bits of the units."""
 
 import functools
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from .layers import Stateful
 from .operator import differentiable, transformed
 
 TABLE_WIDTH = 16
-"""Most bits of a format whose values and slopes are computed once, for all codes."""
+"""Largest width of a format whose values and slopes are tabulated for all codes."""
 
 PIECE, TRUE = "piece", "true"
-"""Derivatives: slope of the line at a number, and slope of the function that the lines approximate."""
+"""Derivatives: slope of the segment, or of the approximated function."""
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -43,33 +43,34 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "hard_sigmoid": F.hardsigmoid,
     "hard_swish": F.hardswish,
 }
-"""Functions of torch, for true derivatives, by the names of tables."""
+"""Functions of torch by the names of segment tables, for true derivatives."""
 
 
 class PiecewiseLinear(Stateful):
-    """A function of every element as line segments.
+    """Piecewise linear function of each element.
 
-    Elements are rounded to the operand's format and the value to the result's, bit for bit as in the unit.
+    Elements are rounded to the operand format and values to the result format, with the result bits of the unit.
 
     Parameters
     ----------
     table : Segments
+        Segments of the function.
     rounding : Rounding or str
         Rounding of the value.
     saturate : bool
         Overflow of the value gives the largest finite number.
     cast : Cast or str
-        Rounding of elements to ``table.fmt``; by default numbers beyond its range saturate.
+        Rounding of elements to ``table.fmt``; the default saturates.
     derivative : str or callable
-        ``piece``: slope of the line at the element; ``true``: derivative of the function with the table's name; or a
-        function of torch, for its derivative. Roundings have derivative 1.
+        ``piece``: slope of the segment; ``true``: derivative of the torch function with the table's name; or a
+        torch function, for its derivative. Rounding has the derivative 1.
     seed : int, optional
         Seed of the random words; default: drawn from torch's generator.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, the cast has a format of its own, or no function has the table's name.
+        If a parameter has the wrong type, the cast has a format, or torch has no function with the table's name.
     """
 
     def __init__(
@@ -84,42 +85,42 @@ class PiecewiseLinear(Stateful):
     ) -> None:
         super().__init__()
         if not isinstance(table, Segments):
-            raise TypeError(f"table is a Segments, not a {type(table).__name__}")
+            raise TypeError(f"table must be a Segments, not {type(table).__name__}")
         check_bool("saturate", saturate)
         self.table, self.rounding, self.saturate = table, Rounding.parse(rounding), saturate
         if self.rounding == EXACT:
             table.check_exact()
         self.cast = Cast.parse(cast)
         if self.cast.fmt is not None:
-            raise ValueError(f"elements are rounded to {table.fmt}, so that {self.cast} names no format")
+            raise ValueError(f"cast must not have a format, as {self.cast} has; elements are rounded to {table.fmt}")
         self.derivative = derivative
-        # Compilers of torch cannot trace how these texts are made.
+        # torch.compile cannot trace the functions that make these texts.
         self._texts = table.text, str(self.rounding), saturate, str(self.cast)
-        self._derivative = _known(derivative, table.name)
+        self._derivative = _derivative_key(derivative, table.name)
         self._set_state(bool(self.rounding.bits or self.cast.rounding.bits), seed)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("table", "rounding", "saturate", "cast", "derivative") and name in self.__dict__:
-            raise AttributeError(f"{name} of a PiecewiseLinear cannot be changed; make another one")
+            raise AttributeError(f"{name} of a PiecewiseLinear is read-only; make a new one")
         super().__setattr__(name, value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        # Another process knows no function of the user's by its old key.
-        self._derivative = _known(self.derivative, self.table.name)
+        # Keys of users' functions are valid in one process only.
+        self._derivative = _derivative_key(self.derivative, self.table.name)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """The function's values."""
+        """Evaluate the function."""
         check_real(input, "input")
         of_elements = self.next_key(input)
         of_values = self.next_key(input) if self.rounding.bits else None
-        # Transforms of functions hide that a tensor requires a gradient.
+        # In transforms of torch.func, requires_grad may be False for tensors that need a gradient.
         slopes = self._derivative == PIECE and (input.requires_grad or transformed())
         found: Tensor = _LINE_SEGMENTS(input, of_elements, of_values, *self._texts, self._derivative, slopes)[0]
         return found
 
     def extra_repr(self) -> str:
-        """Text of the layer in a printed model."""
+        """Return the text of the layer in a printed model."""
         kind = self.derivative if isinstance(self.derivative, str) else self.derivative.__name__
         return f"{self.table}, {self.table.fmt} to {self.table.out}, {self.rounding}, derivative={kind}"
 
@@ -138,9 +139,9 @@ def _line_segments(
     derivative: str,
     needs_slopes: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Values of line segments, and slopes of the lines if they are needed.
+    """Evaluate segments, and their slopes if ``needs_slopes``.
 
-    Keys are those of the random words of the elements and of the values.
+    ``key`` and ``value_key`` are the keys of the random words that round elements and values.
     """
     segments, mode = _table_of(table), Rounding.parse(rounding)
     check_holds(x.dtype, segments.out)
@@ -179,7 +180,7 @@ _LINE_SEGMENTS = differentiable(
 
 
 def slopes(x: Tensor, table: Segments) -> Tensor:
-    """Slopes of the lines at numbers, in float64; at a breakpoint, that of the later line."""
+    """Return the slope of the segment at each number, in float64; at a breakpoint, that of the upper segment."""
     x = x.to(torch.float64)
     if table.reduction is not None:
         return _reduced_slopes(x, table)
@@ -194,7 +195,7 @@ def _slopes_of(pieces: Any, like: Tensor) -> Tensor:
 
 
 def _reduced_slopes(x: Tensor, table: Segments) -> Tensor:
-    """Slopes by the chain rule: reducing the argument and scaling the value contribute factors."""
+    """Return the slopes of a function with range reduction, by the chain rule."""
     starts = torch.tensor([float(piece.start) for piece in table.pieces[1:]], dtype=torch.float64, device=x.device)
     own = _slopes_of(table.pieces, x)
     if table.reduction == "exp2":
@@ -216,30 +217,30 @@ def _reduced_slopes(x: Tensor, table: Segments) -> Tensor:
 
 @functools.lru_cache(maxsize=64)
 def _all_values(table: Segments, rounding: Rounding, saturate: bool, device: torch.device) -> Tensor:
-    """Values at all codes."""
+    """Evaluate the function at all codes."""
     codes = torch.arange(1 << table.fmt.width, device=device)
     return decode(pwl(codes, table=table, rounding=rounding, saturate=saturate), table.out)
 
 
 @functools.lru_cache(maxsize=64)
 def _all_slopes(table: Segments, device: torch.device) -> Tensor:
-    """Slopes at all codes."""
+    """Return the slopes at all codes."""
     return slopes(decode(torch.arange(1 << table.fmt.width, device=device), table.fmt), table)
 
 
 _DERIVATIVES = dict(FUNCTIONS)
-"""Functions for derivatives by their keys: names of tables, and numbers of functions of users."""
+"""Functions for derivatives, by key: the name of a segment table, or the id of a user's function."""
 
 
-def _known(derivative: object, name: str) -> str:
-    """Key of a derivative."""
+def _derivative_key(derivative: object, name: str) -> str:
+    """Register a derivative and return its key."""
     if derivative == PIECE:
         return PIECE
     if callable(derivative):
         _DERIVATIVES[str(id(derivative))] = derivative
         return str(id(derivative))
     if derivative != TRUE:
-        raise ValueError(f"unknown derivative {derivative!r}; there are {PIECE}, {TRUE}, and any function of torch")
+        raise ValueError(f"unknown derivative {derivative!r}: expected {PIECE}, {TRUE} or a torch function")
     if name not in FUNCTIONS:
-        raise ValueError(f"torch has no function {name}; give a function for the derivative")
+        raise ValueError(f"no torch function is known for {name}; pass one as derivative")
     return name

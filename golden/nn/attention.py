@@ -11,11 +11,11 @@ from .layers import Computed
 
 
 class MultiheadAttention(Computed, nn.MultiheadAttention):
-    """`torch.nn.MultiheadAttention` with all products in the arithmetic of a policy; parameters as of `Computed`.
+    """`torch.nn.MultiheadAttention` with matrix products in the arithmetic of a policy; parameters as for `Computed`.
 
-    Projections are as `Linear`: queries, keys and values, each with its part of ``in_proj_bias``, and the result's.
-    Queries, divided by the root of a head's size, times keys, and attention times values, are as `Bmm`. Masks, softmax
-    and dropout are torch's. Parameters have the names that torch gives them.
+    The projections of queries, keys, values and result are computed as in `Linear`, with their parts of
+    ``in_proj_bias``. The products of queries and keys, and of attention weights and values, are computed as in `Bmm`;
+    queries are scaled before. Masks, softmax and dropout are those of torch, and so are the names of parameters.
     """
 
     def forward(
@@ -29,15 +29,15 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Result and attention weights; arguments are those of `torch.nn.MultiheadAttention`."""
+        """Return result and attention weights; arguments as for `torch.nn.MultiheadAttention`."""
         if self._plain:
             return super().forward(
                 query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
             )
         if is_causal and attn_mask is None:
-            raise ValueError("is_causal is a hint on attn_mask; give the mask too")
+            raise ValueError("is_causal needs attn_mask: it is only a hint about that mask")
         batched = query.dim() == 3
-        # Batches come first from here on.
+        # The batch is the first dimension from here on.
         q, k, v = (self._batches(tensor, batched) for tensor in (query, key, value))
         mask = self._mask(attn_mask, key_padding_mask, q, k, batched)
         q, k, v = self._projected(q, k, v)
@@ -60,10 +60,10 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
         return result, shown if batched else shown.squeeze(0)
 
     def _batches(self, x: Tensor, batched: bool) -> Tensor:
-        """A tensor as (batch, place, feature)."""
+        """Rearrange a tensor to (batch, position, feature)."""
         if x.dim() != (3 if batched else 2):
             raise ValueError(
-                f"query, key and value have three dimensions each, or two each without batches; one has {x.dim()}"
+                f"query, key and value must all have 3 dimensions, or all 2 without batches; one has {x.dim()}"
             )
         return x.unsqueeze(0) if not batched else x if self.batch_first else x.transpose(0, 1)
 
@@ -78,7 +78,7 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
     def _mask(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, batched: bool
     ) -> Tensor | None:
-        """Addend of the scores, of a shape that broadcasts to (batch, head, query, key)."""
+        """Return the sum of the masks, to be added to the scores, in a shape that broadcasts to theirs."""
         added = None
         if attn_mask is not None:
             added = _additive(attn_mask, q.dtype)
@@ -95,11 +95,11 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
 
 def _check_mask(name: str, mask: Tensor, *shapes: tuple[int, ...]) -> None:
     if mask.shape not in shapes:
-        raise ValueError(f"{name} is of shape {tuple(mask.shape)}, and not of {' or '.join(map(str, shapes))}")
+        raise ValueError(f"{name} has shape {tuple(mask.shape)}: expected {' or '.join(map(str, shapes))}")
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as numbers: minus infinity where a mask of truth values is true."""
+    """Convert a mask to numbers: minus infinity where a mask of bools is True."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)

@@ -1,4 +1,4 @@
-"""Rounding of real values to codes for the arithmetic of a layer."""
+"""Rounding of the tensors of a layer."""
 
 import functools
 import re
@@ -15,33 +15,33 @@ from halfulp.hdl.specs import ValueRange
 from .draw import words
 
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
-"""Formats of torch's real numbers."""
+"""Formats of torch's floating-point dtypes."""
 
 _ROUNDED = re.compile(r"(?:(?P<fmt>.+)\.)?(?P<rounding>rn|ra|rh|rz|ru|rd|ro|exact|sr[0-9]+)")
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Rounding of real values.
+    """Format and rounding of a tensor of a layer.
 
     Parameters
     ----------
     fmt : Format, optional
-        Format that they are rounded to before any use; default: only that of their use, an operand's or an
-        accumulator's.
+        Format to which values are rounded first; default: none, only the operand or accumulator format.
     rounding : Rounding
+        Rounding to ``fmt``, or without it to the operand or accumulator format.
     saturate : bool
         Overflow gives the largest finite number.
 
     Raises
     ------
     TypeError, ValueError
-        If a part is of the wrong kind, or the rounding is ``exact``.
+        If a parameter has the wrong type, or the rounding is ``exact``.
 
     Notes
     -----
-    ``str()`` gives a text such as ``rn``, ``sr3.sat`` or ``e5m2.rn``, and `Cast.parse` reads it back; there a format
-    alone, as ``e5m2``, is rounded to nearest.
+    ``str()`` returns a text such as ``rn``, ``sr3.sat`` or ``e5m2.rn``, which `Cast.parse` reads. In texts, ``e5m2``
+    is short for ``e5m2.rn``.
     """
 
     fmt: Format | None = None
@@ -50,12 +50,12 @@ class Cast:
 
     def __post_init__(self) -> None:
         if self.fmt is not None and not isinstance(self.fmt, Format):
-            raise TypeError(f"the format of a cast is a Format or None, not {type(self.fmt).__name__}")
+            raise TypeError(f"fmt of a cast must be a Format or None, not {type(self.fmt).__name__}")
         if not isinstance(self.rounding, Rounding):
-            raise TypeError(f"the rounding of a cast is a Rounding, not {type(self.rounding).__name__}")
+            raise TypeError(f"rounding of a cast must be a Rounding, not {type(self.rounding).__name__}")
         check_bool("saturate", self.saturate)
         if self.rounding == EXACT:
-            raise ValueError("real values are rounded, which exact forbids; take rn or another rounding")
+            raise ValueError("rounding of a cast must not be exact; use rn or another rounding")
 
     def __str__(self) -> str:
         fmt = "" if self.fmt is None else f"{self.fmt}."
@@ -63,11 +63,11 @@ class Cast:
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
-        """Cast that ``str()`` wrote; a cast is taken as it is."""
+        """Parse the text of a cast; a `Cast` is returned unchanged."""
         if isinstance(text, cls):
             return text
         if not isinstance(text, str):
-            raise TypeError(f"a cast is a Cast or a text such as 'e5m2.rn', not {type(text).__name__}")
+            raise TypeError(f"cast must be a Cast or a text such as 'e5m2.rn', not {type(text).__name__}")
         joined = "".join(text.split())
         rest = joined.removesuffix(".sat")
         if match := _ROUNDED.fullmatch(rest):
@@ -77,35 +77,37 @@ class Cast:
         try:
             return cls(None if fmt is None else parse(fmt), rounding, rest != joined)
         except ValueError as error:
-            raise ValueError(f"{text!r} is no cast such as rn, e5m2.rn or e5m2.sr3.sat: {error}") from error
+            raise ValueError(
+                f"invalid cast {text!r}: expected rn, e5m2.rn or e5m2.sr3.sat, for example ({error})"
+            ) from error
 
     def codes(self, values: Tensor, fmt: Format, key: int) -> Tensor:
-        """Codes of values in a format, rounded once."""
+        """Round values to a format with the words of a key and encode them."""
         random = words(key, self.rounding.bits, tuple(values.shape), values.device) if self.rounding.bits else None
         return encoded(values, fmt, self.rounding, random, self.saturate)
 
     def real(self, values: Tensor, key: int) -> Tensor:
-        """Values rounded to the format of the cast, if it has one; of the dtype that they had."""
+        """Round values to the format of the cast, if it has one; the dtype does not change."""
         if self.fmt is None:
             return values
         return real(self.codes(values, self.fmt, key), self.fmt, values.dtype)
 
 
 def check_real(values: object, name: str) -> torch.dtype:
-    """The dtype of a tensor of real numbers."""
+    """Return the dtype of a tensor of real numbers; TypeError for other values."""
     if not isinstance(values, Tensor):
-        raise TypeError(f"{name} is a tensor of real numbers, not {type(values).__name__}")
+        raise TypeError(f"{name} must be a tensor of real numbers, not {type(values).__name__}")
     if values.dtype not in DTYPES:
-        raise TypeError(f"{name} is of {values.dtype}; layers compute on {', '.join(map(str, DTYPES))}")
+        raise TypeError(f"{name} has dtype {values.dtype}: expected {', '.join(map(str, DTYPES))}")
     return values.dtype
 
 
 def check_holds(dtype: torch.dtype, fmt: Format) -> None:
-    """Raise ValueError if a dtype does not hold every number of a format."""
+    """Check that a dtype represents every number of a format; ValueError otherwise."""
     if _holds(dtype, fmt):
         return
     wider = [str(other) for other in DTYPES if _holds(other, fmt)]
-    remedy = f"take a module of {wider[-1]}" if wider else "take a smaller format"
+    remedy = f"convert the module to {wider[-1]}" if wider else "use a smaller format"
     raise ValueError(f"{dtype} does not hold every number of {fmt}; {remedy}")
 
 
@@ -119,6 +121,6 @@ def _holds(dtype: torch.dtype, fmt: Format) -> bool:
 
 
 def real(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:
-    """Real values of codes in a dtype, exactly."""
+    """Decode codes to a dtype; ValueError if it does not represent every number of the format."""
     check_holds(dtype, fmt)
     return decoded(codes, fmt, dtype)

@@ -1,4 +1,4 @@
-"""Counts of numbers that a format does not hold, by layer and phase, and a warning if a whole tensor becomes zero."""
+"""Counts of underflow, overflow and lost NaN by layer and phase, and a warning if a whole tensor becomes zero."""
 
 import functools
 import json
@@ -16,32 +16,30 @@ from halfulp.golden.values import decode
 from halfulp.hdl.formats import Fixed, Format
 
 KINDS = ("numbers", "underflow", "overflow", "saturated", "nan_lost")
-"""Columns: all numbers; those that became zero, became infinite or NaN (or wrapped), and became the largest number; and
-NaN that became a number."""
+"""Columns: all numbers; those that became zero; infinite, NaN or wrapped; the largest finite number; and lost NaN."""
 
 _active: list["Counts"] = []
 warned: set[tuple[str, str, str]] = set()
-"""Phases, tensors and formats of warnings since the last conversion of a model."""
+"""Phase, tensor and format of the warnings since the last conversion of a model."""
 
 
 class Counts:
-    """Counts of rounded numbers, as a context manager; its text is a table.
+    """Context manager that counts rounded numbers; ``str()`` returns a table.
 
     Parameters
     ----------
     record : str
-        Counts to go on from, as `record` gives them; default: none.
+        Counts from which to continue, as returned by `record`; default: none.
 
     Attributes
     ----------
     rows : dict
         Counts of `KINDS` by layer, phase (``forward``, ``input_gradient``, ``weight_gradient``, ``bias_gradient``, or
-        ``backward`` of `Quantize`), and tensor (``x``, ``w``, ``bias``, ``gradient`` or ``result``).
+        ``backward`` for `Quantize`), and tensor (``x``, ``w``, ``bias``, ``gradient`` or ``result``).
 
     Notes
     -----
-    Results of matrix products are compared with the product of their operands in float64. Counted steps
-    take up to ten times as long.
+    Results of matrix products are compared with products in float64. Counting makes a step up to ten times slower.
     """
 
     def __init__(self, record: str = "[]") -> None:
@@ -52,7 +50,7 @@ class Counts:
 
     @property
     def record(self) -> str:
-        """The table as lists in JSON."""
+        """Counts as JSON."""
         return json.dumps([[*key, *row.values()] for key, row in self.rows.items()])
 
     def __enter__(self) -> Self:
@@ -69,16 +67,17 @@ class Counts:
         return tabulate(table, tablefmt="plain", disable_numparse=True, colalign=sides)
 
     def add(self, where: tuple[str, str, str], found: dict[str, int]) -> None:
-        """Add counts to those of a layer, phase and tensor."""
+        """Add counts of a layer, phase and tensor."""
         row = self.rows.setdefault(where, dict.fromkeys(KINDS, 0))
         for kind, count in found.items():
             row[kind] += count
 
 
 def note(where: tuple[str, str, str], codes: Tensor, exact: Callable[[], Tensor], *formats: Format) -> None:
-    """Count codes of a layer, phase and tensor against their values before rounding, and warn if all became zero.
+    """Compare codes with their values before rounding, count losses, and warn if all numbers became zero.
 
-    ``formats`` are those that the values were rounded to, one after the other; the last is that of the codes.
+    ``where`` is layer, phase and tensor. The values were rounded to each of ``formats`` in turn; the codes are in the
+    last one.
     """
     name = ", then ".join(map(str, formats))
     if _active:
@@ -89,15 +88,15 @@ def note(where: tuple[str, str, str], codes: Tensor, exact: Callable[[], Tensor]
         warned.add(kind)
         layer, phase, tensor = where
         warnings.warn(
-            f"halfulp: all numbers of {tensor} became zero in {name} (layer {layer or 'without a name'}, {phase}); a "
-            "LossScaler or another format may help, and nn.Counts counts such losses in all layers",
+            f"halfulp: all numbers of {tensor} became zero in {name} (layer {layer or 'without a name'}, {phase}); try "
+            "a LossScaler or another format, and use nn.Counts to count underflow in all layers",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
 def _zero(codes: Tensor, fmt: Format) -> bool:
-    """True if all codes are of zero; most tensors show the contrary in a few."""
+    """Return True if all codes encode zero; a sample of the codes comes first, because it usually decides."""
     if not codes.numel():
         return False
     bits, flat = _magnitude(fmt), codes.reshape(-1)
@@ -109,14 +108,14 @@ def _zero(codes: Tensor, fmt: Format) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _magnitude(fmt: Format) -> int:
-    """Bits of a code that are all 0 in zeros of both signs."""
+    """Return a mask of the bits that are 0 in zeros of both signs."""
     sign = 1 << (fmt.width - 1)
     return sign - 1 if fmt.width > 1 and fmt.decode(sign) == 0 else -1
 
 
 @functools.lru_cache(maxsize=256)
 def _ends(fmt: Format) -> tuple[float, float]:
-    """Lowest and largest finite number."""
+    """Return the lowest and the largest finite number."""
     if isinstance(fmt, Fixed):
         fmt = replace(fmt, overflow="saturate")
     low, high = (float(fmt.decode(fmt.encode(sign * Fraction(2) ** 20000, "rz"))) for sign in (-1, 1))

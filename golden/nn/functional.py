@@ -1,6 +1,6 @@
 """Matrix products and convolutions on multiply-accumulates, forward and backward.
 
-They raise TypeError or ValueError if tensors are of other kinds or shapes, or their dtype does not hold the results.
+They raise TypeError or ValueError if tensors have wrong types or shapes, or if their dtype does not hold the results.
 """
 
 import functools
@@ -27,7 +27,7 @@ _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gra
 
 
 class Use(NamedTuple):
-    """One use of a layer, in what operators of torch take: policy as a text, key of the random words, and name."""
+    """Arguments of torch operators for one use of a layer: policy as text, key of the random words, layer name."""
 
     policy: str
     key: Tensor | None = None
@@ -36,10 +36,10 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """Arithmetic of one use of a layer, and the key of its random words.
+    """Arithmetic of one use of a layer.
 
-    Each tensor is rounded once for a format, so that forward and backward pass have the same codes of it. ``paired``
-    products are of two tensors of activations.
+    A tensor is rounded to a format with the same words in the forward and backward pass, which therefore use the same
+    codes. ``paired`` products have two tensors of activations as operands.
     """
 
     policy: Policy
@@ -49,15 +49,15 @@ class Call:
 
     @classmethod
     def of(cls, policy: str, key: Tensor | None, layer: str, paired: bool = False) -> "Call":
-        """Call of the arguments of an operator."""
+        """Make a call from the arguments of an operator."""
         return cls(policy_of(policy), 0 if key is None else int(key), layer, paired)
 
     def key_of(self, role: str) -> int:
-        """Key of the random words of a role."""
+        """Return the key of the random words of a role."""
         return mix(self.key, _ROLES.index(role))
 
     def operand(self, role: str, values: Tensor) -> "Operand":
-        """Operand of a role ``x``, ``w``, ``bias`` or ``gradient``."""
+        """Make the operand of a role: ``x``, ``w``, ``bias`` or ``gradient``."""
         casts = {
             "x": self.policy.activations,
             "w": self.policy.activations if self.paired else self.policy.weights,
@@ -67,7 +67,7 @@ class Call:
         return Operand(self, role, values, casts[role])
 
     def product(self, role: str, a: Tensor, b: Tensor, dtype: torch.dtype, start: Tensor | None = None) -> Tensor:
-        """Matrix product of codes, or of values if the role is computed in torch's own arithmetic."""
+        """Multiply matrices of codes, or of values if the policy of the role is torch's own arithmetic."""
         mac = self.mac("weight_gradient" if role == "bias_gradient" else role)
         if mac is None:
             return a @ b if start is None else a @ b + start
@@ -81,12 +81,12 @@ class Call:
         return real(made, mac.o, dtype)
 
     def mac(self, phase: str) -> MacSpec | None:
-        """Multiply-accumulate of a phase."""
+        """Return the multiply-accumulate of a phase."""
         found: MacSpec | None = getattr(self.policy, phase)
         return found
 
     def start(self, bias: Tensor | None) -> Tensor | None:
-        """Start values of the forward sums."""
+        """Return the start values of the forward sums."""
         if bias is None:
             return None
         if self.policy.weight_gradient is not None:
@@ -94,7 +94,7 @@ class Call:
         return self.operand("bias", bias).codes("forward", "o")
 
     def bias_gradient(self, columns: Tensor, dtype: torch.dtype) -> Tensor:
-        """Sums over n of gradients of shape (..., m, n), as products with 1."""
+        """Sum gradients of shape (..., m, n) over n, as products with 1."""
         mac = self.policy.weight_gradient
         ones = columns.new_ones((*columns.shape[:-2], columns.shape[-1], 1))
         if mac is not None:
@@ -103,17 +103,14 @@ class Call:
 
 
 class Operand:
-    """A tensor of a layer, rounded to the format of its cast if it has one, then to that of an operand.
-
-    Codes are a function of values, cast, format and key of the random words.
-    """
+    """Tensor of a layer, rounded to the format of its cast, if it has one, and then to an operand format."""
 
     def __init__(self, call: Call, role: str, values: Tensor, cast: Cast) -> None:
         self._call, self._role, self._cast, self._key = call, role, cast, call.key_of(role)
         self._given, self._values = values, cast.real(values, self._key)
 
     def codes(self, phase: str, part: str) -> Tensor:
-        """Codes for a phase in the format of a part ``a``, ``b`` or ``o``; the values for torch's own arithmetic."""
+        """Return the codes for ``a``, ``b`` or ``o`` of a phase's multiply-accumulate; without one, the values."""
         mac = self._call.mac(phase)
         if mac is None:
             return self._values
@@ -128,23 +125,16 @@ class Operand:
 
 
 policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
-"""Policy of a text."""
 
 
 @functools.lru_cache(maxsize=256)
 def check_one(mac: MacSpec) -> int:
-    """Code of 1 in the second operand's format.
-
-    Raises
-    ------
-    ValueError
-        If the format has no 1: the gradient of a bias is a sum of products with it.
-    """
+    """Return the code of 1 in the second operand's format; ValueError if the format has no 1."""
     code = mac.b.encode(1, "rz")
     if mac.b.decode(code) != 1:
         raise ValueError(
-            f"{mac.b} has no 1, and the gradient of a bias is a sum of products with 1; take a layer without bias, or "
-            "another weight_gradient"
+            f"{mac.b} has no 1, which the gradient of a bias needs as a factor; use a layer without bias, or another "
+            "weight_gradient"
         )
     return code
 
@@ -152,7 +142,7 @@ def check_one(mac: MacSpec) -> int:
 def _matmul(
     x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, paired: bool
 ) -> Tensor:
-    """x @ w.mT + bias, of shapes (..., n, k), (..., m, k) and (m,)."""
+    """Compute x @ w.mT + bias for shapes (..., n, k), (..., m, k) and (m,)."""
     call = Call.of(policy, key, layer, paired)
     a, b = call.operand("x", x).codes("forward", "a"), call.operand("w", w).codes("forward", "b")
     return call.product("forward", a, b.mT, x.dtype, call.start(bias)).contiguous()
@@ -183,9 +173,9 @@ def _gradients(
     rows: Callable[[], Tensor],
     columns: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Gradients of x, w and bias; those that are not needed are empty.
+    """Return the gradients of x, w and bias; those that are not needed are empty.
 
-    That of the weights is the product of ``rows()``, codes of the gradient, and ``columns`` of codes of x.
+    The gradient of the weights is the product of ``rows()`` (codes of the gradient) and ``columns(codes of x)``.
     """
     found = [x.new_empty(0) for _ in needs]
     if needs[0]:
@@ -201,7 +191,7 @@ def _gradients(
 
 
 def _with_gradients(run: Callable[..., Tensor], shape: Callable[..., Any], run_gradients: Callable[..., Any]) -> Any:
-    """Operator of x, weights, bias, key and other parts, and the operator of its gradients."""
+    """Make a torch operator with arguments x, weights, bias, key and others, and the operator of its gradients."""
 
     def shapes(gradient: Tensor, x: Tensor, w: Tensor, *parts: Any) -> list[Tensor]:
         wanted = (x.shape, w.shape, w.shape[:1])
@@ -227,29 +217,29 @@ _MATMUL, _GRADIENTS_OF_MATMUL = _with_gradients(
 
 
 def _windows(x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """Windows of a kernel, of shape (N, C, H', W', kh, kw), without copies."""
+    """Return a view of the windows of a convolution, of shape (N, C, H', W', kh, kw)."""
     for place in (0, 1):
         x = x.unfold(2 + place, dilation[place] * (size[place] - 1) + 1, stride[place])
     return x[..., :: dilation[0], :: dilation[1]]
 
 
 def _columns(windows: Tensor, groups: int) -> Tensor:
-    """Windows as matrices of shape (groups, N * H' * W', C / groups * kh * kw); products are in that order."""
+    """Reshape windows to matrices of shape (groups, N * H' * W', C / groups * kh * kw)."""
     n, c, h, w, kh, kw = windows.shape
     grouped = windows.reshape(n, groups, c // groups, h, w, kh, kw)
     return grouped.permute(1, 0, 3, 4, 2, 5, 6).reshape(groups, n * h * w, c // groups * kh * kw)
 
 
 def _images(rows: Tensor, n: int, h: int, w: int) -> Tensor:
-    """Matrices of shape (groups, N * H * W, M) as images of shape (N, groups * M, H, W)."""
+    """Reshape matrices of shape (groups, N * H * W, M) to images of shape (N, groups * M, H, W)."""
     groups, _, m = rows.shape
     return rows.reshape(groups, n, h, w, m).permute(1, 0, 4, 2, 3).reshape(n, groups * m, h, w)
 
 
 def _spread(x: Tensor, stride: Sequence[int], before: tuple[int, int], size: tuple[int, int]) -> Tensor:
-    """Images with zeros between their points, and around them up to a size."""
+    """Insert zeros between the pixels of images (stride - 1) and around them, up to a size."""
     n, c, h, w = x.shape
-    # Code 0 is the number zero in every format.
+    # Code 0 is zero in every format.
     wide = x.new_zeros((n, c, *size))
     ends = [first + step * count for first, step, count in zip(before, stride, (h, w), strict=True)]
     wide[:, :, before[0] : ends[0] : stride[0], before[1] : ends[1] : stride[1]] = x
@@ -259,7 +249,7 @@ def _spread(x: Tensor, stride: Sequence[int], before: tuple[int, int], size: tup
 def _conv2d(
     x: Tensor, w: Tensor, bias: Tensor | None, key: Tensor | None, policy: str, layer: str, geometry: list[int]
 ) -> Tensor:
-    """Convolution of images that are padded already, as matrix products (im2col); geometry as of `_geometry`."""
+    """Convolve padded images as matrix products (im2col)."""
     call = Call.of(policy, key, layer)
     stride, dilation, groups = _geometry(geometry)
     m = w.shape[0]
@@ -273,7 +263,7 @@ def _conv2d(
 
 
 def _geometry(geometry: list[int]) -> tuple[list[int], list[int], int]:
-    """Stride, dilation and groups of a convolution."""
+    """Split the geometry of a convolution into stride, dilation and groups."""
     return geometry[:2], geometry[2:4], geometry[4]
 
 
@@ -302,7 +292,7 @@ def _conv2d_gradients(
     n, _, h, wide = x.shape
 
     def of_input() -> Tensor:
-        """Convolution of the spread gradient with the flipped kernels, so that each point is one sum."""
+        """Convolve the spread gradient with the flipped kernels; each element is one sum."""
         reach = dilation[0] * (kh - 1), dilation[1] * (kw - 1)
         spread = _spread(behind.codes("input_gradient", "a"), stride, reach, (h + reach[0], wide + reach[1]))
         columns = _columns(_windows(spread, (kh, kw), (1, 1), dilation), groups)
@@ -325,11 +315,11 @@ _CONV2D, _GRADIENTS_OF_CONV2D = _with_gradients(_conv2d, _conv2d_shape, _conv2d_
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
-    """``x @ weight.T + bias``, for shapes (..., k), (m, k) and (m,); sums start from the bias."""
+    """Compute ``x @ weight.T + bias`` for shapes (..., k), (m, k) and (m,); sums start from the bias."""
     dtype = check_real(x, "the input")
     if x.dim() < 1 or x.shape[-1] != weight.shape[-1]:
         raise ValueError(
-            f"the input is of shape {tuple(x.shape)}; a layer of {weight.shape[-1]} inputs takes (..., "
+            f"the input has shape {tuple(x.shape)}; a layer with {weight.shape[-1]} inputs needs (..., "
             f"{weight.shape[-1]})"
         )
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
@@ -339,16 +329,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, use: Use) -> Tensor:
 
 
 def bmm(a: Tensor, b: Tensor, use: Use) -> Tensor:
-    """``a @ b`` of activations, for shapes (..., n, k) and (..., k, m) whose batches broadcast.
+    """Compute ``a @ b`` of activations, for shapes (..., n, k) and (..., k, m) whose batches broadcast.
 
-    Of the policy, ``b`` has the place of weights. torch adds up the gradients of broadcast batches.
+    In the policy, ``b`` takes the role of the weights. torch sums the gradients of broadcast batches.
     """
     if check_real(a, "a") != check_real(b, "b"):
-        raise TypeError(f"a is of {a.dtype} and b of {b.dtype}; both are of one dtype")
+        raise TypeError(f"a has dtype {a.dtype} and b {b.dtype}; both must have one dtype")
     if min(a.dim(), b.dim()) < 2 or a.shape[-1] != b.shape[-2]:
         raise ValueError(
-            f"a is of shape {tuple(a.shape)} and b of {tuple(b.shape)}; a matrix product takes (..., n, k) and "
-            "(..., k, m)"
+            f"a has shape {tuple(a.shape)} and b {tuple(b.shape)}; a matrix product needs (..., n, k) and (..., k, m)"
         )
     try:
         batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -371,23 +360,23 @@ def conv2d(
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
 ) -> Tensor:
-    """Convolution without padding, for shapes (N, C, H, W) or (C, H, W), (M, C / groups, kh, kw) and (M,).
+    """Convolve without padding, for shapes (N, C, H, W) or (C, H, W), (M, C / groups, kh, kw) and (M,).
 
-    A point of the result is one sum over (channel, row, column) of the kernel, ascending, from the bias. A point of the
-    input's gradient is a sum over (kernel, row, column) of the flipped kernels, one of the weights' gradient over
-    (image, row, column). A stride above 1 adds products with zero to the input's gradient.
+    Each element is one sum in ascending index order. The sum of a result runs over (channel, row, column) of the kernel
+    and starts from the bias; that of an input gradient runs over (kernel, row, column) of the flipped kernels; that of
+    a weight gradient runs over (image, row, column). A stride above 1 adds products with zero to input gradients.
     """
     dtype = check_real(x, "the input")
     images = x if x.dim() == 4 else x.unsqueeze(0)
     channels = weight.shape[1] * groups
     if images.dim() != 4 or images.shape[1] != channels:
         raise ValueError(
-            f"the input is of shape {tuple(x.shape)}; a convolution of {channels} channels takes (N, {channels}, H, W)"
+            f"the input has shape {tuple(x.shape)}; a convolution of {channels} channels needs (N, {channels}, H, W)"
         )
     reach = [dilation[place] * (weight.shape[2 + place] - 1) + 1 for place in (0, 1)]
     if any(images.shape[2 + place] < reach[place] for place in (0, 1)):
         raise ValueError(
-            f"the input is {images.shape[2]} x {images.shape[3]} with its padding, less than the kernel's "
+            f"the input has {images.shape[2]} x {images.shape[3]} pixels with its padding; the kernel needs "
             f"{reach[0]} x {reach[1]}"
         )
     given = None if bias is None else bias.to(dtype)
@@ -397,12 +386,12 @@ def conv2d(
 
 
 def _quantize(x: Tensor, key: Tensor | None, forward: str, backward: str, layer: str) -> Tensor:
-    """Values rounded by the first of two casts; an empty one rounds nothing."""
+    """Round values by the forward cast; an empty text rounds nothing."""
     return _rounded(x, key, forward, 0, layer)
 
 
 def _quantize_gradients(gradient: Tensor, key: Tensor | None, backward: str, layer: str) -> Tensor:
-    """Gradients rounded by the second of two casts."""
+    """Round gradients by the backward cast; an empty text rounds nothing."""
     return _rounded(gradient, key, backward, 1, layer)
 
 
@@ -433,13 +422,13 @@ _QUANTIZE = differentiable(_quantize, lambda x, *_: x.new_empty(x.shape), _save_
 
 
 def quantize(x: Tensor, forward: str, backward: str, use: Use) -> Tensor:
-    """Values rounded element by element, and their gradient on its way back; an empty text rounds nothing."""
+    """Round values in the forward pass and their gradients in the backward pass; an empty text rounds nothing."""
     rounded: Tensor = _QUANTIZE(x, use.key, forward, backward, use.layer)
     return rounded
 
 
 def padded(x: Tensor, padding: tuple[int, int, int, int], mode: str) -> Tensor:
-    """Images with borders left, right, above and below, as `torch.nn.Conv2d` pads them."""
+    """Pad images left, right, above and below, as `torch.nn.Conv2d` does."""
     if not any(padding):
         return x
     return F.pad(x, padding, mode="constant" if mode == "zeros" else mode)

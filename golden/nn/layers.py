@@ -1,4 +1,4 @@
-"""Layers of torch that compute in the arithmetic of a policy."""
+"""Torch layers that compute in the arithmetic of a policy."""
 
 import warnings
 from typing import Any, Self
@@ -16,15 +16,15 @@ from .policy import Policy
 
 
 class Stateful(nn.Module):
-    """Module that rounds: where it rounds at random, a buffer holds the state of its random words.
+    """Module that rounds; with stochastic rounding, a buffer holds the state of its random words.
 
-    The state is a seed and the number of uses, so that a run goes on from its `state_dict` with the same random words.
-    A state dict without it, such as that of torch's own layer, is accepted and leaves the state unchanged.
+    The state is a seed and the number of uses, so that a run restored from `state_dict` continues with the same random
+    words. Loading a state dict without it, such as one of torch's own layer, does not change the state.
     """
 
     rounding_state: Tensor
     evaluation = REPEAT
-    """Random words after ``eval()``, of `draw.EVALUATIONS`."""
+    """Random words in evaluation: one of `draw.EVALUATIONS`."""
 
     def _set_state(self, stochastic: bool, seed: int | None) -> None:
         self._buffers.pop(STATE, None)
@@ -33,7 +33,7 @@ class Stateful(nn.Module):
             self.register_buffer(STATE, fresh_state(drawn))
 
     def next_key(self, x: Tensor) -> Tensor | None:
-        """Key of the random words of one use, on a tensor; None where nothing rounds at random."""
+        """Return the key of the random words of one use on a tensor; None without stochastic rounding."""
         check_real(x, "the input")
         if STATE not in self._buffers:
             return None
@@ -41,7 +41,7 @@ class Stateful(nn.Module):
         return key
 
     def train(self, mode: bool = True) -> Self:
-        """Choose training or evaluation, as in torch; words of evaluation start again."""
+        """Set training or evaluation mode; evaluation restarts its random words."""
         if not mode and STATE in self._buffers:
             with torch.no_grad():
                 self.rounding_state[2] = 0
@@ -55,8 +55,7 @@ class Stateful(nn.Module):
         if prefix + STATE in unexpected_keys:
             unexpected_keys.remove(prefix + STATE)
             warnings.warn(
-                f"halfulp: a state dict of stochastic rounding was loaded into layers without it; each {STATE} is "
-                "ignored",
+                f"halfulp: {STATE} in a state dict is ignored, because the layers have no stochastic rounding",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -68,17 +67,18 @@ class Computed(Stateful):
     Parameters
     ----------
     *sizes, **parts
-        Parameters of torch's layer of the same name.
+        Parameters of the torch layer with the same name.
     policy : Policy, MacSpec or str
+        Arithmetic of the layer.
     seed : int, optional
         Seed of the random words; default: drawn from torch's generator.
     """
 
     policy: Policy
     layer = ""
-    """Name of the layer, for messages."""
+    """Name of the layer in messages."""
     called = False
-    """True after a call."""
+    """True after the first call."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.called = True
@@ -89,40 +89,40 @@ class Computed(Stateful):
         self.compute_with(policy, seed)
 
     def compute_with(self, policy: Policy | MacSpec | str, seed: int | None = None) -> None:
-        """Set the arithmetic, and start the random words anew."""
+        """Set the arithmetic and restart the random words."""
         self.policy = Policy.parse(policy)
-        # As a text and a bool for compilers of torch, which do not see into a policy.
+        # torch.compile cannot trace a policy, but takes a text and a bool.
         self._text, self._plain = str(self.policy), self.policy.plain
         self._set_state(self.policy.stochastic, seed)
 
     def use(self, x: Tensor) -> Use:
-        """One use of the layer, on a tensor; its state is changed."""
+        """Return the arguments of one use of the layer on a tensor, and advance its state."""
         return Use(self._text, self.next_key(x), self.layer)
 
     def extra_repr(self) -> str:
-        """Text of the layer in a printed model."""
+        """Return the text of the layer in a printed model."""
         own = super().extra_repr()
         return f"{own}, policy='{self.policy}'" if own else f"policy='{self.policy}'"
 
 
 class Linear(Computed, nn.Linear):
-    """`torch.nn.Linear` in the arithmetic of a policy; parameters as of `Computed`.
+    """`torch.nn.Linear` in the arithmetic of a policy; parameters as for `Computed`.
 
-    Sums start from the bias, and its gradient is a sum of products with 1.
+    Sums start from the bias. The gradient of the bias is a sum of products with 1.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """Result of the layer."""
+        """Compute the layer."""
         if self._plain:
             return super().forward(input)
         return linear(input, self.weight, self.bias, self.use(input))
 
 
 class Conv2d(Computed, nn.Conv2d):
-    """`torch.nn.Conv2d` in the arithmetic of a policy, as a matrix product; parameters as of `Computed`."""
+    """`torch.nn.Conv2d` in the arithmetic of a policy, as a matrix product; parameters as for `Computed`."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """Result of the layer."""
+        """Compute the layer."""
         if self._plain:
             return super().forward(input)
         return conv2d(
@@ -130,30 +130,30 @@ class Conv2d(Computed, nn.Conv2d):
             self.weight,
             self.bias,
             self.use(input),
-            stride=self.stride,  # type: ignore[arg-type]  # torch makes tuples of numbers
+            stride=self.stride,  # type: ignore[arg-type]  # torch converts ints to tuples
             dilation=self.dilation,  # type: ignore[arg-type]
             groups=self.groups,
         )
 
 
 class Bmm(Computed):
-    """Matrix product of two tensors of activations, ``a @ b``, whose batches broadcast; parameters as of `Computed`.
+    """Matrix product ``a @ b`` of two tensors of activations, whose batches broadcast; parameters as for `Computed`.
 
-    Of the policy, ``input_gradient`` is for ``a`` and ``weight_gradient`` for ``b``.
+    The policy's ``input_gradient`` is for ``a``, its ``weight_gradient`` for ``b``.
     """
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product."""
+        """Compute the product."""
         return a @ b if self._plain else bmm(a, b, self.use(a))
 
 
 class Quantize(Stateful):
-    """Rounding of every element, and of its gradient.
+    """Rounding of elements and of their gradients.
 
     Parameters
     ----------
     forward, backward : Cast or str, optional
-        Such as ``e5m2.sr3``; None rounds nothing. Gradients pass as if nothing had been rounded forward.
+        Rounding of elements and of gradients, such as ``e5m2.sr3``; None: no rounding. Rounding has the derivative 1.
     seed : int, optional
         Seed of the random words; default: drawn from torch's generator.
     """
@@ -168,11 +168,11 @@ class Quantize(Stateful):
         self._set_state(any(cast.rounding.bits for cast in casts), seed)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name
-        """The rounded values."""
+        """Round the elements."""
         return quantize(input, *self._texts, Use("", self.next_key(input), "Quantize"))
 
     def extra_repr(self) -> str:
-        """Text of the layer in a printed model."""
+        """Return the text of the layer in a printed model."""
         return f"'{self.forward_cast}', '{self.backward_cast}'"
 
 
@@ -181,5 +181,5 @@ def _element(name: str, given: Cast | str | None) -> Cast | None:
         return None
     cast = Cast.parse(given)
     if cast.fmt is None:
-        raise ValueError(f"{name} is {cast}, which names no format to round to; write it like e5m2.{cast}")
+        raise ValueError(f"{name} cast {cast} has no format: expected e5m2.{cast}, for example")
     return cast

@@ -1,4 +1,4 @@
-"""Report of a step: operations in torch's own arithmetic, and converted layers that nothing called."""
+"""Report of the operations of a step in torch's own arithmetic, and of converted layers that were not called."""
 
 import warnings
 from collections import Counter
@@ -20,24 +20,24 @@ _PRODUCTS = {str(one) for one in flop_registry} | {
     f"aten.{name}"
     for name in ("mv", "addmv", "dot", "vdot", "addr", "addbmm", "mkldnn_rnn_layer", "_cudnn_rnn", "mkldnn_linear")
 }
-"""Matrix products and convolutions of torch."""
+"""Torch operations that are matrix products or convolutions."""
 
 _MOVES = {f"aten.{name}" for name in ("clone", "copy_", "_to_copy", "cat", "stack", "_unsafe_view", "fill_", "zero_")}
-"""Operations that compute nothing."""
+"""Torch operations that only copy or fill."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Work of a step outside described arithmetic; its text is a table.
+    """Operations of a step in torch's own arithmetic; ``str()`` returns a table.
 
     Attributes
     ----------
     products : mapping
-        Counts of matrix products and convolutions in torch's own arithmetic, by module and name of the operation.
+        Number of matrix products and convolutions by module and operation.
     others : mapping
-        The same for other operations on real numbers, such as normalisations.
+        Number of other operations on real numbers, such as normalisations, by module and operation.
     uncalled : tuple of str
-        Converted layers that were not called, for example because a module reads their weights itself.
+        Converted layers that were not called, for example because a module reads their weights directly.
     """
 
     products: Mapping[tuple[str, str], int]
@@ -74,7 +74,7 @@ def _real(parts: Any) -> bool:
 
 
 def observe(model: nn.Module, step: Callable[[], object]) -> Observation:
-    """Run a step of a model, forward and backward for example, and report what torch's own arithmetic computed."""
+    """Run a step, such as a forward and backward pass, and report the operations in torch's own arithmetic."""
     layers = {name: one for name, one in model.named_modules() if isinstance(one, Computed)}
     before = {name: one.called for name, one in layers.items()}
     for layer in layers.values():
@@ -88,7 +88,7 @@ def observe(model: nn.Module, step: Callable[[], object]) -> Observation:
 
 
 def report_uncalled(model: nn.Module, arguments: object, output: object) -> None:
-    """Warn of converted layers that the first call of a model, or each one that is compiled, did not call; a hook."""
+    """Forward hook that warns of converted layers that were not called; removes itself unless torch is compiling."""
     if not torch.compiler.is_compiling():
         for key, hook in list(model._forward_hooks.items()):
             if hook is report_uncalled:
@@ -98,11 +98,11 @@ def report_uncalled(model: nn.Module, arguments: object, output: object) -> None
         _warn_uncalled(", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else ""))
 
 
-@torch.compiler.assume_constant_result  # so that compilers call it while they trace a model
+@torch.compiler.assume_constant_result  # torch.compile then calls it while tracing
 def _warn_uncalled(names: str) -> None:
     warnings.warn(
-        f"halfulp: the model did not call the converted layers {names}; if it reads their weights itself, it computes "
-        "with them in torch's own arithmetic (see Conversion.observe)",
+        f"halfulp: the model did not call the converted layers {names}; if it reads their weights directly, it uses "
+        "them in torch's own arithmetic (see Conversion.observe)",
         RuntimeWarning,
         stacklevel=3,
     )

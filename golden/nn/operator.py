@@ -1,6 +1,6 @@
-"""Operators of torch for layers: opaque to compilers, with shapes for fake tensors, derivatives, and loops for vmap.
+"""Torch operators for layers: opaque to torch.compile, with shapes for fake tensors, derivatives and vmap rules.
 
-A random key is an operator too, because it steps the state of a layer.
+The random key of a layer is an operator too, because it advances the state of the layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from torch.autograd import forward_ad
 
 from .recompute import key_of_use
 
-ONCE = "products in the arithmetic of a multiply-accumulate are differentiated once; their gradients have no derivative"
+ONCE = "gradients of products in the arithmetic of a multiply-accumulate cannot be differentiated again"
 
 
 def operator(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
-    """Operator of a function on tensors, numbers and texts; ``shape`` gives empty tensors like its results."""
+    """Make a torch operator of a function; ``shape`` returns empty tensors with the shapes of its results."""
     made = torch.library.custom_op(f"halfulp::{run.__name__.strip('_')}", run, mutates_args=())
     made.register_fake(shape)
     made.register_vmap(lambda info, dims, *arguments: _looped(made, info.batch_size, dims, arguments))
@@ -26,7 +26,11 @@ def operator(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
 def differentiable(
     run: Callable[..., Any], shape: Callable[..., Any], save: Callable[..., None], backward: Callable[..., Any]
 ) -> Any:
-    """Call of an operator, its attribute ``operator``, with a derivative as of `torch.library.register_autograd`."""
+    """Make a differentiable operator and return a function that calls it.
+
+    ``save`` and ``backward`` are those of `torch.library.register_autograd`. The attribute ``operator`` of the function
+    is the operator.
+    """
     made = operator(run, shape)
     made.register_autograd(backward, setup_context=save)
 
@@ -43,7 +47,7 @@ def differentiable(
     function: Any = type(run.__name__, (torch.autograd.Function,), members)
 
     def call(*arguments: Any) -> Any:
-        # torch.func does not see the derivative of an operator, and compilers do not see into a function.
+        # torch.func ignores the derivative of an operator; torch.compile cannot trace an autograd function.
         if torch.compiler.is_compiling() or not transformed():
             return made(*arguments)
         return function.apply(*arguments)
@@ -53,17 +57,17 @@ def differentiable(
 
 
 def transformed() -> bool:
-    """True in transforms of `torch.func`, in forward derivatives, and in compilers, which may trace them."""
+    """Return True in transforms of `torch.func`, in forward-mode differentiation, and in torch.compile."""
     return (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
-        # An operator without parameters to train would drop a forward derivative; a function refuses it.
+        # An operator would silently drop a forward-mode derivative; an autograd function raises an error.
         or forward_ad._current_level >= 0
     )
 
 
 def gradients(run: Callable[..., Any], shape: Callable[..., Any]) -> Any:
-    """Operator of a derivative, which has none itself."""
+    """Make an operator of gradients, which cannot be differentiated again."""
     return differentiable(run, shape, lambda ctx, inputs, output: None, _refused)
 
 
@@ -72,7 +76,7 @@ def _refused(ctx: Any, *_: Any) -> None:
 
 
 def _looped(made: Any, count: int, dims: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, Any]:
-    """Results for each place of a batch, with the bits of calls one by one."""
+    """Call an operator for each index of a vmap dimension."""
     found = [
         made(
             *(one.select(dim, place) if isinstance(dim, int) else one for one, dim in zip(arguments, dims, strict=True))
@@ -86,9 +90,9 @@ def _looped(made: Any, count: int, dims: Sequence[Any], arguments: Sequence[Any]
 
 @torch.library.custom_op("halfulp::random_key", mutates_args=("state",))
 def random_key(state: Tensor, x: Tensor, evaluation: str) -> Tensor:
-    """Key of the random words of one use, on a tensor; the state is changed."""
+    """Return the key of the random words of one use on a tensor, and advance the state."""
     key = key_of_use(state, evaluation)
-    # Signed, as int64 holds it.
+    # The int64 with the same bits.
     return torch.tensor(key - (key >> 63 << 64), dtype=torch.int64)
 
 
@@ -100,7 +104,7 @@ def _(state: Tensor, x: Tensor, evaluation: str) -> Tensor:
 @random_key.register_vmap
 def _(info: Any, dims: tuple[int | None, ...], state: Tensor, x: Tensor, evaluation: str) -> tuple[Tensor, int | None]:
     if dims[0] is None and info.randomness == "error":
-        raise RuntimeError("a layer that rounds at random has vmap's argument randomness='different' or 'same'")
+        raise RuntimeError("a layer with stochastic rounding needs randomness='different' or 'same' in vmap")
     if dims[0] is None and info.randomness == "same":
         return random_key(state, x, evaluation), None
     states = [state if dims[0] is None else state.select(dims[0], place) for place in range(info.batch_size)]

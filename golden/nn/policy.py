@@ -1,4 +1,4 @@
-"""Arithmetic of layers: multiply-accumulates, and roundings of tensors."""
+"""Policies: the arithmetic of layers."""
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -13,54 +13,55 @@ from halfulp.hdl.specs import MacSpec
 from .cast import Cast
 
 FLOAT = "fp32"
-"""Name of torch's own arithmetic in place of a multiply-accumulate."""
+"""Text for torch's own arithmetic in place of a multiply-accumulate."""
 
 PRODUCTS = ("forward", "input_gradient", "weight_gradient")
 """The three matrix products of a layer."""
 
 PLAIN = Cast()
-"""Rounding to nearest, to the format of the use."""
+"""Default rounding of tensors: to nearest, to the operand or accumulator format."""
 
 DEVICES = ("rtl",)
-"""Devices that may compute products in place of the golden model."""
+"""Names of the devices that can compute products instead of the golden model."""
 
 _CASTS = ("weights", "activations", "gradients", "bias")
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Arithmetic of a layer.
+    """Arithmetic of a layer: multiply-accumulates of its products and roundings of its tensors.
 
     Parameters
     ----------
     forward : MacSpec or str, optional
-        Multiply-accumulate of the layer's result; operand ``a`` are activations and ``b`` weights. None, or the text
-        ``fp32``, is torch's own arithmetic here and in the next two.
+        Multiply-accumulate of the layer's result: ``a`` are activations, ``b`` weights. None or the text ``fp32`` is
+        torch's own arithmetic, here and for the gradients.
     input_gradient : MacSpec or str, optional
-        The same for the gradient of the layer's input: ``a`` are gradients and ``b`` weights.
+        Multiply-accumulate of the input gradient: ``a`` are gradients, ``b`` weights.
     weight_gradient : MacSpec or str, optional
-        The same for the gradient of weights and bias: ``a`` are gradients and ``b`` activations.
+        Multiply-accumulate of the gradients of weights and bias: ``a`` are gradients, ``b`` activations.
     weights, activations, gradients, bias : Cast or str
-        Roundings of these tensors: ``rn`` rounds to nearest, to the operand's format; ``e5m2.sr3`` rounds to e5m2 at
-        random first. Sums start from the bias, in the format of the result.
+        Roundings of these tensors: ``rn`` rounds to nearest, to the operand format; ``e5m2.sr3`` rounds stochastically
+        to e5m2 first. The bias is rounded to the result format, because sums start from it.
     update : Cast or str, optional
         Format and rounding of parameters after each step of the optimiser, such as ``e6m5.sr10``; see `WeightUpdate`.
     master : bool
-        The optimiser steps a copy of the parameters that is not rounded.
+        The optimiser updates a copy of the parameters that is not rounded.
     device : str, optional
-        ``rtl``: a Verilated kernel around an array computes the products, to the same bits; for small ones, after
-        importing `halfulp.fpga.kernel.layers`. For stochastic rounding the multiply-accumulates of the array have
-        sources of their own, with other words than the golden layer (see `halfulp.fpga.kernel.layers.expected`).
+        ``rtl``: the Verilated kernel of an array computes the products, with the same result bits. It is slow, and
+        needs an import of `halfulp.fpga.kernel.layers`. With stochastic rounding its random words differ from those of
+        the golden layer (see `halfulp.fpga.kernel.layers.expected`).
 
     Raises
     ------
     TypeError, ValueError
-        If a part is invalid, or ``master`` is given without ``update``.
+        If a parameter is invalid, or ``master`` is given without ``update``.
 
     Notes
     -----
-    ``str()`` gives a text such as ``e5m2*e5m2+e6m5.sr10`` if one multiply-accumulate computes all products, then the
-    parts that differ from their defaults: ``e5m2*e5m2+e6m5.rn, weights=e5m2.sr3``. `Policy.parse` reads it back.
+    ``str()`` returns the multiply-accumulate of all products, such as ``e5m2*e5m2+e6m5.sr10``, or one for each, then
+    the other parameters that differ from their defaults: ``e5m2*e5m2+e6m5.rn, weights=e5m2.sr3``. `Policy.parse`
+    reads this text.
     """
 
     forward: MacSpec | None = None
@@ -83,44 +84,44 @@ class Policy:
                 object.__setattr__(self, name, read(getattr(self, name)))
         check_bool("master", self.master)
         if self.master and self.update is None:
-            raise ValueError("master is a copy of rounded parameters; name an update too")
+            raise ValueError("master needs an update, such as e6m5.sr10")
         if self.device is not None and self.device not in DEVICES:
-            raise ValueError(f"unknown device {self.device!r}; expected {', '.join(DEVICES)}, or none")
+            raise ValueError(f"unknown device {self.device!r}: expected {', '.join(DEVICES)}, or none")
 
     @classmethod
     def of(cls, mac: MacSpec | str | None, **parts: Any) -> "Policy":
-        """One multiply-accumulate for all three products; other parts as of `Policy`."""
+        """Make a policy with one multiply-accumulate for all three products; other parameters as for `Policy`."""
         return cls(**(dict.fromkeys(PRODUCTS, mac) | parts))
 
     @classmethod
     def parse(cls, text: "str | MacSpec | Policy") -> "Policy":
-        """Policy that ``str()`` wrote, or of a multiply-accumulate; a policy is taken as it is."""
+        """Parse the text of a policy or a multiply-accumulate; a `Policy` is returned unchanged."""
         if isinstance(text, cls):
             return text
         if isinstance(text, MacSpec):
             return cls.of(text)
         if not isinstance(text, str):
             raise TypeError(
-                f"a policy is a Policy, a MacSpec or a text such as 'e5m2*e5m2+e6m5.sr10', not {type(text).__name__}"
+                f"policy must be a Policy, a MacSpec or a text such as 'e5m2*e5m2+e6m5.sr10', not {type(text).__name__}"
             )
         parts: dict[str, Any] = {}
         for piece in (piece.strip() for piece in text.split(",")):
             key, equals, value = piece.partition("=")
-            # Between operands and a rounded product there is an equals sign too.
+            # A multiply-accumulate with a rounded product contains an equals sign too.
             name, value = ("mac", piece) if "*" in key or not equals else (key.strip(), value.strip())
             if name in parts:
-                raise ValueError(f"policy {text!r} says {name} twice")
+                raise ValueError(f"policy {text!r} has {name} twice")
             parts[name] = value
         return cls.from_table(parts)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Policy":
-        """Policy of a table of a TOML file; its keys are the parameters, and ``mac`` for the other products."""
+        """Read a policy from a TOML table: keys are the parameters, and ``mac`` for all products not given."""
         parts = _each(table)
         known = [field.name for field in fields(cls)]
         for key in parts:
             if key not in known:
-                raise ValueError(f"a policy has no {key!r}; its parts are mac, {', '.join(known)}")
+                raise ValueError(f"unknown key {key!r} of a policy: expected mac, {', '.join(known)}")
         if isinstance(parts.get("master"), str):
             parts["master"] = {"true": True, "false": False}.get(parts["master"], parts["master"])
         return cls(**parts)
@@ -149,25 +150,25 @@ class Policy:
 
     @property
     def plain(self) -> bool:
-        """True if a layer computes as torch's own does."""
+        """True if a layer computes in torch's own arithmetic."""
         return self.macs == (None, None, None) and all(cast.fmt is None for cast in self.casts)
 
     @property
     def stochastic(self) -> bool:
-        """True if a layer rounds anything at random."""
+        """True if any rounding of a layer is stochastic."""
         return any(mac.words for mac in self.macs if mac) or any(cast.rounding.bits for cast in self.casts)
 
 
 def rules(path: Path | str) -> dict[str, Policy]:
-    """Policies by patterns of names, from a TOML file.
+    """Read policies by layer name from a TOML file.
 
-    Its keys are those of a policy for all layers; tables ``[layers."PATTERN"]`` change keys for the layers whose names
-    match; the first match counts.
+    Keys are those of a policy for all layers. Tables ``[layers."PATTERN"]`` change keys for layers with matching names;
+    the first match counts.
 
     Raises
     ------
     TypeError, ValueError
-        If the file cannot be read or describes no policy.
+        If the file cannot be read or a policy is invalid.
     """
     path = Path(path)
     try:
@@ -175,7 +176,7 @@ def rules(path: Path | str) -> dict[str, Policy]:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
             layers = table.pop("layers", {})
             if not isinstance(layers, dict) or not all(isinstance(one, dict) for one in layers.values()):
-                raise ValueError('layers are tables, such as [layers."fc*"]')
+                raise ValueError('layers must be tables, such as [layers."fc*"]')
             found = {pattern: Policy.from_table(_each(table) | _each(own)) for pattern, own in layers.items()}
             return found | {"*": Policy.from_table(table)}
     except OSError as error:
@@ -183,21 +184,21 @@ def rules(path: Path | str) -> dict[str, Policy]:
 
 
 def _each(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The same table with each product in place of ``mac``."""
+    """Replace the key ``mac`` by the three products."""
     parts = dict(table)
     return dict.fromkeys(PRODUCTS, parts.pop("mac")) | parts if "mac" in parts else parts
 
 
 def check_update(given: Cast | str) -> Cast:
-    """Cast of parameters; ValueError unless it has a format."""
+    """Parse the cast of an update; ValueError if it has no format."""
     cast = Cast.parse(given)
     if cast.fmt is None:
-        raise ValueError(f"an update rounds parameters to a format, and {cast} names none; write it like e6m5.{cast}")
+        raise ValueError(f"update {cast} has no format: expected e6m5.{cast}, for example")
     return cast
 
 
 def _mac(given: object) -> MacSpec | None:
-    return None if given is None or given == FLOAT else MacSpec.parse(given)  # type: ignore[arg-type]  # it refuses
+    return None if given is None or given == FLOAT else MacSpec.parse(given)  # type: ignore[arg-type]  # parse() checks
 
 
 def _text(mac: MacSpec | None) -> str:
@@ -206,7 +207,7 @@ def _text(mac: MacSpec | None) -> str:
 
 @contextmanager
 def _prefixed(name: str) -> Iterator[None]:
-    """Begin the messages of errors with a name."""
+    """Prefix error messages with a name."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Matrix products of layers: the golden one, or that of a device."""
+"""Matrix products of layers, in the golden model or on a device."""
 
 from collections.abc import Callable
 
@@ -12,28 +12,28 @@ from halfulp.hdl.specs import MacSpec
 from .draw import states
 
 Device = Callable[[Tensor, Tensor, MacSpec, Tensor | None, int], Tensor]
-"""Function of a device for a product: operands, description, start values of the sums, and key."""
+"""Function of a device: matrix product from operands, description, start values of the sums, and key."""
 
 _DEVICES: dict[str, Device] = {}
 
 
 def register(name: str, device: Device) -> None:
-    """Add a device that policies may name; it gives the bits of `golden.gemm` or raises ValueError."""
+    """Register a device for policies; its function returns the results of `golden.gemm` or raises ValueError."""
     _DEVICES[name] = device
 
 
 def product(
     a: Tensor, b: Tensor, mac: MacSpec, *, key: int, start: Tensor | None = None, device: str | None = None
 ) -> Tensor:
-    """Matrix product of codes, as `gemm` computes it, or a device in its place.
+    """Multiply matrices of codes in the golden model or on a device.
 
-    ``key`` decides all random words: for a ``mac`` with a source each sum has one whose state is drawn; otherwise it is
-    the key of counter-based words.
+    ``key`` decides all random words. If ``mac`` has a source, each sum has a source with a random state; otherwise
+    ``key`` is that of counter-based words.
 
     Raises
     ------
     ValueError
-        If there is no such device, or it cannot compute the product.
+        If the device is unknown or cannot compute the product.
     """
     if device is not None:
         if device not in _DEVICES:

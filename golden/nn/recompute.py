@@ -1,7 +1,7 @@
-"""Keys of random words in regions that `torch.utils.checkpoint` computes again in the backward pass.
+"""Random keys in regions that `torch.utils.checkpoint` recomputes in the backward pass.
 
-A region remembers the keys that its layers took, in their order; a second pass takes the same. torch has no interface
-that names a running region, so that it is found on the stack of calls.
+A region stores the keys of its layers in order, and the recomputation takes the same keys. torch has no interface to
+the running region; it is found on the call stack.
 """
 
 import sys
@@ -17,11 +17,11 @@ from .draw import next_key
 
 _FILE = torch.utils.checkpoint.__file__
 _KEYS = "halfulp_keys"
-"""Attribute of a region with its `_Keys`."""
+"""Attribute of a region that holds its `_Keys`."""
 
 
 class _Keys:
-    """Keys of a region, each with the seed of the state that gave it."""
+    """Keys of a region, each with the seed of its layer."""
 
     def __init__(self) -> None:
         self.given: list[tuple[int, int]] = []
@@ -29,19 +29,19 @@ class _Keys:
 
 
 def key_of_use(state: Tensor, evaluation: str) -> int:
-    """A key that the state has not given before and which steps it, or in a recomputation that of the first pass.
+    """Return the next key of a state; in a recomputation, the key of the first pass.
 
     Raises
     ------
     RuntimeError
-        If a backward pass calls a layer, and not in a region of `torch.utils.checkpoint` with as many calls before.
+        If a backward pass calls a layer outside `torch.utils.checkpoint`, or one that the first pass did not call.
     """
     backward_pass = torch._C._current_graph_task_id()
     inner, repeated = _regions()
     if repeated is None and backward_pass != -1:
         raise RuntimeError(
-            "a backward pass calls a layer that rounds at random outside torch.utils.checkpoint, so that its random "
-            "words would not be those of the forward pass; checkpoint compiled functions, do not compile checkpoints"
+            "a backward pass calls a layer with stochastic rounding outside torch.utils.checkpoint, so that its random "
+            "words would differ from those of the forward pass; apply checkpoint to compiled functions, not the reverse"
         )
     key = next_key(state, evaluation, _rank()) if repeated is None else _repeated(repeated, state, backward_pass)
     for region in inner:
@@ -56,18 +56,20 @@ def _rank() -> int:
 
 
 def _repeated(region: Any, state: Tensor, backward_pass: int) -> int:
-    """The next key of a region that is computed again, once in a backward pass."""
+    """Return the next stored key of a region that is recomputed."""
     keys = getattr(region, _KEYS, None) or _Keys()
     if keys.backward_pass != backward_pass:
         keys.backward_pass, keys.place = backward_pass, -1
     keys.place += 1
     if keys.place >= len(keys.given) or keys.given[keys.place][1] != int(state[0]):
-        raise RuntimeError("a recomputation by torch.utils.checkpoint calls other layers than the forward pass did")
+        raise RuntimeError(
+            "a recomputation by torch.utils.checkpoint must call the layers of the forward pass in order"
+        )
     return keys.given[keys.place][0]
 
 
 def _regions() -> tuple[list[Any], Any]:
-    """Regions that run for the first time, innermost first, up to the one that is computed again, and this."""
+    """Return the regions in their first pass, innermost first, and the enclosing region that is recomputed, if any."""
     inner: list[Any] = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
@@ -77,7 +79,7 @@ def _regions() -> tuple[list[Any], Any]:
                 return inner, held.get("frame")
             if name == "backward":
                 return inner, held.get("ctx")
-            # checkpoint_sequential has functions of this name too.
+            # checkpoint_sequential also has functions named forward.
             if name == "forward" and "ctx" in held:
                 inner.append(held["ctx"])
             elif name == "checkpoint" and getattr(held.get("gen"), "gi_frame", None):

@@ -1,4 +1,4 @@
-"""Loss scaling: gradients large enough for the formats that they pass through."""
+"""Loss scaling."""
 
 import math
 from typing import Any
@@ -10,53 +10,53 @@ from halfulp.golden.check import check_bool, check_int
 
 
 class LossScaler:
-    """Multiplies the loss, and divides the gradients before the optimiser's step.
+    """Loss scaler: multiplies the loss by a factor, and divides gradients by it before a step of the optimiser.
 
     Parameters
     ----------
     start : float
-        Factor at the beginning; a power of two is exact.
+        Initial factor; with a power of two, scaling is exact.
     adaptive : bool
-        Halve the factor and skip the step if a gradient is infinite or NaN; double it after ``interval`` good steps. A
-        static factor stays, and no step is skipped.
+        Halve the factor and skip the step if a gradient is infinite or NaN; double it after ``interval`` steps without
+        that. If False, the factor is constant and no step is skipped.
     interval : int
-        Good steps before the factor is doubled.
+        Number of steps before the factor is doubled.
 
     Raises
     ------
     TypeError, ValueError
-        If a part is of the wrong kind or out of range.
+        If a parameter has the wrong type or is out of range.
 
     Attributes
     ----------
     factor : float
-        Present factor of the loss.
+        Current factor.
     skipped : int
-        Steps that were skipped.
+        Number of skipped steps.
 
     Notes
     -----
-    Before `step` divides them, gradients are ``factor`` times as large: ``clip_grad_norm_(parameters, scaler.factor)``
-    clips their norm at 1.
+    Gradients include the factor until `step` divides them: ``clip_grad_norm_(parameters, scaler.factor)`` clips their
+    norm to 1.
     """
 
     def __init__(self, start: float = 256.0, *, adaptive: bool = True, interval: int = 2000) -> None:
         check_bool("adaptive", adaptive)
         if not isinstance(start, (int, float)) or isinstance(start, bool):
-            raise TypeError(f"a loss scale is a number, not {type(start).__name__}")
+            raise TypeError(f"start must be a number, not {type(start).__name__}")
         if not (start > 0 and math.isfinite(start)):
-            raise ValueError(f"a loss scale is more than 0 and finite, not {start}")
+            raise ValueError(f"start must be finite and greater than 0, not {start}")
         check_int("interval", interval, 1)
         self.factor, self.adaptive, self.interval = float(start), adaptive, interval
         self.skipped = self._good = 0
 
     def scale(self, loss: Tensor) -> Tensor:
-        """The loss times the factor."""
+        """Multiply the loss by the factor."""
         return loss * self.factor
 
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Divide the gradients and step the optimiser; False if the step was skipped."""
+        """Divide the gradients and step the optimiser; return False if the step was skipped."""
         finite = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -71,19 +71,19 @@ class LossScaler:
 
     def _adapt(self, finite: bool) -> None:
         if not finite:
-            # A factor of zero would not make gradients finite.
+            # The limit prevents a factor of zero.
             self.factor, self._good = max(self.factor / 2, 2.0**-64), 0
             self.skipped += 1
             return
         self._good += 1
-        # A loss in float32 stays finite.
+        # The limit prevents overflow of a loss in float32.
         if self._good >= self.interval and self.factor < 2.0**64:
             self.factor, self._good = self.factor * 2, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """State to go on from."""
+        """Return the state for a checkpoint."""
         return {"factor": self.factor, "good": self._good, "skipped": self.skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state."""
         self.factor, self._good, self.skipped = state["factor"], state["good"], state["skipped"]

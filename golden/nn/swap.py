@@ -1,4 +1,4 @@
-"""Swapping the layers of any model of torch for those that compute in the arithmetic of a policy."""
+"""Conversion of torch models: replace layers by layers that compute in the arithmetic of a policy."""
 
 import copy
 import fnmatch
@@ -26,29 +26,29 @@ TWINS: dict[type[nn.Module], type[Computed]] = {
     nn.Conv2d: Conv2d,
     nn.MultiheadAttention: MultiheadAttention,
 }
-"""Layers of torch, and the layers of this package that replace them."""
+"""Torch layers and their replacements."""
 
 _UNKNOWN = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.Bilinear)
-"""Layers of torch with products that nothing replaces."""
+"""Torch layers with matrix products that have no replacement."""
 
 Rules = Policy | MacSpec | str | Mapping[Any, Policy | MacSpec | str]
-"""One policy for all layers, or policies by patterns of names (``fnmatch``) and by types, of which the first counts."""
+"""One policy for all layers, or policies by name pattern (``fnmatch``) or layer type; the first match counts."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """A layer with matrix products.
+    """Layer with matrix products in a converted model.
 
     Attributes
     ----------
     name : str
         Name of the layer in the model; empty for the model itself.
     kind : str
-        Type of torch's layer.
+        Name of the torch layer.
     policy : Policy, optional
-        Its arithmetic now; None if it was not swapped.
+        Arithmetic after the conversion; None if the layer was not swapped.
     why : str
-        Reason why it was not swapped.
+        Reason for which the layer was not swapped.
     """
 
     name: str
@@ -59,12 +59,14 @@ class Swap:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model with its layers; its text is a table of them.
+    """Converted model; ``str()`` returns a table of its layers.
 
     Attributes
     ----------
     model : Module
+        Converted model.
     swaps : tuple of Swap
+        Layers with matrix products, swapped or not.
     """
 
     model: nn.Module
@@ -81,13 +83,14 @@ class Conversion:
         return tuple(swap for swap in self.swaps if swap.policy is None)
 
     def observe(self, step: Callable[[], object]) -> Observation:
-        """Run a step, forward and backward for example, and report operations in torch's own arithmetic."""
+        """Run a step, such as a forward and backward pass, and report the operations in torch's own arithmetic."""
         return observe(self.model, step)
 
     def __str__(self) -> str:
         rows = [("layer", "type", "computes in")]
         rows += [
-            (swap.name or "(the model)", swap.kind, str(swap.policy or f"left: {swap.why}")) for swap in self.swaps
+            (swap.name or "(the model)", swap.kind, str(swap.policy or f"not swapped: {swap.why}"))
+            for swap in self.swaps
         ]
         return tabulate(rows, tablefmt="plain", disable_numparse=True)
 
@@ -95,54 +98,52 @@ class Conversion:
 def convert(
     model: nn.Module, policy: Rules, *, seed: int = 0, inplace: bool = False, evaluation: str = REPEAT
 ) -> Conversion:
-    """Swap the layers of a model for those that compute in the arithmetic of a policy.
+    """Convert a model: its layers then compute in the arithmetic of a policy.
 
     Parameters
     ----------
     model : Module
-        Layers `torch.nn.Linear`, `torch.nn.Conv2d` and `torch.nn.MultiheadAttention` can be swapped, and layers derived
-        from them that have their forward function. Converted layers get the new policy.
+        Model with layers `torch.nn.Linear`, `torch.nn.Conv2d` or `torch.nn.MultiheadAttention`, or subclasses with the
+        same forward function. Layers that were converted before get the new policy.
     policy : Policy, MacSpec, str, or mapping
-        One for all layers, or by patterns of names such as ``"layers.*.linear1"`` and by types such as ``nn.Conv2d``:
-        the first match counts; a layer with ``"fp32"`` or without a match stays as it is.
+        Policy of all layers, or policies by name pattern such as ``"layers.*.linear1"`` or by type such as
+        ``nn.Conv2d``. The first match counts; layers without a match, or with ``"fp32"``, do not change.
     seed : int
-        Seed of the random words; each layer derives its own from it and from its name.
+        Seed of the random words; each layer derives its own seed from it and from its name.
     inplace : bool
-        Change the model itself, instead of a copy.
+        Change the model itself instead of a copy.
     evaluation : str
-        Random words after ``eval()``: ``repeat`` starts the same sequence at each call of ``eval()``, ``freeze`` gives
-        each use the same words, ``continue`` goes on with those of training.
+        Random words in evaluation: ``repeat`` restarts the same sequence at each ``eval()``, ``freeze`` gives each use
+        the same words, ``continue`` continues with those of training.
 
     Returns
     -------
     Conversion
-        The model as ``model``, and its layers.
+        Converted model and its layers.
 
     Raises
     ------
     TypeError, ValueError
-        If a policy is invalid, a pattern or a type matches no layer to swap, or torch cannot copy the model.
+        If a policy is invalid, a pattern or type matches no layer that can be swapped, or torch cannot copy the model.
 
     Notes
     -----
-    A swapped layer is the same object with another class: its parameters, hooks and parametrizations stay, and so do
-    references to it. The first call of the model, and each compilation of it, warns of swapped layers that were not
-    called. In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is turned
-    off. Parameters are rounded as ``update`` of a policy says only if a `WeightUpdate` of the optimiser does so.
+    A swapped layer is the same object with another class: its parameters, hooks and parametrizations, and references to
+    it, remain valid. The first call of the model, and each compilation, warns of swapped layers that were not called.
+    In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is disabled. The
+    ``update`` of a policy takes effect only through a `WeightUpdate`.
     """
     check_seed(seed)
     warned.clear()
     if evaluation not in EVALUATIONS:
-        raise ValueError(f"unknown evaluation {evaluation!r}; expected {', '.join(EVALUATIONS)}")
+        raise ValueError(f"unknown evaluation {evaluation!r}: expected {', '.join(EVALUATIONS)}")
     if not isinstance(policy, Mapping):
         policy = {"*": policy}
     made = _copied(model, inplace)
     found = _layers(made)
     if not found:
         known = ", ".join(kind.__name__ for kind in TWINS)
-        raise ValueError(
-            f"{type(model).__name__} has no layer that can be swapped; those are {known}, and derived ones"
-        )
+        raise ValueError(f"{type(model).__name__} has no layer that can be swapped: expected {known}, or subclasses")
     chosen = _chosen(policy, found, "layer that can be swapped")
     rules = {pattern: Policy.parse(one) for pattern, one in policy.items()}
     swaps = [
@@ -157,7 +158,7 @@ def convert(
         made.register_forward_hook(report_uncalled)
     _turn_off_fast_paths(made, swapped)
     unknown = [
-        Swap(name, type(layer).__name__, None, "halfulp has no such layer")
+        Swap(name, type(layer).__name__, None, "halfulp does not implement this layer")
         for name, layer in made.named_modules()
         if isinstance(layer, _UNKNOWN) and not isinstance(layer, tuple(TWINS))
     ]
@@ -165,29 +166,30 @@ def convert(
 
 
 def swap_activations(model: nn.Module, swaps: Mapping[Any, PiecewiseLinear], *, inplace: bool = False) -> nn.Module:
-    """Swap modules such as `torch.nn.Tanh` for line segments.
+    """Replace modules such as `torch.nn.Tanh` by piecewise linear functions.
 
     Parameters
     ----------
     model : Module
+        Model with the modules to replace.
     swaps : mapping
-        Segments by patterns of names such as ``"cell.*"`` or by types such as ``nn.Tanh``; the first match counts.
+        Functions by name pattern such as ``"cell.*"`` or by type such as ``nn.Tanh``; the first match counts.
     inplace : bool
-        Change the model itself, instead of a copy.
+        Change the model itself instead of a copy.
 
     Returns
     -------
     Module
-        The model.
+        Changed model.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is of the wrong kind, or a pattern or a type matches no module.
+        If a parameter has the wrong type, or a pattern or a type matches no module.
     """
     for twin in swaps.values():
         if not isinstance(twin, PiecewiseLinear):
-            raise TypeError(f"an activation is swapped for a PiecewiseLinear, not for {type(twin).__name__}")
+            raise TypeError(f"values of swaps must be PiecewiseLinear modules, not {type(twin).__name__}")
     made = _copied(model, inplace)
     found = [
         ([f"{prefix}.{name}" if prefix else name], module, parent, name)
@@ -203,28 +205,28 @@ def swap_activations(model: nn.Module, swaps: Mapping[Any, PiecewiseLinear], *, 
 
 def _copied(model: nn.Module, inplace: bool) -> nn.Module:
     if not isinstance(model, nn.Module):
-        raise TypeError(f"a model is a Module of torch, not {type(model).__name__}")
+        raise TypeError(f"model must be a torch Module, not {type(model).__name__}")
     try:
         return model if inplace else copy.deepcopy(model)
     except RuntimeError as error:
-        # torch copies no tensor that was computed from others, as a pruned weight is.
-        raise ValueError(f"torch cannot copy the model, so convert it with inplace=True: {error}") from error
+        # torch cannot copy tensors that were computed from others, such as pruned weights.
+        raise ValueError(f"torch cannot copy the model; convert it with inplace=True ({error})") from error
 
 
 def _chosen(patterns: Iterable[Any], found: Sequence[tuple[list[str], nn.Module]], what: str) -> list[Any]:
-    """First of some patterns and types that matches, for each module with its names; refused if one matches none."""
+    """Return the first matching pattern or type of each module; ValueError if a pattern or type matches none."""
     for pattern in patterns:
         if not (isinstance(pattern, str) or (isinstance(pattern, type) and issubclass(pattern, nn.Module))):
-            raise TypeError(f"modules are named by a pattern or a type of Module, not by {pattern!r}")
+            raise TypeError(f"modules must be selected by a name pattern or a type of Module, not by {pattern!r}")
         if not any(_matches(pattern, names, module) for names, module in found):
             shown = pattern.__name__ if isinstance(pattern, type) else repr(pattern)
             known = ", ".join(names[0] or "(the model)" for names, _ in found) or "none"
-            raise ValueError(f"{shown} matches no {what}; those are {known}")
+            raise ValueError(f"{shown} matches no {what}: expected a match for {known}")
     return [next((one for one in patterns if _matches(one, names, module)), None) for names, module in found]
 
 
 def _layers(model: nn.Module) -> list[tuple[list[str], nn.Module]]:
-    """Layers that have a twin, each once with all of its names; parts of attention belong to it."""
+    """Return the layers that can be swapped, each once with all its names, without the parts of attention layers."""
     found: dict[int, tuple[list[str], nn.Module]] = {}
     inside: set[int] = set()
     for name, module in model.named_modules(remove_duplicate=False):
@@ -245,14 +247,14 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
     base = next(base for base in TWINS if isinstance(layer, base))
     twin, kind = TWINS[base], base.__name__
     if policy is None:
-        return Swap(name, kind, getattr(layer, "policy", None), "no pattern names it")
+        return Swap(name, kind, getattr(layer, "policy", None), "no pattern matches it")
     if isinstance(layer, LazyModuleMixin):
-        return Swap(name, kind, None, "its sizes are not known before its first use")
+        return Swap(name, kind, None, "its sizes are unknown before its first use")
     if not isinstance(layer, Computed):
         if policy.plain and policy.update is None:
-            return Swap(name, kind, None, "fp32 is what it computes in")
+            return Swap(name, kind, None, "its policy is fp32")
         if type(layer).forward is not base.forward:
-            return Swap(name, kind, None, f"{type(layer).__name__} has a forward function of its own")
+            return Swap(name, kind, None, f"{type(layer).__name__} has its own forward function")
         layer.__class__ = _class(twin, base, layer)
     assert isinstance(layer, Computed)
     layer.compute_with(policy, seed_of(seed, name))
@@ -264,30 +266,30 @@ def _swap(name: str, layer: nn.Module, policy: Policy | None, seed: int) -> Swap
 
 
 def _class(twin: type[Computed], base: type[nn.Module], layer: nn.Module) -> type[nn.Module]:
-    """Class of a swapped layer, in which all that its own class adds stays."""
+    """Return the class of a swapped layer; it inherits from the twin and from the layer's own class."""
     own = type(layer)
     inner = own.__bases__[0] if is_parametrized(layer) else own
     made = twin if inner is base else _derived(twin, inner)
     if inner is own:
         return made
-    # torch gives a parametrized layer a class with a property, outermost, and takes it away again as such.
+    # The outermost class of a parametrized layer is made by torch, which also removes it again.
     members = {name: value for name, value in vars(own).items() if name not in ("__dict__", "__weakref__")}
     return type(f"Parametrized{made.__name__}", (made,), members)
 
 
 _DERIVED: dict[tuple[type, ...], type[nn.Module]] = {}
-"""Classes made by `_derived`, by their bases."""
+"""Classes of `_derived`, by their bases."""
 
 
 def _derived(*bases: type[nn.Module]) -> type[nn.Module]:
-    """Class of a twin and what is derived from its base, one for all layers."""
+    """Return a class with these bases, the same one in each call."""
     if bases not in _DERIVED:
         _DERIVED[bases] = type(bases[0].__name__, bases, {"__reduce_ex__": _reduced})
     return _DERIVED[bases]
 
 
 def _reduced(layer: nn.Module, protocol: Any) -> tuple[Any, ...]:
-    """Parts for pickle and copy of a layer whose class is in no module: the bases of the class."""
+    """Reduce a layer for pickle and copy; its class is not in a module and is restored from its bases."""
     parts: Any = object.__reduce_ex__(layer, protocol)
     return _blank, type(layer).__bases__, *parts[2:]
 
@@ -298,7 +300,7 @@ def _blank(*bases: type[nn.Module]) -> nn.Module:
 
 
 def _turn_off_fast_paths(model: nn.Module, swapped: set[int]) -> None:
-    """Have torch's encoders call their layers, where some of these were swapped."""
+    """Disable the fast paths of torch's encoders, which do not call their layers, if a layer was swapped."""
     for module in model.modules():
         if not any(id(part) in swapped for part in module.modules()):
             continue

@@ -1,4 +1,4 @@
-"""Parameters in a format of their own, with any optimiser."""
+"""Rounding of parameters after each step of an optimiser."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,30 +14,30 @@ from .policy import check_update
 
 
 class WeightUpdate:
-    """Rounds parameters to a format, now and after each step of an optimiser.
+    """Rounding of parameters to a format, at once and after each step of an optimiser.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Any; it is used as before, and this class acts by its hooks.
+        Any optimiser; hooks on its steps round the parameters.
     cast : Cast or str
         Format and rounding, such as ``e6m5.sr10``.
     master : bool
-        The optimiser steps a copy of the parameters that is not rounded, in their own dtype. Without it a step starts
-        from the rounded parameters, so that smaller changes than their last place may be lost.
+        The optimiser updates a copy of the parameters that is not rounded. If False, it updates the rounded parameters,
+        and changes below their last place may be lost.
     parameters : iterable of Parameter, optional
-        Parameters to round; default: all of the optimiser's.
+        Parameters to round; default: all parameters of the optimiser.
     seed : int
         Seed of the random words.
 
     Raises
     ------
     TypeError, ValueError
-        If a part is of the wrong kind, or the cast names no format.
+        If a parameter has the wrong type, or the cast has no format.
 
     Notes
     -----
-    The state that a checkpoint needs beside those of model and optimiser is in `state_dict`.
+    A checkpoint needs its `state_dict` in addition to those of model and optimiser.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class WeightUpdate:
         seed: int = 0,
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"an optimizer is one of torch.optim, not {type(optimizer).__name__}")
+            raise TypeError(f"optimizer must be an optimizer of torch.optim, not {type(optimizer).__name__}")
         check_bool("master", master)
         self.cast = check_update(cast)
         self.master = master
         known = {id(one): one for group in optimizer.param_groups for one in group["params"]}
-        # Tied weights, which are given twice, are rounded once.
+        # Tied weights occur twice and are rounded once.
         chosen = known if parameters is None else {id(one): one for one in parameters}
         if any(key not in known for key in chosen):
-            raise ValueError("parameters has one that the optimizer does not step")
+            raise ValueError("parameters must be parameters of the optimizer; one is not")
         self._parameters = list(chosen.values())
         self._state = fresh_state(check_seed(seed))
         self._masters: list[Tensor] = []
@@ -86,20 +86,14 @@ class WeightUpdate:
             parameter.copy_(self.cast.real(parameter, mix(key, place)))
 
     def state_dict(self) -> dict[str, Any]:
-        """State to go on from."""
+        """Return the state for a checkpoint."""
         return {"random": self._state.clone(), "masters": [master.clone() for master in self._masters]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there.
-
-        Raises
-        ------
-        ValueError
-            If the state is of other parameters.
-        """
+        """Restore a state; ValueError if it belongs to other parameters."""
         shapes = [tuple(master.shape) for master in state["masters"]]
         if shapes != [tuple(master.shape) for master in self._masters]:
-            raise ValueError(f"the state has master copies of shapes {shapes}, which are not those of the parameters")
+            raise ValueError(f"the state has master copies of shapes {shapes}, but the parameters have other shapes")
         self._state.copy_(state["random"])
         for master, saved in zip(self._masters, state["masters"], strict=True):
             master.copy_(saved)

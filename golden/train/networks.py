@@ -1,4 +1,4 @@
-"""Networks in plain torch, with their data and default training."""
+"""Networks in plain torch, their data and their default training parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .data import BLOCK, Data, cifar10, letters, mnist
 
 
 def lenet5() -> nn.Module:
-    """LeNet-5 (LeCun et al., 1998) with today's activations: 5 x 5 convolutions 1 -> 6 -> 16, then 400-120-84-10."""
+    """Build LeNet-5 (LeCun et al., 1998) with ReLU: 5 x 5 convolutions 1 -> 6 -> 16, then layers 400-120-84-10."""
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
@@ -22,7 +22,7 @@ def lenet5() -> nn.Module:
 
 
 class Residual(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut, which is padded with zero channels if the block adds some."""
+    """Residual block: two 3 x 3 convolutions and a shortcut, which has zeros in added channels."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -33,14 +33,14 @@ class Residual(nn.Module):
         self.stride, self.more = stride, out - channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's result."""
+        """Compute the block."""
         around = F.pad(x[..., :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))
         x = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(x)) + around)
 
 
 def resnet20() -> nn.Module:
-    """The CIFAR network of He et al. (CVPR 2016): three stages of three blocks, widths 16, 32 and 64."""
+    """Build ResNet-20 (He et al., CVPR 2016): three stages of three blocks with 16, 32 and 64 channels."""
     blocks, channels = [], 16
     for out in (16, 32, 64):
         for place in range(3):
@@ -51,7 +51,7 @@ def resnet20() -> nn.Module:
 
 
 class NanoGpt(nn.Module):
-    """A transformer that predicts the next letter: torch's own encoder layers with a causal mask."""
+    """Transformer that predicts the next letter: torch encoder layers with a causal mask."""
 
     def __init__(self, alphabet: int, *, width: int = 64, heads: int = 4, layers: int = 3) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class NanoGpt(nn.Module):
         self.out = nn.Linear(width, alphabet)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the next letter at each place."""
+        """Return the scores of the next letter at each position."""
         length = x.shape[-1]
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         x = self.letter(x) + self.place.weight[:length]
@@ -78,10 +78,10 @@ class NanoGpt(nn.Module):
 
 
 class Rows(nn.Module):
-    """A recurrent network that reads an image row by row: gated recurrent units, then a layer for the classes.
+    """Recurrent network that reads an image row by row: a GRU and a linear layer for the classes.
 
-    Its activations are modules of their own, two sigmoids of gates and a tanh (Cho et al., EMNLP 2014, with the reset
-    gate behind the product as in cuDNN).
+    The GRU is that of Cho et al., EMNLP 2014, with the reset gate after the product as in cuDNN. Its activations are
+    modules, so that they can be replaced.
     """
 
     def __init__(self, inputs: int, classes: int, *, width: int = 48) -> None:
@@ -92,7 +92,7 @@ class Rows(nn.Module):
         self.out = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes, from the state after the last row."""
+        """Return the scores of the classes, computed from the state after the last row."""
         state = x.new_zeros(len(x), self.of_state.in_features)
         for row in x.flatten(1, -2).unbind(1):
             reset, update, new = self.of_input(row).chunk(3, -1)
@@ -106,16 +106,17 @@ class Rows(nn.Module):
 
 @dataclass(frozen=True)
 class Network:
-    """A network, its data and its usual training: stochastic gradient descent with momentum, or AdamW.
+    """Network, its data and its default training parameters.
 
     Attributes
     ----------
     build : callable
-        Function that returns the network for data, with random parameters.
+        Function from data to the network with random parameters.
     load : callable
-        Function that returns the data of a path; None is data of a package.
+        Function from a path to data; None loads the data of a package.
     epochs, batch, rate, momentum, decay
-        Parameters of the training; the rate falls to zero along a cosine. Momentum None is AdamW.
+        Training parameters. The optimiser is SGD with ``momentum``, or AdamW if that is None. The learning rate falls
+        to zero along a cosine.
     """
 
     build: Callable[[Data], nn.Module]
@@ -127,7 +128,7 @@ class Network:
     decay: float
 
     def optimizer(self, model: nn.Module, rate: float) -> torch.optim.Optimizer:
-        """Optimiser of the parameters of a model."""
+        """Make the optimiser of a model."""
         parameters = list(model.parameters())
         if self.momentum is None:
             return torch.optim.AdamW(parameters, lr=rate, weight_decay=self.decay)
@@ -140,4 +141,4 @@ NETWORKS = {
     "gru": Network(lambda data: Rows(data.train[0].shape[-1], data.classes), mnist, 8, 64, 1e-2, None, 0.0),
     "nanogpt": Network(lambda data: NanoGpt(data.classes), letters, 5, 32, 1e-3, None, 0.01),
 }
-"""Networks by their names on the command line."""
+"""Networks by name."""

@@ -1,4 +1,4 @@
-"""Table of finished training runs for reports: a row for each run."""
+"""CSV table of finished training runs."""
 
 import csv
 import io
@@ -15,16 +15,16 @@ from halfulp.tools.records import finite, read_records
 from .loop import Plan, Run
 
 MIXED = "mixed"
-"""Name of several multiply-accumulates in place of one."""
+"""Entry of the column ``mac`` for a run with several multiply-accumulates."""
 
 
 def results() -> Path:
-    """Default path of the table."""
+    """Return the default path of the table."""
     return build_root() / "train" / "results.csv"
 
 
 def row_of(run: Run, command: str) -> dict[str, str]:
-    """The row of a finished run."""
+    """Return the row of a finished run."""
     last, plan, data = run.epochs[-1], run.plan, run.data
     policies = list(plan.rules.items())
     macs = {mac for _, policy in policies for mac in policy.macs}
@@ -56,7 +56,7 @@ def row_of(run: Run, command: str) -> dict[str, str]:
 
 
 def network_of(plan: Plan) -> str:
-    """Name of the network, with the line segments of its functions."""
+    """Return the name of the network and of the piecewise linear functions in it."""
     tables = [Segments.read(text) for _, text in plan.activations]
     swapped = [f"{table.name} of {len(table.pieces)} segments in {table.fmt}" for table in tables]
     ending = ", true derivative" if swapped and plan.derivative == "true" else ""
@@ -64,7 +64,7 @@ def network_of(plan: Plan) -> str:
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a table, as texts; raises as `read_records` does."""
+    """Read the rows of a table as texts; errors as for `read_records`."""
     return read_records(path, {"mac": str, "network": str, "accuracy": _number})
 
 
@@ -74,7 +74,7 @@ def _number(text: str) -> str:
 
 
 def check_place(path: Path) -> None:
-    """Raise ValueError if a path is a file of another kind, and ToolError if no file can be written there."""
+    """Check the path of a table: ValueError if another file is there, ToolError if it cannot be written."""
     if path.is_file():
         rows(path)
     elif not path.exists():
@@ -89,14 +89,14 @@ def append(path: Path, row: Mapping[str, str]) -> None:
     Raises
     ------
     ValueError
-        If the path is a file of another kind.
+        If the file at the path is no such table.
     ToolError
         If the disk is full or the file cannot be written.
     """
     with locked(path.with_name(f".{path.name}.lock")):
         others = [old for old in rows(path) if old.get("run") != row["run"]] if path.is_file() else []
         text = io.StringIO()
-        # Columns that users have added stay.
+        # Preserve columns that users have added.
         names = list(dict.fromkeys([*(others[0] if others else ()), *row]))
         writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
         writer.writeheader()

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of arithmetic."""
+"""General helpers, independent of arithmetic."""

@@ -1,7 +1,8 @@
 """Run a program that ends with its caller, even if the caller is killed: ``python -I -S bound.py PROGRAM ...``.
 
-Standard input is a pipe that only the caller holds open. When it closes, this process ends its process group: the
-program and its children. Otherwise it ends as the program does. It imports little, because it starts for every tool.
+Standard input is a pipe that only the caller holds open. When it closes, this process kills its process group: the
+program and its children. Otherwise it ends with the exit code or signal of the program. It imports few modules, because
+it starts with every tool.
 """
 
 import _thread
@@ -10,7 +11,7 @@ import signal
 import sys
 
 _IGNORED = [signal.SIGPIPE, signal.SIGXFSZ] if hasattr(signal, "SIGXFSZ") else [signal.SIGPIPE]
-"""Signals that Python ignores, but that end other programs."""
+"""Signals that Python ignores; the program gets their default actions back."""
 
 
 def _watch() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
-    # Without waiting for the thread, which still reads.
+    # sys.exit would wait for the thread, which is still reading.
     os._exit(code)
 
 

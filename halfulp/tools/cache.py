@@ -1,10 +1,10 @@
-"""Cache of results on disk, by the parts that they depend on.
+"""Cache of results on disk, keyed by everything on which they depend.
 
-An entry is a folder, named by a digest of its parts, that is written whole or not at all. Its manifest has the length
-and the digest of each file; they are checked before use, and a damaged entry is made again. A process that makes an
-entry holds a lock on it, for which other processes wait. If the build folder cannot be written, its entries are used,
-and new ones go to a temporary folder of the process. Writing raises ToolError if the disk is full or a file cannot be
-written, and every use raises it if other users can write an entry or a folder above it: entries hold code.
+An entry is a folder, named by a digest of its key and written atomically. Its manifest has the length and the digest of
+each file; both are checked before use, and a damaged entry is rebuilt. A process locks an entry while it builds it;
+other processes wait. If the build folder is not writable, existing entries are used, and new ones go to a temporary
+folder of the process. Writing raises ToolError if the disk is full or a file cannot be written. Reading and writing
+raise ToolError if other users can write to an entry or a folder above it, because entries contain code.
 """
 
 import contextlib
@@ -22,27 +22,27 @@ from .digests import digest
 from .paths import build_root, check_private, locked, replacing_folder, work_root, writable
 
 MANIFEST = "manifest.json"
-"""File of an entry that lists the other ones."""
+"""File of an entry that lists its other files."""
 
 FOLDER = "cache"
 """Folder of all entries in the build folder."""
 
 VALUE = "value.json"
-"""File of an entry that is a value."""
+"""File of an entry that holds a JSON value."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A place in the cache.
+    """Entry of the cache.
 
     Attributes
     ----------
     kind : str
         Folder of all entries of this kind.
     name : str
-        The entry's own folder.
+        Folder of this entry.
     """
 
     kind: str
@@ -50,27 +50,27 @@ class Entry:
 
     @classmethod
     def of(cls, kind: str, parts: Iterable[object], name: str = "") -> "Entry":
-        """The entry of a result.
+        """Make the entry of a result.
 
         Parameters
         ----------
         kind : str
             Kind of the result.
         parts : iterable
-            Everything that the result depends on, as texts or as objects with a unique text.
+            Key: everything on which the result depends, as texts or as objects with a unique text.
         name : str
-            Beginning of the folder's name, for people.
+            Readable beginning of the folder's name.
         """
         title = re.sub(r"[^\w.+-]+", "_", name)[:80]
         return cls(kind, f"{title}-{digest(*parts)}" if title else digest(*parts))
 
     @property
     def folder(self) -> Path:
-        """Folder of an entry that this process writes."""
+        """Folder to which this process writes the entry."""
         return writable(work_root() / FOLDER / self.kind) / self.name
 
     def find(self) -> Path | None:
-        """The folder of the entry; None if there is none, or (with a message on standard error) if it is damaged."""
+        """Return the folder of the entry; None if it does not exist, or (with a message) if it is damaged."""
         for folder in dict.fromkeys((self.folder, build_root() / FOLDER / self.kind / self.name)):
             if folder.is_dir():
                 for place in (folder, *list(folder.parents)[:3]):
@@ -78,12 +78,12 @@ class Entry:
                 wrong = _damage(folder)
                 if wrong is None:
                     return folder
-                print(f"halfulp: {folder} is damaged ({wrong}) and is made again", file=sys.stderr)
+                print(f"halfulp: {folder} is damaged ({wrong}) and will be rebuilt", file=sys.stderr)
         return None
 
     @contextlib.contextmanager
     def replacing(self) -> Iterator[Path]:
-        """A folder to fill: it replaces the entry if the body ends well, and is removed otherwise."""
+        """Yield a new folder, which replaces the entry if the body succeeds and is removed otherwise."""
         with replacing_folder(self.folder) as folder:
             yield folder
             files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -91,16 +91,16 @@ class Entry:
             (folder / MANIFEST).write_text(json.dumps(listed))
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Keep out other processes and threads that make this entry."""
+        """Lock the entry against other processes and threads that build it."""
         return locked(self.folder.with_name(f".{self.name}.lock"))
 
     def value(self) -> Any | None:
-        """The value that was stored, or None."""
+        """Return the stored value, or None."""
         folder = self.find()
         return None if folder is None else json.loads((folder / VALUE).read_text())
 
     def store(self, value: Any) -> None:
-        """Store a value that JSON can hold, in place of an earlier one."""
+        """Store a JSON value, replacing an earlier one."""
         with self.lock(), self.replacing() as folder:
             (folder / VALUE).write_text(json.dumps(value))
 
@@ -110,20 +110,20 @@ class Entry:
 
 
 def cached(kind: str, parts: Iterable[object], make: Callable[[Path], object], *, name: str = "") -> Path:
-    """Folder with the files of a result, made if it is not there.
+    """Return the folder with the files of a result, which is built if it is not in the cache.
 
     Parameters
     ----------
     kind, parts, name
-        As `Entry.of` takes them.
+        As for `Entry.of`.
     make : callable
-        Writes the files to the given folder.
+        Function that writes the files to the given folder.
     """
     return cached_all({None: Entry.of(kind, parts, name)}, lambda folders: make(folders[None]))[None]
 
 
 def cached_value(kind: str, parts: Iterable[object], make: Callable[[], Any], *, name: str = "") -> Any:
-    """A value that JSON can hold, made if it is not there; otherwise as `cached`."""
+    """Return a JSON value, which ``make`` computes if it is not in the cache; other parameters as for `cached`."""
 
     def write(folder: Path) -> None:
         (folder / VALUE).write_text(json.dumps(make()))
@@ -132,17 +132,14 @@ def cached_value(kind: str, parts: Iterable[object], make: Callable[[], Any], *,
 
 
 def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], object]) -> dict[K, Path]:
-    """Folders of several entries; missing ones are made together.
-
-    ``make`` writes the files of the missing entries to the given folders.
-    """
+    """Return the folders of several entries; one call of ``make`` writes the files of all missing entries."""
     found = {key: entry.find() for key, entry in entries.items()}
     if missing := [key for key, folder in found.items() if folder is None]:
         with contextlib.ExitStack() as held:
-            # In the same order everywhere, so that no two processes wait for each other.
+            # Every process locks in the same order, so that there is no deadlock.
             for key in sorted(missing, key=lambda key: entries[key].name):
                 held.enter_context(entries[key].lock())
-            # Another process may have made them meanwhile.
+            # Another process may have built some of them in the meantime.
             still = [key for key in missing if _damage(entries[key].folder) is not None]
             with contextlib.ExitStack() as folders:
                 scratch = {key: folders.enter_context(entries[key].replacing()) for key in still}
@@ -153,7 +150,7 @@ def cached_all(entries: Mapping[K, Entry], make: Callable[[dict[K, Path]], objec
 
 
 def _damage(folder: Path) -> str | None:
-    """First difference of an entry from its manifest, or None."""
+    """Return the first difference of an entry from its manifest, or None."""
     try:
         listed = json.loads((folder / MANIFEST).read_text())
         for name, (length, known) in listed.items():

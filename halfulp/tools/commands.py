@@ -1,4 +1,4 @@
-"""Parts that the commands of all rooms share."""
+"""Options, errors and output that the commands of all rooms share."""
 
 import sys
 import warnings
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Refused(click.ClickException):
-    """A request that cannot be met: one sentence, exit code 2."""
+    """Invalid request; exit code 2."""
 
     exit_code = 2
 
 
 def run(command: click.Command, name: str = "halfulp") -> NoReturn:
-    """Run a command with the arguments of the program of that name, and end with its exit code."""
+    """Run a command with the arguments of the program, print its errors, and exit with its exit code."""
     try:
-        # Not command(): it would print an empty line of its own on Ctrl-C.
+        # Not command(), which prints an empty line on Ctrl-C.
         with command.make_context(name, sys.argv[1:]) as context:
             command.invoke(context)
         code = 0
@@ -43,12 +43,12 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
         click.echo(f"halfulp: {error}", err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        # Amaranth would warn of an unfinished unit.
+        # Amaranth warns of components that were not elaborated.
         warnings.simplefilter("ignore")
         click.echo("halfulp: stopped", err=True)
         code = 130
     except BrokenPipeError:
-        # The reader of our output, such as head, has closed the pipe.
+        # The reader of the output, such as head, has closed the pipe.
         sys.stderr.close()
         code = 0
     sys.exit(code)
@@ -56,7 +56,7 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
 
 @contextmanager
 def requests() -> Iterator[None]:
-    """Turn errors of parameters into a refusal."""
+    """Convert ValueError and TypeError to `Refused`."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -64,13 +64,13 @@ def requests() -> Iterator[None]:
 
 
 class Parsed(click.ParamType):
-    """A parameter whose text the function ``read`` converts; its ValueError or TypeError is a refusal."""
+    """Parameter type that the function ``read`` parses; its ValueError or TypeError becomes `Refused`."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self.name, self.read = "text", read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value that a text stands for."""
+        """Parse a text."""
         with requests():
             return self.read(value)
 
@@ -87,7 +87,7 @@ scheduled = click.option(
     callback=_pool,
     help="Dask scheduler, tls://HOST:PORT; default: this machine",
 )
-"""Adds ``--scheduler`` to a command, which takes the parameter ``pool``."""
+"""Decorator that adds the option ``--scheduler``; the command takes the parameter ``pool``."""
 
 _output = partial(click.option, "-o", "--output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
 
@@ -99,18 +99,18 @@ also_written = _output(help="folder for the tables as Markdown, CSV and LaTeX")
 
 
 def new_folder(output: str) -> Path:
-    """The absolute path of a new or an empty folder; any other one is refused before the work for it."""
+    """Return the absolute path of a folder; raise `Refused` unless it is new or empty."""
     folder = Path(output).resolve()
     with machine_errors(str(folder)):
         if folder.exists() and not folder.is_dir():
-            raise Refused(f"{output} is a file; -o takes a folder")
+            raise Refused(f"{output} is a file; -o needs a folder")
         if folder == Path.cwd() or (folder.is_dir() and any(folder.iterdir())):
-            raise Refused(f"{output} is a folder in use; -o takes the name of a new or an empty one")
+            raise Refused(f"{output} is not empty, or the current folder; -o needs a new or empty folder")
     return folder
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Write a folder of files, by their paths, whole or not at all."""
+    """Write a folder of files atomically; ``files`` maps paths to texts."""
     with replacing_folder(folder) as scratch:
         for path, text in files.items():
             (scratch / path).parent.mkdir(exist_ok=True)
@@ -118,7 +118,7 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def report_folder(output: Path | None) -> Path:
-    """The folder of a report's files, made before the work that the report takes."""
+    """Create and return the folder of a report; called before the work, so that errors come first."""
     folder = output or build_root() / "reports"
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def report_folder(output: Path | None) -> Path:
 
 
 def publish(report: "Report", folder: Path | None) -> None:
-    """Print the tables of a report, and write all its files."""
+    """Print the tables of a report, and write its files if there is a folder."""
     click.echo(report.markdown(), nl=False)
     for path in report.write(folder) if folder is not None else ():
         click.echo(f"halfulp: wrote {path}", err=True)

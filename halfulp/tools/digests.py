@@ -1,4 +1,4 @@
-"""Digests of contents, of the code of modules, and versions of what is installed: the parts of cache keys."""
+"""Parts of cache keys: digests of contents and of the code of modules, and versions of packages."""
 
 import functools
 import hashlib
@@ -17,12 +17,12 @@ _IMPORT = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import\s+(\([^)]*\)|[^\n#]*)|imp
 
 
 def digest(*parts: object) -> str:
-    """Short hash of some objects: of the fields of dataclasses, and of the texts of others."""
+    """Return a short hash of objects, by the fields of dataclasses and the texts of other objects."""
     return hashlib.sha256("\0".join(map(_text, parts)).encode()).hexdigest()[:20]
 
 
 def _text(part: object) -> str:
-    # Two dataclasses, such as codebooks of one name, may have the same text.
+    # Different dataclasses, such as codebooks with one name, may have the same text.
     if is_dataclass(part) and not isinstance(part, type):
         values = (getattr(part, field.name) for field in fields(part) if field.compare)
         return f"{type(part).__name__}({', '.join(map(_text, values))})"
@@ -34,7 +34,7 @@ def _text(part: object) -> str:
 
 
 def version(distribution: str) -> str:
-    """Version of an installed distribution, or ``none``."""
+    """Return the version of an installed distribution, or ``none``."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -42,10 +42,10 @@ def version(distribution: str) -> str:
 
 
 def code(*modules: str, imports: bool = True) -> str:
-    """Hash of the code of some modules and, with ``imports``, of all modules of this package that they import.
+    """Return a hash of the code of modules and, with ``imports``, of all modules of this package that they import.
 
-    Only what Python executes counts: comments, blank lines and the text of docstrings do not. A package's
-    ``__init__`` counts where something is imported from the package itself, and not where only a module in it is.
+    The hash covers executed code: no comments, blank lines and docstrings. It includes the ``__init__`` of a package
+    only if a name is imported from the package itself, not if only a module in it is imported.
     """
     waiting, found = list(modules), dict[str, str]()
     while waiting:
@@ -57,7 +57,7 @@ def code(*modules: str, imports: bool = True) -> str:
 
 
 def modules() -> Iterator[str]:
-    """Names of all modules of this package."""
+    """Yield the names of all modules of this package."""
     root = Path(__file__).parents[1]
     for folder, _, files in os.walk(root, followlinks=True):
         place = Path(folder).relative_to(root)
@@ -66,11 +66,11 @@ def modules() -> Iterator[str]:
 
 @functools.cache
 def _module(name: str) -> tuple[str, list[str]]:
-    """Hash of a module's code, and the modules of this package that it imports."""
+    """Return the hash of a module's code, and the modules of this package that it imports."""
     path = _path(name)
     assert path is not None, name
     text = path.read_text()
-    # Compiling is five times as fast as writing out the syntax tree, and drops docstrings.
+    # Compilation is five times as fast as ast.dump, and removes docstrings.
     compiled = compile(text, path.name, "exec", dont_inherit=True, optimize=2)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     imports = [module for match in _IMPORT.finditer(text) for module in _imported(match, package)]
@@ -78,7 +78,7 @@ def _module(name: str) -> tuple[str, list[str]]:
 
 
 def _executed(compiled: CodeType) -> Iterator[object]:
-    """All that decides what code does, without line numbers and file names."""
+    """Yield the parts of a code object that decide its behaviour: no line numbers and file names."""
     for name in ("co_name", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars"):
         yield getattr(compiled, name)
     yield compiled.co_argcount, compiled.co_posonlyargcount, compiled.co_kwonlyargcount, compiled.co_flags
@@ -86,7 +86,7 @@ def _executed(compiled: CodeType) -> Iterator[object]:
         if isinstance(constant, CodeType):
             yield from _executed(constant)
         else:
-            # The order of a set differs from run to run.
+            # The order of a frozenset differs between processes.
             yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
 
 
@@ -107,7 +107,7 @@ def _imported(match: re.Match[str], package: str) -> Iterator[str]:
 
 @functools.cache
 def _path(module: str) -> Path | None:
-    """Source file of a module of this package."""
+    """Return the source file of a module of this package; None for other modules."""
     head, *rest = module.split(".")
     if head != PACKAGE:
         return None

@@ -1,13 +1,13 @@
-"""Errors of a run that are not errors of the request."""
+"""Errors that are not caused by an invalid request."""
 
 
 class ToolError(Exception):
-    """A tool or the machine failed: no compiler, a full disk, a simulator that crashed. Exit code 3.
+    """Failure of a tool or the machine, such as a missing compiler, a full disk or a crash; exit code 3.
 
     Attributes
     ----------
     log : str
-        Output of the tool, where it is known.
+        Output of the tool; empty if there is none.
     """
 
     exit_code = 3
@@ -15,6 +15,6 @@ class ToolError(Exception):
 
 
 class CheckError(Exception):
-    """A check failed, so that the run cannot go on: two models that have to agree do not. Exit code 1."""
+    """Failed check, such as a difference between two models, after which the run cannot continue; exit code 1."""
 
     exit_code = 1

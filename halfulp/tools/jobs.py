@@ -1,9 +1,9 @@
-"""Many jobs at once, on the processors of this machine or on the workers of a Dask scheduler.
+"""Parallel jobs on the processors of this machine or on the workers of a Dask scheduler.
 
-A job is a call of a module's function on plain data; its result is plain data that depends on nothing else. On this
-machine it runs in a thread, which mostly waits for a program that the job starts: threads start at once, the workers of
-a Dask cluster in seconds. A job that computes in Python for long runs in a process of its own. On a cluster Dask places
-jobs, repeats those of workers that die, and cancels those without a waiting client.
+A job calls a function of a module on plain data; its result is plain data that depends on the arguments only. On this
+machine a job runs in a thread, which usually waits for an external program; threads start faster than workers of Dask.
+A job with long computations in Python runs in a process. On a cluster, Dask distributes jobs, repeats those of workers
+that die, and cancels those whose client is gone.
 """
 
 import contextlib
@@ -30,27 +30,27 @@ from .paths import scratch
 from .processes import Command, halt_by, processors, run_all
 
 PATIENCE = 5
-"""Seconds to wait for a scheduler, and then for its first worker."""
+"""Seconds to wait for a scheduler, and again for its first worker."""
 
 TLS = {"tls-ca-file": "tls_ca_file", "tls-cert": "tls_client_cert", "tls-key": "tls_client_key"}
-"""Options of an address, and their names in Dask."""
+"""Dask's names for the options of an address."""
 
 T = TypeVar("T")
 
 Versions = Callable[[], Mapping[str, str]]
-"""Function that returns the versions of programs on its machine."""
+"""Function that returns the versions of programs on the machine where it runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One call.
+    """Call of a function.
 
     Parameters
     ----------
     name : str
-        Used in error messages.
+        Name in error messages.
     function : callable
-        A function of a module.
+        Function of a module.
     arguments : tuple
         Plain data.
     """
@@ -61,16 +61,21 @@ class Job:
 
 
 class JobPool:
-    """Runs jobs on this machine, or on the workers of a Dask scheduler. Use it as a context.
-
-    ToolError if no scheduler answers, it has no workers, or they cannot run a job.
+    """Context manager that runs jobs on this machine or on the workers of a Dask scheduler.
 
     Parameters
     ----------
     scheduler : str, optional
-        Its address, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; default: this machine. The files of TLS are those of
-        Dask's configuration, or of the address: ``tls://HOST:PORT?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE``, the
-        options of ``dask scheduler`` and ``dask worker``. ValueError if it is no address.
+        Address of the scheduler, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; default: this machine. The TLS files are
+        those of Dask's configuration, or part of the address, with the names of the options of ``dask scheduler``:
+        ``tls://HOST:PORT?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE``.
+
+    Raises
+    ------
+    ValueError
+        If the address is invalid.
+    ToolError
+        If no scheduler answers, it has no workers, or they cannot run a job.
     """
 
     def __init__(self, scheduler: str | None = None) -> None:
@@ -93,17 +98,17 @@ class JobPool:
     def run(
         self, jobs: Iterable[Job], *, versions: Versions = dict, here: Literal["thread", "process", "call"] = "thread"
     ) -> Generator[tuple[Job, Any], None, None]:
-        """Run jobs side by side, and give each with its result as soon as it ends. The first error ends all others.
+        """Run jobs in parallel and yield each with its result when it ends; the first error ends all jobs.
 
         Parameters
         ----------
         jobs : iterable of Job
-            Asked for the next one when there is a worker for it.
+            Jobs; the next one is taken when a worker is free.
         versions : callable
             Versions that a worker must have.
         here : str
-            Place of a job on this machine: a ``thread``; a ``process``, for long computations in Python; or one after
-            another by a ``call``, for jobs that use all processors or share large data.
+            Execution on this machine: in a ``thread``; in a ``process``, for long computations in Python; or by a
+            ``call``, one after the other, for jobs that use all processors or share large data.
         """
         if self.scheduler:
             running = self._remote(jobs, versions)
@@ -131,24 +136,24 @@ class JobPool:
         if not first:
             return
         client = self._connect()
-        # Dask takes half a second to load.
+        # Importing Dask takes half a second.
         from distributed import KilledWorker
 
         def room() -> int:
             return 2 * max(1, sum(client.nthreads().values()))
 
         found = {"halfulp": _own(), **versions()}
-        # A worker ends at a task that it cannot unpickle; this wrapper it can.
+        # A worker dies if it cannot unpickle a task; it can always unpickle this wrapper.
         wrap = functools.partial(_send, found, versions)
         try:
             yield from _stream(client.get_executor(pure=False), itertools.chain(first, waiting), wrap, room)
         except KilledWorker as error:
-            raise ToolError(f"a job ended one worker after another ({error}); it may need more memory") from error
+            raise ToolError(f"a job killed several workers ({error}); it may need more memory") from error
         except (CancelledError, OSError) as error:
-            raise ToolError(f"{place} is gone; finished results are saved") from error
+            raise ToolError(f"the connection to {place} is lost; finished results are saved") from error
         except ImportError as error:
             raise ToolError(
-                f"a worker of {place} cannot run a job ({error}): install the same halfulp there"
+                f"a worker of {place} cannot run a job ({error}); install the same version of halfulp there"
             ) from error
 
     def _connect(self) -> Any:
@@ -159,10 +164,10 @@ class JobPool:
         from distributed.utils import LoopRunner
 
         if self.scheduler.startswith("tcp:"):
-            # A warning would be shown once, and with a line of code.
+            # warnings.warn would print it once only, and with a line of code.
             print(
-                f"halfulp: {self.scheduler} is without TLS: whoever reaches its port can run programs on it, on "
-                "its workers and on this machine; use tls:// beyond a network that you trust",
+                f"halfulp: {self.scheduler} has no TLS: anyone who reaches its port can run programs on it, on its "
+                "workers and on this machine; use tls:// outside a trusted network",
                 file=sys.stderr,
             )
         files = {TLS[name]: value for name, value in parse_qsl(self._tls)}
@@ -172,31 +177,33 @@ class JobPool:
             tls = security.get_connection_args("client")
             await (await connect(self.scheduler, timeout=PATIENCE, **tls)).close()
 
-        # Our errors say what Dask would log.
+        # The errors raised below replace the log messages of Dask.
         logger = logging.getLogger("distributed")
         self._open.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL + 1)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="distributed")
             try:
-                # A client of Dask waits without end for a program that says nothing, and one that could not connect
-                # may deadlock when it is collected as garbage.
+                # A Dask client waits forever for a program that does not answer, and one that could not connect may
+                # deadlock in garbage collection. A plain connection tests the address first.
                 LoopRunner().run_sync(greet, callback_timeout=PATIENCE)
                 client = Client(self.scheduler, timeout=PATIENCE, set_as_default=False, security=security)
             except (TypeError, FileNotFoundError, ssl.SSLError) as error:
                 raise ToolError(
-                    f"the TLS of {self.scheduler} does not work ({str(error).splitlines()[0]}); name its files in "
-                    f"Dask's configuration or as {self.scheduler}?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE"
+                    f"TLS to {self.scheduler} failed ({str(error).splitlines()[0]}); give its files in Dask's "
+                    f"configuration or as {self.scheduler}?tls-ca-file=CA&tls-cert=FILE&tls-key=FILE"
                 ) from error
             except (OSError, ValueError, AssertionError, MemoryError) as error:
-                # The last two are those of Dask if another program answers.
-                raise ToolError(f"no Dask scheduler answers at {self.scheduler}; dask scheduler starts one") from error
+                # Dask raises AssertionError and MemoryError if another program answers.
+                raise ToolError(
+                    f"no Dask scheduler answers at {self.scheduler}; start one with: dask scheduler"
+                ) from error
             self._open.callback(client.close, timeout=PATIENCE)
             try:
                 client.wait_for_workers(1, timeout=PATIENCE)
             except TimeoutError as error:
                 raise ToolError(
-                    f"the scheduler at {self.scheduler} has no workers; on each machine, start some: dask worker "
+                    f"the scheduler at {self.scheduler} has no workers; start some on each machine with: dask worker "
                     f"{self.scheduler} --nworkers auto --nthreads 1"
                 ) from error
         self._client = client
@@ -204,13 +211,13 @@ class JobPool:
 
 
 LOCAL = JobPool()
-"""The default pool: this machine."""
+"""Default pool: this machine."""
 
 
 def _stream(
     executor: Executor, jobs: Iterable[Job], wrap: Callable[[Job], tuple[Any, ...]], room: Callable[[], int]
 ) -> Generator[tuple[Job, Any], None, None]:
-    """Results in the order of completion, with as many jobs at a time as there is room for."""
+    """Yield jobs and results in the order of completion; at most ``room()`` jobs run at a time."""
     waiting = iter(jobs)
     done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
     running: dict[Future[Any], Job] = {}
@@ -238,7 +245,7 @@ _SHARED: dict[str, Any] = {}
 
 
 def shared(key: str, make: Callable[[], T]) -> T:
-    """A value that the jobs of a process share by its key; the process holds the last one."""
+    """Return a value that the jobs of a process share; the process stores the value of the last key."""
     with _LOCK:
         if key not in _SHARED:
             _SHARED.clear()
@@ -247,7 +254,7 @@ def shared(key: str, make: Callable[[], T]) -> T:
         return found
 
 
-# A job in a process of its own --------------------------------------------------------------------------------------
+# Jobs in processes --------------------------------------------------------------------------------------------------
 
 
 def _in_process(job: Job) -> tuple[Any, ...]:
@@ -266,23 +273,23 @@ def _run_in_process(name: str, call: bytes) -> Any:
 
 
 def main(folder: Path) -> None:
-    """Run the call of a folder, and write its result or its error there."""
+    """Run the call that is pickled in a folder, and write its result or exception there."""
     function, arguments = pickle.loads((folder / "call").read_bytes())
     answer: tuple[Any, Exception | None]
     try:
         answer = function(*arguments), None
     except Exception as error:
-        # Any error of the job is raised again in the calling process.
+        # The calling process raises the exception.
         answer = None, error
     (folder / "result").write_bytes(pickle.dumps(answer))
 
 
-# A job on a worker --------------------------------------------------------------------------------------------------
+# Jobs on workers ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """A job that runs where this is unpickled."""
+    """Job that runs when it is unpickled, on a worker."""
 
     parts: tuple[Any, ...]
 
@@ -299,9 +306,11 @@ def _receive(expected: Mapping[str, str], versions: Versions, call: bytes) -> An
 
     found = {"halfulp": _own(), **versions()}
     if other := [
-        f"{name} {found[name]}, and here is {expected[name]}" for name in expected if found[name] != expected[name]
+        f"{name} {found[name]} instead of {expected[name]}" for name in expected if found[name] != expected[name]
     ]:
-        raise ToolError(f"the worker at {get_worker().address} has {'; '.join(other)}: install the same there")
+        raise ToolError(
+            f"the worker at {get_worker().address} has {'; '.join(other)}; install the versions of this machine there"
+        )
     try:
         function, arguments = pickle.loads(call)
     except AttributeError as error:
@@ -311,13 +320,13 @@ def _receive(expected: Mapping[str, str], versions: Versions, call: bytes) -> An
 
 @functools.cache
 def _own() -> str:
-    """Version of this library, with a digest of its code."""
+    """Return the version of this library and a digest of its code."""
     return f"{version('halfulp')} of sources {code(*modules())[:8]}"
 
 
 def _check(scheduler: str) -> None:
     if not isinstance(scheduler, str):
-        raise TypeError(f"a scheduler is named by a text such as tcp://host:8786, not by {scheduler!r}")
+        raise TypeError(f"scheduler must be a text such as tcp://host:8786, not {scheduler!r}")
     try:
         parts = urlsplit(scheduler)
         known = parts.scheme in ("tcp", "tls") and parts.hostname and parts.port and not parts.path
@@ -327,8 +336,8 @@ def _check(scheduler: str) -> None:
         known = False
     if not known:
         raise ValueError(
-            f"{scheduler!r} is no address of a scheduler; one is tcp://host:8786 or tls://host:8786, which "
-            f"?{'=FILE&'.join(TLS)}=FILE may follow"
+            f"invalid scheduler {scheduler!r}: expected tcp://host:8786 or "
+            f"tls://host:8786, optionally with ?{'=FILE&'.join(TLS)}=FILE"
         )
 
 

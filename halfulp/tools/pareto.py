@@ -1,12 +1,12 @@
-"""The Pareto front."""
+"""Pareto front of points."""
 
 from collections.abc import Sequence
 
 
 def undominated(points: Sequence[Sequence[float | None]]) -> list[bool]:
-    """True for each point of the Pareto front: no other one is as low in all coordinates and lower in one.
+    """Return True for each point of the Pareto front: no other point is at most as high everywhere and lower somewhere.
 
-    A coordinate that one of two points lacks is not compared.
+    A coordinate is not compared if one of the two points does not have it.
     """
 
     def beats(other: Sequence[float | None], own: Sequence[float | None]) -> bool:

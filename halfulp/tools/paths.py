@@ -1,4 +1,4 @@
-"""Folders of built things, and files and folders that are written whole or not at all.
+"""Build folders, locks, and atomic writing of files and folders.
 
 Writing raises ToolError if the disk is full or a file or folder cannot be written.
 """
@@ -28,7 +28,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def build_root() -> Path:
-    """Folder of everything built: ``$HALFULP_BUILD``, else ``build`` in a checkout, else the user's cache."""
+    """Return the build folder: ``$HALFULP_BUILD``, else ``build`` in a checkout, else the user's cache folder."""
     if given := os.environ.get("HALFULP_BUILD"):
         return Path(given).absolute()
     checkout = Path(__file__).resolve().parents[2]
@@ -36,13 +36,13 @@ def build_root() -> Path:
 
 
 def work_root() -> Path:
-    """The build folder, or a temporary folder of this process if the build folder cannot be written."""
+    """Return the build folder, or a temporary folder of this process if the build folder is not writable."""
     return writable(build_root())
 
 
 @functools.cache
 def writable(root: Path) -> Path:
-    """A folder, made if it is not there, or a temporary folder of this process if that cannot be written."""
+    """Create a folder and return it, or a temporary folder of this process if it is not writable."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         check_private(root)
@@ -51,16 +51,16 @@ def writable(root: Path) -> Path:
         if error.errno not in _FULL:
             folder = tempfile.mkdtemp(prefix="halfulp-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            sentence = f"{root} cannot be written ({error.strerror}); this run works in a temporary folder"
+            sentence = f"{root} cannot be written ({error.strerror}); this run uses a temporary folder"
             print(f"halfulp: {sentence}", file=sys.stderr)
             return Path(folder)
     return root
 
 
 def check_private(folder: Path) -> None:
-    """Raise ToolError if users other than this one, root and the owner of this library can write to a folder.
+    """Check that only this user, root and the owner of this library can write to a folder; ToolError otherwise.
 
-    A group that has the name of this user is this user's own.
+    A group with the name of this user counts as this user.
     """
     folder = folder.resolve()
     for place in (folder, *folder.parents):
@@ -70,12 +70,12 @@ def check_private(folder: Path) -> None:
             shared = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
             foreign = status.st_uid not in trusted or status.st_mode & stat.S_IWOTH or shared
         else:
-            # In a sticky folder such as /tmp others cannot replace what is not theirs.
+            # In a sticky folder, such as /tmp, users can replace only their own files.
             foreign = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
         if foreign:
             raise ToolError(
-                f"other users can write {place}, and code is loaded from {folder}; run chmod go-w {place}, or name a "
-                "folder of your own in HALFULP_BUILD"
+                f"other users can write to {place}, but halfulp loads code from {folder}; run chmod go-w {place}, or "
+                "set HALFULP_BUILD to a private folder"
             )
 
 
@@ -88,13 +88,13 @@ def _is_own_group(gid: int) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write: it becomes ``path`` if the body ends well, and is removed otherwise."""
+    """Yield a new file, which replaces ``path`` if the body succeeds and is removed otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        # mkstemp makes private files; the result has the permissions that any new file has.
+        # mkstemp makes private files; the result gets the default permissions of new files.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(scratch, 0o666 & ~umask)
@@ -107,11 +107,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def machine_errors(doing: str) -> Iterator[None]:
-    """Turn errors of the operating system into ToolError."""
+    """Convert OSError to ToolError; ``doing`` names the file or folder that is written."""
     try:
         yield
     except Timeout:
-        # It is an OSError too.
+        # Timeout is a subclass of OSError.
         raise
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -122,9 +122,9 @@ def machine_errors(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill: it becomes ``folder`` if the body ends well, and is removed otherwise.
+    """Yield a new folder, which replaces ``folder`` if the body succeeds and is removed otherwise.
 
-    One process at a time fills it.
+    Only one process at a time may do this for a folder.
     """
     new, old = (folder.with_name(f".{folder.name}.{part}") for part in ("new", "old"))
     try:
@@ -145,9 +145,9 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout: float = -1) -> Iterator[None]:
-    """Keep out other processes and threads that lock the same path; wait for them, or raise `Timeout`."""
+    """Hold a lock on a path; wait for other processes and threads, or raise `Timeout`."""
     lock = FileLock(path, timeout=timeout, poll_interval=0.02)
-    # A Ctrl-C at any place releases the lock.
+    # Ctrl-C releases the lock at any point.
     try:
         with machine_errors(str(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,9 +162,9 @@ def locked(path: Path, timeout: float = -1) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch(kind: str) -> Iterator[Path]:
-    """A folder for files of this run, removed at its end, like those of earlier runs that were killed.
+    """Yield a folder for files of this run, and remove it at the end; also remove those of runs that were killed.
 
-    ``kind`` is the beginning of its name.
+    ``kind`` is the beginning of the folder's name.
     """
     runs = writable(work_root() / "runs")
     for lock in runs.glob(f"{kind}-*.lock"):
@@ -182,7 +182,7 @@ def scratch(kind: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def saved_on_failure(name: str) -> Iterator[Path]:
-    """A folder for the files of a run, removed at its end unless a tool failed, for the sake of its log."""
+    """Yield a folder for the files of a run; remove it at the end unless a tool failed and left its log there."""
     with machine_errors("the files of the run"):
         runs = writable(work_root() / "runs")
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=runs))
@@ -198,10 +198,7 @@ def saved_on_failure(name: str) -> Iterator[Path]:
 
 
 def write_whole(path: Path, data: str | bytes, doing: str | None = None) -> None:
-    """Write a file that is either the old one or the new one, never half of it.
-
-    A path that is no regular file, such as ``/dev/stdout``, is written to directly.
-    """
+    """Write a file atomically; a path that is no regular file, such as ``/dev/stdout``, is written directly."""
     with machine_errors(doing or str(path)):
         payload = data.encode() if isinstance(data, str) else data
         if path.exists() and not path.is_file():

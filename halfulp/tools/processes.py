@@ -1,4 +1,4 @@
-"""External tools: several at once, all ended with the program."""
+"""External tools: parallel runs, which end with this program."""
 
 import contextlib
 import math
@@ -16,30 +16,30 @@ from pathlib import Path
 from .errors import ToolError
 
 _FULL = ("No space left on device", "File too large", "File size limit exceeded", "Disk quota exceeded")
-"""Messages of tools when the disk is full."""
+"""Messages of tools about a full disk."""
 
 ROOM = 1 << 26
-"""Bytes of free space below which a tool that fails without output is taken to have filled the disk."""
+"""Free bytes below which the failure of a tool without output is attributed to a full disk."""
 
 _BOUND = Path(__file__).resolve().parent / "bound.py"
 
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that end the program."""
+"""Signals that end this program."""
 
 _OWN = threading.local()
 
 
 class Stopped(Exception):
-    """A job was cancelled."""
+    """The job was cancelled."""
 
 
 def halt_by(halt: threading.Event) -> None:
-    """Have the tools of this thread end, with `Stopped`, as soon as an event is set."""
+    """Set the event that stops the tools of this thread and raises `Stopped`."""
     _OWN.halt = halt
 
 
 def check_halt() -> None:
-    """Raise `Stopped` if this thread has to end."""
+    """Raise `Stopped` if the event of `halt_by` is set."""
     halt: threading.Event | None = getattr(_OWN, "halt", None)
     if halt is not None and halt.is_set():
         raise Stopped
@@ -47,18 +47,20 @@ def check_halt() -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """One call of a tool.
+    """Call of a tool.
 
     Parameters
     ----------
     what : str
-        Name for people, such as ``g++``; error messages begin with it.
+        Name at the beginning of error messages, such as ``g++``.
     argv : sequence of str
+        Program and arguments.
     log : Path
-        File that takes its standard output and errors.
+        File for standard output and standard error.
     cwd : Path, optional
+        Working directory; default: that of this program.
     env : mapping, optional
-        The whole environment; by default ours.
+        Environment; default: that of this program.
     """
 
     what: str
@@ -69,17 +71,19 @@ class Command:
 
 
 def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a tool in a session of its own, so that a Ctrl-C reaches only this program, which ends the tool. If this
-    program is killed, `bound` ends it. ToolError if there is no such program.
+    """Start a tool; ToolError if the program does not exist.
+
+    The tool has a session of its own, so that Ctrl-C reaches this program only, which then stops the tool. If this
+    program is killed, `bound` stops the tool.
     """
     program = command.argv[0]
     if shutil.which(program, path=None if command.env is None else command.env.get("PATH")) is None:
-        why = "may not be run" if Path(program).is_file() else "is not there"
+        why = "is not executable" if Path(program).is_file() else "does not exist"
         raise ToolError(f"{command.what} could not be started: {program} {why}")
     with command.log.open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_BOUND), *command.argv],
-            # Only this program holds the other end.
+            # `bound` stops the tool when this pipe closes.
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -92,7 +96,7 @@ def start(command: Command, pass_fds: Sequence[int] = ()) -> subprocess.Popen[by
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the body, so that a process started there is known to its cleanup."""
+    """Defer Ctrl-C to the end of the body, so that the cleanup knows of a process that starts there."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -108,7 +112,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a tool and everything that it started."""
+    """Kill a tool and its child processes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -126,25 +130,25 @@ def run_all(
     jobs: int | None = None,
     seconds: float | None = None,
 ) -> None:
-    """Run tools side by side, as many at a time as there are processors.
+    """Run tools in parallel.
 
     Parameters
     ----------
     commands : iterable of Command
-        Asked for the next one when there is a processor for it.
+        Calls; the next one is taken when a processor is free.
     jobs : int, optional
-        Tools at a time; default: one for each processor.
+        Largest number of tools at a time; default: the number of processors.
     seconds : float, optional
-        Most that they take in all.
+        Time limit for all tools together.
 
     Raises
     ------
     ToolError
-        If one fails; the others are ended first.
+        If a tool fails; the others are killed.
     TimeoutError
-        If the time is up; all are ended first.
+        If the time limit is exceeded; all tools are killed.
     Stopped
-        As `halt_by` says.
+        If the event of `halt_by` is set.
     """
     limit = jobs or processors()
     deadline = math.inf if seconds is None else time.monotonic() + seconds
@@ -177,27 +181,27 @@ def run_all(
 
 
 def failure(command: Command, code: int) -> str:
-    """Sentence about a tool that failed, with the line of its log that says why."""
+    """Return an error message for a failed tool, with the line of its log that gives the reason."""
     lines = command.log.read_text(errors="replace").splitlines()
     if code == -signal.SIGXFSZ:
         lines.append(_FULL[0])
     ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-    # A tool removes what it could not write, so that there is some room again.
+    # A tool removes incomplete files, so that the disk is no longer completely full.
     if not lines and (free := shutil.disk_usage(command.log.parent).free) < ROOM:
         return f"the disk is full: {command.what} {ended} with {free >> 10:,} KiB free in {command.log.parent}"
     return complaint(command.what, ended, lines)
 
 
 def complaint(what: str, ended: str, lines: Sequence[str]) -> str:
-    """Sentence about a tool that failed, with the first line that says why."""
+    """Return an error message for a failed tool, with the first line of output that gives the reason."""
     said = [line.strip() for line in lines if line.strip()]
     if full := [line for line in said if any(sign in line for sign in _FULL)]:
-        return f"the disk is full: {what} said: {full[0][:300]}"
-    # Yosys logs much before its error.
+        return f"the disk is full: {what} reports: {full[0][:300]}"
+    # Yosys prints a long log before its error.
     telling = next(filter(None, ([line for line in said if sign in line] for sign in ("ERROR:", "rror"))), said[-1:])
     return f"{what} {ended}: {telling[0][:300] if telling else 'no output'}"
 
 
 def processors() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

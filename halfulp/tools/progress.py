@@ -1,4 +1,4 @@
-"""Progress of a run, on a terminal."""
+"""Progress of a run."""
 
 import shutil
 import sys
@@ -6,13 +6,13 @@ from time import monotonic
 
 
 class Progress:
-    """Receiver of progress; this one shows nothing."""
+    """Receiver of progress; the base class shows nothing."""
 
     def total(self, text: str, count: int | None = None, done: int = 0) -> None:
-        """Begin a phase of ``count`` vectors, or of unknown length, of which ``done`` are done."""
+        """Begin a phase of ``count`` items (None: unknown); ``done`` of them are finished."""
 
     def advance(self, count: int) -> None:
-        """Count more vectors as done."""
+        """Report ``count`` more finished items."""
 
     def __enter__(self) -> "Progress":
         return self
@@ -25,7 +25,7 @@ silent = Progress()
 
 
 class Bar(Progress):
-    """A progress bar on standard error until the run ends; none without a terminal."""
+    """Progress bar on standard error; nothing is shown without a terminal."""
 
     def __init__(self, title: str) -> None:
         self._title = title

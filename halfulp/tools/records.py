@@ -1,4 +1,4 @@
-"""Records: CSV files with a row for each result."""
+"""CSV files with a row for each result."""
 
 import csv
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def finite(text: str) -> float:
-    """A number that is neither infinite nor NaN."""
+    """Parse a finite number; ValueError for infinity and NaN."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is not finite")
@@ -16,18 +16,19 @@ def finite(text: str) -> float:
 
 
 def read_records(path: Path, columns: Mapping[str, Callable[[str], Any]]) -> list[dict[str, Any]]:
-    """Rows of a CSV file.
+    """Read the rows of a CSV file.
 
     Parameters
     ----------
     path : Path
+        CSV file.
     columns : dict of str to callable
-        Columns that there have to be, and conversions of their texts. All others stay texts.
+        Required columns and the functions that parse them; other columns are texts.
 
     Raises
     ------
     ValueError
-        If the file cannot be read, lacks a column, or a text cannot be converted; one sentence names the line.
+        If the file cannot be read, a column is missing, or a text cannot be parsed; the message names the line.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:

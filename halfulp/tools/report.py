@@ -1,4 +1,4 @@
-"""A report: tables, plots, and a record of what was measured, as the files of one folder."""
+"""Reports: tables, plots and records, written to a folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,28 +9,28 @@ from .digests import version
 from .paths import write_whole
 
 if TYPE_CHECKING:
-    # pandas takes long to load.
+    # Importing pandas is slow.
     from .tables import Table
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a command shows and writes.
+    """Report of a command.
 
     Parameters
     ----------
     tables : dict of str to Table
-        By the names of their files, without endings.
+        Tables by file name without suffix.
     plots : dict of str to callable
-        Functions that draw a figure, by the names of its files. They run when it is written.
+        Functions that draw a figure, by file name without suffix; called when the report is written.
     records : dict of str to str
-        Texts of files with all figures, by names.
+        Contents of files with all measurements, by file name.
     title, made_by : str
-        Title and provenance that the files of plots carry.
+        Title and provenance in the metadata of plots.
     endings : sequence of str
-        Kinds of files of plots: ``png``, ``svg``, ``pdf``.
+        File types of plots: ``png``, ``svg``, ``pdf``.
     hidden : sequence of str
-        Names of tables that are written and not printed.
+        Names of tables that are written but not printed.
     """
 
     tables: Mapping[str, "Table"]
@@ -42,11 +42,11 @@ class Report:
     hidden: Sequence[str] = ()
 
     def markdown(self) -> str:
-        """The tables that are printed."""
+        """Return the printed tables as Markdown."""
         return "\n".join(table.markdown() for name, table in self.tables.items() if name not in self.hidden)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files to a folder; returns their paths."""
+        """Write all files to a folder and return their paths."""
         paths = []
         for name, text in self.records.items():
             paths.append(folder / name)
@@ -54,7 +54,7 @@ class Report:
         for name, table in self.tables.items():
             paths += table.write(folder, name)
         if self.plots:
-            # matplotlib takes long to load.
+            # Importing matplotlib is slow.
             from .plots import write
 
             about = {"title": self.title, "description": f"Made by {self.made_by}"} if self.made_by else {}
@@ -64,10 +64,10 @@ class Report:
 
 
 def provenance(command: str, versions: Mapping[str, str]) -> str:
-    """A command and the versions that made figures, in a line."""
+    """Return a line with the command and versions that made a report."""
     return f"{command}; {', '.join(f'{name} {number}' for name, number in versions.items())}"
 
 
 def versions(*distributions: str) -> dict[str, str]:
-    """Versions of Python packages."""
+    """Return the versions of Python packages."""
     return {name: version(name) for name in distributions}

@@ -1,4 +1,4 @@
-"""Tables for people and for papers: one frame of figures, as Markdown, CSV and LaTeX."""
+"""Tables of results as Markdown, CSV and LaTeX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,23 +12,23 @@ from .paths import write_whole
 
 @dataclass(frozen=True)
 class Table:
-    """Figures in rows, with their formats and notes.
+    """Table of results with number formats and notes.
 
     Parameters
     ----------
     title : str
         One line, without a full stop.
     frame : DataFrame
-        Rows of texts and numbers; a missing one is NaN or None. Its index is not shown.
+        Rows of texts and numbers; missing values are NaN or None. The index is not shown.
     formats : dict of str to str
-        Formats of columns of numbers in Markdown and LaTeX, such as ``,.0f`` or ``.3g``; CSV has all digits.
+        Number formats of columns in Markdown and LaTeX, such as ``,.0f`` or ``.3g``; CSV has all digits.
     notes : sequence of str
-        Sentences below the table, such as what was counted and the source of figures.
+        Sentences below the table, such as definitions and sources.
     best : dict of str to str
-        Best value of columns of numbers, ``lowest`` or ``highest``, for bold type in Markdown and LaTeX; equal numbers
-        are bold together, unless all are equal.
+        Best value of a column, ``lowest`` or ``highest``, which is bold in Markdown and LaTeX; no value is bold if all
+        are equal.
     only_csv : sequence of str
-        Columns that only CSV has, because rows would be too long.
+        Columns that only the CSV file has, because rows would be too long.
     """
 
     title: str
@@ -39,18 +39,18 @@ class Table:
     only_csv: Sequence[str] = ()
 
     def markdown(self) -> str:
-        """Title, table and notes as Markdown."""
+        """Return title, table and notes as Markdown."""
         shown = self._shown()
         bold = shown.where(~self._stands_out(), "**" + shown + "**")
         body = bold.to_markdown(index=False, disable_numparse=True, colalign=self._sides())
         return "\n\n".join([f"## {self.title}", body, "\n".join(f"- {note}" for note in self.notes)]).rstrip() + "\n"
 
     def csv(self) -> str:
-        """The figures alone, in full."""
+        """Return the rows as CSV, with all columns and digits."""
         return self.frame.to_csv(index=False, lineterminator="\n")
 
     def latex(self) -> str:
-        """A ``table`` with booktabs rules, no wider than a line, and the notes below it."""
+        """Return a LaTeX ``table`` with booktabs rules, scaled to at most the line width, and the notes below it."""
         sides = "".join(side[0] for side in self._sides())
         style = (
             self._shown().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
@@ -64,7 +64,7 @@ class Table:
         )
 
     def write(self, folder: Path, stem: str) -> list[Path]:
-        """Write the table to a folder as ``stem.md``, ``stem.csv`` and ``stem.tex``; returns the paths."""
+        """Write the table to a folder as ``stem.md``, ``stem.csv`` and ``stem.tex``, and return the paths."""
         texts = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         paths = [folder / f"{stem}.{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
@@ -72,11 +72,11 @@ class Table:
         return paths
 
     def _seen(self) -> pd.DataFrame:
-        """Columns of the frame that Markdown and LaTeX show."""
+        """Return the columns that Markdown and LaTeX show."""
         return self.frame.drop(columns=list(self.only_csv))
 
     def _shown(self) -> pd.DataFrame:
-        """The same as texts."""
+        """Return the shown columns as texts."""
         return pd.DataFrame(
             {
                 name: [_text(value, self.formats.get(str(name), "")) for value in column]
@@ -85,7 +85,7 @@ class Table:
         )
 
     def _stands_out(self) -> pd.DataFrame:
-        """True for cells that are the best of their column."""
+        """Return True for cells with the best value of their column."""
         seen = self._seen()
         out = pd.DataFrame(False, index=seen.index, columns=seen.columns).reset_index(drop=True)
         for name, which in self.best.items():
@@ -95,14 +95,14 @@ class Table:
         return out
 
     def _sides(self) -> list[str]:
-        """Alignment of columns: numbers right, texts left."""
+        """Return the alignment of columns: numbers right, texts left."""
         return ["right" if pd.api.types.is_numeric_dtype(column) else "left" for _, column in self._seen().items()]
 
 
-# Bold type that is not extended: its digits are as wide as those of the other rows, so that points stay in line.
+# Bold type with digits of normal width, so that decimal points are aligned.
 _BEST = "\\providecommand{\\best}[1]{{\\fontseries{b}\\selectfont #1}}\n"
 
-# As wide as a line where it would be wider.
+# Scale the table to the line width if it is wider.
 _AS_WIDE = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 
 
@@ -118,5 +118,5 @@ _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textas
 
 
 def _escaped(text: str) -> str:
-    """A text as LaTeX prints it."""
+    """Escape a text for LaTeX."""
     return "".join(_SPECIAL.get(mark, mark) for mark in text)

@@ -1,4 +1,4 @@
-"""Threads of torch."""
+"""Limit on the threads of torch."""
 
 import contextlib
 from collections.abc import Iterator
