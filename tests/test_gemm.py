@@ -222,7 +222,7 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=A + 1),
             ValueError,
-            "seeds",
+            "seed",
         ),
         (
             lambda: golden.gemm(A, B, f"{SR}@lfsr16", seed=A[:, :3]),

@@ -988,9 +988,9 @@ CODES = torch.arange(4)
         (
             lambda: golden.dot(CODES[0], CODES[0], **POSITS),
             ValueError,
-            "dimension",
+            "shape",
         ),
-        (lambda: golden.dot(CODES, CODES[0], **POSITS), ValueError, "dimension"),
+        (lambda: golden.dot(CODES, CODES[0], **POSITS), ValueError, "shape"),
         (
             lambda: golden.dot(CODES, CODES[:3], **POSITS),
             ValueError,
@@ -999,12 +999,12 @@ CODES = torch.arange(4)
         (
             lambda: golden.dot(CODES, CODES, CODES[0], **POSITS),
             ValueError,
-            "together",
+            "both",
         ),
         (
             lambda: golden.dot(CODES, CODES, c="int8", **POSITS),
             ValueError,
-            "together",
+            "both",
         ),
         (
             lambda: golden.dot(CODES[:0], CODES[:0], **POSITS),

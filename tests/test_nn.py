@@ -1203,9 +1203,9 @@ def differentiated_twice():
         (
             lambda: nn.Policy.of(E5M2, update="sr3"),
             ValueError,
-            "parameters",
+            "update",
         ),
-        (lambda: nn.Policy.of(E5M2, master=True), ValueError, "parameters"),
+        (lambda: nn.Policy.of(E5M2, master=True), ValueError, "update"),
         (lambda: nn.Policy.of(E5M2, master="maybe"), TypeError, "master"),
         (lambda: nn.convert(3, E5M2), TypeError, "Module"),
         (lambda: nn.convert(network(), {3: E5M2}), TypeError, "pattern"),

@@ -80,7 +80,7 @@ def test_mnist_files_load(tmp_path, place, packed):
     assert found.train[0][5, 0, 3, 2].item() == pytest.approx(scaled, abs=1e-6)
     name = "train-labels-idx1-ubyte" + ".gz" * packed
     (folder / name).write_bytes(gzip.compress(b"no") if packed else b"no")
-    with pytest.raises(ValueError, match="train-labels-idx1-ubyte is no IDX file of 1 dimensions: "):
+    with pytest.raises(ValueError, match="train-labels-idx1-ubyte is no IDX file"):
         mnist(tmp_path)
 
 
@@ -128,7 +128,7 @@ def test_cifar10_files_load(tmp_path):
         windows = both[:, number].unfold(2, 32, 1).unfold(3, 32, 1)
         assert (windows == image[None, :, None, None]).flatten(-2).all(-1).all(1).any()
     (folder / "test_batch").write_bytes(pickle.dumps({b"data": Bad()}, protocol=2))
-    with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: it needs posix\.system"):
+    with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: it contains posix\.system"):
         cifar10(tmp_path)
     (folder / "test_batch").unlink()
     with pytest.raises(ValueError, match=r"test_batch is no batch of CIFAR-10: .*No such file"):

@@ -193,7 +193,7 @@ def check_update(given: Cast | str) -> Cast:
     """Parse the cast of an update; ValueError if it has no format."""
     cast = Cast.parse(given)
     if cast.fmt is None:
-        raise ValueError(f"update {cast} has no format: expected e6m5.{cast}, for example")
+        raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
     return cast
 
 
