@@ -34,7 +34,7 @@ def test_board_rejects_dies_that_differ_from_device():
     with pytest.raises(ValueError, match="dies of u55c have 6,144 DSP"):
         replace(board, slrs=short)
     assert alike(TARGETS["u250"], 4)[0] == Resources(lut=432_000, ff=864_000, dsp=3_072, bram=672, uram=320)
-    with pytest.raises(ValueError, match="vu9p .* 7 equal"):
+    with pytest.raises(ValueError, match=r"vu9p .* 7 equal"):
         alike(TARGETS["vu9p"], 7)
     with pytest.raises(ValueError, match="3 dies"):
         Memory(tag="DDR", kind="DDR4", banks=4, bank_mib=1, bank_gbps=1, masters=1, latency_ns=1, slrs=(0, 1, 2))
