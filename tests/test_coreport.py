@@ -377,7 +377,7 @@ def test_report_latex_compiles(place, finished, tmp_path):
     files = sorted((place / "out").glob("*.tex"))
     files += [
         path
-        for path in report_of_record(report_of(row("a", 9, 0.5, net=0.5)), "x").write(tmp_path)
+        for path in report_of_record(report_of(row("e5m2*e5m2+e6m5.rn", 9, 0.5, net=0.5)), "x").write(tmp_path)
         if path.suffix == ".tex"
     ]
     assert len(files) == 4
@@ -429,7 +429,8 @@ def test_undominated_points_are_the_pareto_front():
 
 
 def test_report_plot_has_panel_per_network():
-    rows = [row("one", 90, 0.1, net=0.8, other=1.0), row("two", 100, 0.2, net=0.9), row("three", 100, None)]
+    macs = ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr4", "posit8*posit8+posit16.rn"]
+    rows = [row(macs[0], 90, 0.1, net=0.8, other=1.0), row(macs[1], 100, 0.2, net=0.9), row(macs[2], 100, None)]
     rows[1].pareto["vu9p"] = False
     figure = plot(report_of(*rows), "vu9p")
     error, net, other = figure.axes
@@ -440,19 +441,19 @@ def test_report_plot_has_panel_per_network():
     step, *marks = error.lines
     assert list(step.get_xdata()) == [90]
     assert [(*mark.get_xdata(), *mark.get_ydata()) for mark in marks] == [(90, 0.1), (100, 0.2)]
-    assert [mark.get_markerfacecolor() for mark in marks] == ["#1f4e8c", "white"]
+    assert [mark.get_markerfacecolor() for mark in marks] == [marks[0].get_color(), "white"]
+    assert marks[0].get_marker() != marks[1].get_marker()
     assert [list(line.get_xdata()) for line in net.lines] == [[90, 100], [90], [100]]
-    assert (len(net.texts), len(other.texts)) == (2, 1)
+    assert [[text.get_text() for text in axis.texts] for axis in (net, other)] == [macs[:2], macs[:1]]
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][:3] == ["1  one", "2  two", "3  three"]
+    assert [text.get_text() for text in legend.get_texts()][:3] == ["float, rn", "float, sr4", "posit, rn"]
     assert "halfulp report x; t_1 1" in figure.get_supxlabel()
 
 
-def test_plot_front_merges_labels_of_equal_points():
+def test_plot_front_draws_error_of_zero():
     panel = Panel("p", [0.5, 0.5, 0.1, 0.0], "lowest")
     (axis,) = plot_front("abcd", [10, 10.001, 20, 30], [panel], [True] * 4, xlabel="x", caption="c").axes
-    assert [text.get_text() for text in axis.texts] == ["1, 2", "3", "4"]
-    # A logarithmic axis must not hide an error of zero.
+    assert [text.get_text() for text in axis.texts] == ["a", "b", "c", "d"]
     assert axis.get_yscale() == "symlog"
 
 

@@ -239,8 +239,9 @@ def test_accuracy_command_writes_report(tmp_path, layer, halfulp, monkeypatch):
 
 
 def test_plot_curves_leaves_gaps_for_missing_numbers():
+    x, kind = [1, 2, 4], ("float", "rn")
     figure = plot_curves(
-        [[("one", [Curve("a", [1, 2, 4], [0.5, None, 2.0]), Curve("b", [1, 2, 4], [math.inf, 0.0, 1.0])])]],
+        [[("one", [Curve("a", kind, x, [0.5, None, 2.0]), Curve("b", kind, x, [math.inf, 0.0, 1.0])])]],
         xlabel="length",
         labels=["error"],
     )
@@ -258,7 +259,7 @@ def test_accuracy_plot_styles_are_distinct(layer):
     found = [Error("normal", length, 0.1, 1.0, 0) for length in (4, 8)]
     report = accuracy_module.Figures("c", {"halfulp": "0"}, [], {}, 0, dots, "it", dict.fromkeys(map(str, MACS), found))
     lines = plot(report).axes[0].lines
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(MACS) == 9
+    assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}) == len(MACS) == 9
     assert any("no training runs yet" in note for note in tables(report)["accuracy-networks"].notes)
 
 

@@ -20,6 +20,7 @@ from halfulp.tools.report import Report, provenance, versions
 from halfulp.tools.tables import Table
 
 from .coreport import Accuracy
+from .coreport_tables import kind_of
 from .dots import Error, errors, layer_of
 from .study import TRAINED, Dots, Layer
 
@@ -313,7 +314,8 @@ def plot(figures: Figures) -> Any:
             lines = []
             for mac, found in figures.errors.items():
                 own = [error for error in found if error.distribution == distribution]
-                lines.append(Curve(mac, [error.length for error in own], [getattr(error, measure_) for error in own]))
+                kind, lengths = kind_of(MacSpec.parse(mac)), [error.length for error in own]
+                lines.append(Curve(mac, kind, lengths, [getattr(error, measure_) for error in own]))
             row.append((distribution, lines))
         panels.append(row)
     return plot_curves(panels, xlabel="length of the dot product", labels=["relative error", "error in ulp"])

@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from halfulp.tools.plots import Panel, plot_front
+from halfulp.hdl.specs import MacSpec
+from halfulp.tools.plots import Kind, Panel, plot_front
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
@@ -157,6 +158,13 @@ def _errors(record: Record) -> Table:
     return Table(f"{record.title}: dot products", pd.DataFrame(rows), formats, notes, only_csv=("tools",))
 
 
+def kind_of(mac: MacSpec) -> Kind:
+    """Families of the operands and roundings of a multiply-accumulate, by which plots choose colours and marks."""
+    families = dict.fromkeys(type(fmt).__name__.lower() for fmt in (mac.a, mac.b))
+    roundings = [] if mac.product is None else [str(mac.product_rounding)]
+    return " and ".join(families), " and ".join(dict.fromkeys([*roundings, str(mac.rounding)]))
+
+
 def plot(record: Record, device: str) -> Any:
     """Plot error and accuracy of trained networks against LUT."""
     panels = [Panel("relative error of dot products", [row.errors[0].relative for row in record.rows], "lowest")]
@@ -170,4 +178,5 @@ def plot(record: Record, device: str) -> Any:
         [row.pareto[device] for row in record.rows],
         xlabel=f"LUT on {device}",
         caption=record.made_by,
+        kinds=[kind_of(MacSpec.parse(row.mac)) for row in record.rows],
     )

@@ -1,6 +1,10 @@
-"""Plots for papers: small multiples, and the same bytes for the same figures."""
+"""Plots for papers and pages: small multiples in colours and marks that print in black and white.
+
+The same figures have the same bytes. The background is white, with a margin, on light and dark pages.
+"""
 
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +16,17 @@ import matplotlib.style
 import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, LogNorm, to_rgba
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.path import Path as Line
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import Bbox
 
 from .pareto import undominated
 from .paths import write_whole
@@ -27,9 +36,14 @@ COLUMNS = 5
 
 _PANEL, _BAND, _MARGIN, _LEAST = 1.33, 2.7, 0.5, 3.5  # inches
 
-_IDEAL: dict[str, Any] = {"color": "#9a9a9a", "linewidth": 0.9}
-_MEASURED: dict[str, Any] = {"color": "#1f4e8c", "linewidth": 0.9}
-_DOTS: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 2.6}
+# Distinct without colour too (Okabe and Ito, 2008, and marks).
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_MARKS = "osD^vP*X<>pd"
+_LINES = ("-", "--", "-.", ":")
+
+_IDEAL: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.9, "linestyle": "--"}
+_MEASURED: dict[str, Any] = {"color": _COLOURS[0], "linewidth": 0.9}
+_DOTS: dict[str, Any] = {"color": _COLOURS[0], "linestyle": "", "marker": "o", "markersize": 2.6}
 
 _STYLE: dict[str, Any] = {
     "font.size": 8,
@@ -46,7 +60,11 @@ _STYLE: dict[str, Any] = {
     "ytick.major.size": 2.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "savefig.dpi": 300,
+    # The resolution of the file, so that texts are measured as they are drawn.
+    "figure.dpi": 300,
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.constrained_layout.h_pad": 0.08,
+    "hatch.linewidth": 0.4,
     # The names inside an SVG are random otherwise.
     "svg.hashsalt": "halfulp",
     # Text that can be edited, instead of outlines.
@@ -57,14 +75,26 @@ _STYLE: dict[str, Any] = {
 _TRADE_WIDTH, _TRADE_PANEL, _KEY_LINE, _CURVES, _FITTED, _HEAT = 7.0, 2.6, 0.17, 1.9, 3.25, 0.95  # inches
 _CAPTION = 150  # letters in a line
 _LOGARITHMIC = 4  # times the least cost
-_NEAR = 8  # greatest distance in points between marks that share a label
 _HEATS = 4  # panels side by side
-_MARK: dict[str, Any] = {"color": "#1f4e8c", "linestyle": "", "marker": "o", "markersize": 4.5}
+_STEP = 48  # points of a curve between marks
+_NAMED = 12  # most harmful nets, whose names are drawn where there is room
+_LABEL = 7  # points, size of a label
+_REACHES = (4, 9, 15, 24, 36, 50, 70)  # points between a mark and its label
+_TURNS = tuple(math.pi * eighth / 8 for eighth in (2, 0, 4, 14, 6, 12, 10, 8, *range(1, 16, 2)))  # upper right first
+_MARK: dict[str, Any] = {"linestyle": "", "markersize": 4.5}
+_OPEN: dict[str, Any] = {"markerfacecolor": "white"}
+_CELLS: dict[str, dict[str, Any]] = {
+    "out of reach": {"facecolor": "white", "edgecolor": "#909090", "hatch": "//////"},
+    "open": {"facecolor": _COLOURS[1], "edgecolor": "black", "hatch": "xxxxxx"},
+}
+_SQUARE = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+_LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.4, "color": "#606060", "shrinkA": 0}
+_CROSSED, _RIVAL = 12, 8  # points of reach that a label on a line, and one nearly as close to another mark, are worth
+_TRIES = 4
 _SHADES = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1, 256)))
 
-# Distinct without colour too (Okabe and Ito, 2008, and marks).
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-_MARKS = "osD^v<>"
+Kind = tuple[str, str]
+"""Family of formats, and rounding."""
 
 _styled = matplotlib.style.context(["default", _STYLE])
 """Decorator for the style of plots, independent of the user's settings of matplotlib."""
@@ -76,10 +106,36 @@ def _panels(width: float, height: float, rows: int, columns: int, **shared: Any)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
-def _legend(figure: Figure, lines: Mapping[str, dict[str, Any]], columns: int, **more: Any) -> None:
-    """Legend of named styles above the panels."""
-    keys = [Line2D([], [], **line) for line in lines.values()]
-    figure.legend(keys, list(lines), loc="outside upper center", ncols=columns, frameon=False, **more)
+def _legend(
+    figure: Figure, lines: Mapping[str, dict[str, Any]], columns: int, loc: Any = "outside upper center"
+) -> None:
+    """Legend of named styles outside of the panels."""
+    keys: list[Artist] = [Patch(**line) if "hatch" in line else Line2D([], [], **line) for line in lines.values()]
+    figure.legend(keys, list(lines), loc=loc, ncols=columns, frameon=False, fontsize=_LABEL)
+
+
+def _styles(kinds: Iterable[Kind]) -> list[dict[str, Any]]:
+    """Style of each line: a colour for each rounding, dashes for each family, and a mark of its own."""
+    kinds = list(kinds)
+    families, roundings = (list(dict.fromkeys(part)) for part in zip(*kinds, strict=True))
+    return [
+        {
+            "color": _COLOURS[roundings.index(rounding) % len(_COLOURS)],
+            "linestyle": _LINES[families.index(family) % len(_LINES)],
+            "marker": _MARKS[place % len(_MARKS)],
+            "markersize": 3,
+            "linewidth": 0.9,
+        }
+        for place, (family, rounding) in enumerate(kinds)
+    ]
+
+
+def _logarithmic(axis: Axes) -> None:
+    """Logarithmic horizontal axis with plain numbers."""
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_locator(NullLocator())
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
@@ -126,7 +182,7 @@ def plot_chances(counts: Sequence[Chances]) -> Figure:
         # There is room for a line of text above the curve.
         below.set_ylim(-1.15 * largest, 1.75 * largest)
         below.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        for panel, label in ((above, "P(up)"), (below, "error")):
+        for panel, label in ((above, "P(up)"), (below, "error of P(up)")):
             panel.set(xlim=(-0.02, 1.02), xticks=[0, 0.5, 1], ylabel=label if column == 0 else "")
             panel.tick_params(labelleft=column == 0)
     for index in range(len(counts), bands * columns):
@@ -168,13 +224,16 @@ def plot_front(
     *,
     xlabel: str,
     caption: str,
+    kinds: Sequence[Kind] = (),
 ) -> Figure:
     """Values against costs, with the Pareto front of each panel.
+
+    Names are beside their points if there is room for all, else in a numbered list beside the plot.
 
     Parameters
     ----------
     names : sequence of str
-        Names for a numbered list beside the plot.
+        Names of the points.
     costs : sequence of float
     panels : sequence of Panel
         Panels one above the other.
@@ -182,45 +241,146 @@ def plot_front(
         True for filled marks.
     xlabel, caption : str
         Texts below the cost axis, and below the whole plot.
+    kinds : sequence of Kind, optional
+        Kind of each point, for its colour and mark; default: all are of one kind.
     """
+    parts = names, costs, panels, chosen, list(kinds) or [("", "")] * len(names), xlabel, caption
+    figure, whole = _front(*parts, numbered=False)
+    return figure if whole else _front(*parts, numbered=True)[0]
+
+
+def _front(
+    names: Sequence[str],
+    costs: Sequence[float],
+    panels: Sequence[Panel],
+    chosen: Sequence[bool],
+    kinds: Sequence[Kind],
+    xlabel: str,
+    caption: str,
+    *,
+    numbered: bool,
+) -> tuple[Figure, bool]:
+    """Figure of `plot_front`, and True if all labels have room."""
+    distinct = dict.fromkeys(kinds)
+    marks = {kind: style | _MARK for kind, style in zip(distinct, _styles(distinct), strict=True)}
+    styles = [marks[kind] | ({} if flag else _OPEN) for kind, flag in zip(kinds, chosen, strict=True)]
     height = max(_TRADE_PANEL * len(panels), _KEY_LINE * (len(names) + 2)) + 2 * _MARGIN
     figure, grid = _panels(_TRADE_WIDTH, height, len(panels), 1, sharex=True)
     axes = grid[:, 0]
     for axis, panel in zip(axes, panels, strict=True):
-        _scatter(axis, costs, panel, chosen)
+        _scatter(axis, costs, panel, styles)
     if max(costs) > _LOGARITHMIC * min(costs) > 0:
-        axes[-1].set_xscale("log")
-        axes[-1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-        axes[-1].xaxis.set_major_formatter("{x:g}")
-        axes[-1].xaxis.set_minor_locator(NullLocator())
+        _logarithmic(axes[-1])
     axes[-1].set_xlabel(xlabel)
     # matplotlib wraps a caption only where a constrained layout does not see it.
     figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
-    keys = [Line2D([], [], **_MARK, markerfacecolor=_filled(flag)) for flag in chosen]
-    texts = [f"{number}  {name}" for number, name in enumerate(names, 1)]
-    figure.legend(
-        [*keys, Line2D([], [], **_MARK), Line2D([], [], **_IDEAL)],
-        [*texts, "filled: no other beats it", "best at that cost or less"],
-        loc="outside right upper",
-        frameon=False,
-        fontsize=7,
-    )
+    any_mark = _MARK | {"marker": "o", "color": "#606060"}
+    notes = {"filled: no other beats it": any_mark, "open: another beats it": any_mark | _OPEN}
+    notes["best at that cost or less"] = _IDEAL
+    if numbered:
+        listed = {f"{number}  {name}": style for number, (name, style) in enumerate(zip(names, styles, strict=True), 1)}
+        _legend(figure, listed | notes, 1, "outside right upper")
+    else:
+        _legend(figure, {", ".join(kind): mark for kind, mark in marks.items() if any(kind)} | notes, 3)
+    texts = [str(number) for number in range(1, len(names) + 1)] if numbered else names
     # The layout fixes the places of the marks.
     figure.draw_without_rendering()
-    for axis, panel in zip(axes, panels, strict=True):
-        _number(axis, costs, panel)
-    return figure
+    figure.set_layout_engine("none")
+    placed = [
+        _place(axis, [(texts[index], cost, value) for index, cost, value in _points(costs, panel)])
+        for axis, panel in zip(axes, panels, strict=True)
+    ]
+    return figure, all(placed)
 
 
-def _filled(flag: bool) -> str:
-    return str(_MARK["color"]) if flag else "white"
+@dataclass(frozen=True)
+class _Label:
+    """A text near a point: place relative to the point, in points; box and leader, in pixels; end of a drawn leader."""
+
+    text: str
+    at: tuple[float, float]
+    offset: tuple[float, float]
+    box: Bbox
+    leader: Line
+    end: npt.NDArray[np.float64] | None
+
+
+def _place(axis: Axes, names: Sequence[tuple[str, float, float]]) -> bool:
+    """Write texts near points, clear of marks and of one another; False if one had no room and is left out."""
+    for _ in range(_TRIES):
+        labels, left = _arranged(axis, names)
+        if not left:
+            break
+        # Names that found no room come first next time.
+        names = [*left, *(name for name in names if name not in left)]
+    for label in labels:
+        axis.annotate(
+            label.text,
+            label.at,
+            label.offset,
+            textcoords="offset points",
+            fontsize=_LABEL,
+            va="bottom",
+            arrowprops=None if label.end is None else _LEADER | {"relpos": label.end},
+        )
+    return not left
+
+
+def _arranged(
+    axis: Axes, names: Sequence[tuple[str, float, float]]
+) -> tuple[list[_Label], list[tuple[str, float, float]]]:
+    """Labels with the least sum of reach and ambiguity, each given the ones before it, and names without room."""
+    point = axis.get_figure(root=True).dpi / 72  # type: ignore[union-attr]  # the axis is in a figure
+    marked = [line for line in axis.lines if line.get_marker() not in ("", "None")]
+    spots = np.concatenate([axis.transData.transform(line.get_xydata()) for line in marked])
+    radius = max(line.get_markersize() for line in marked) * point / 2
+    taken = [Bbox([spot - radius - point, spot + radius + point]) for spot in spots]
+    lines = [line.get_path().transformed(line.get_transform()) for line in axis.lines if line not in marked]
+    labels: list[_Label] = []
+    left = []
+    for text, x, y in names:
+        probe = axis.text(0, 0, text, fontsize=_LABEL)
+        spot, size = axis.transData.transform((x, y)), probe.get_window_extent().size
+        probe.remove()
+        found: list[tuple[float, int, _Label]] = []
+        for reach, turn in itertools.product(_REACHES, _TURNS):
+            if found and min(found)[0] < reach:
+                break
+            way = np.round((math.cos(turn), math.sin(turn)), 9)
+            offset = way * (reach * point + radius) + (np.sign(way) - 1) / 2 * size
+            box = Bbox([spot + offset - point, spot + offset + size + point])
+            end = np.clip(spot, box.min, box.max)
+            distance = np.linalg.norm(end - spot)
+            # Leaders from one place do not meet there.
+            leader = Line([spot + (end - spot) * radius / distance, end])
+            if (
+                np.all(box.min >= axis.bbox.min)
+                and np.all(box.max <= axis.bbox.max)
+                and not box.count_overlaps(taken)
+                and not any(leader.intersects_bbox(other) for other in taken if not other.contains(*spot))
+                and not any(other.leader.intersects_bbox(box) for other in labels)
+                and not any(other.leader.intersects_path(leader) for other in labels)
+            ):
+                distances = np.linalg.norm(np.clip(spots, box.min, box.max) - spots, axis=1)
+                rivals = np.sum(distances < 1.6 * distance) - 1
+                crossed = sum(line.intersects_bbox(box, filled=False) for line in lines)
+                drawn = (end - box.min) / box.size if reach > _REACHES[0] or rivals else None
+                label = _Label(text, (x, y), tuple(offset / point), box, leader, drawn)
+                found.append((reach + _CROSSED * crossed + _RIVAL * rivals, len(found), label))
+        if found:
+            labels.append(min(found)[2])
+            taken.append(labels[-1].box)
+        else:
+            left.append((text, x, y))
+    return labels, left
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Values drawn as a line, in the same colour in all panels; None is a gap."""
+    """Values drawn as a line, in the same style in all panels; None is a gap."""
 
     name: str
+    kind: Kind
     x: Sequence[float]
     y: Sequence[float | None]
 
@@ -239,9 +399,9 @@ def plot_curves(
     labels : sequence of str
         Label of each row.
     """
-    names = dict.fromkeys(curve.name for row in panels for _, found in row for curve in found)
-    styles = {name: _curve(place) for place, name in enumerate(names)}
-    height = _CURVES * len(panels) + _KEY_LINE * math.ceil(len(names) / 2) + _MARGIN
+    kinds = {curve.name: curve.kind for row in panels for _, found in row for curve in found}
+    styles = dict(zip(kinds, _styles(kinds.values()), strict=True))
+    height = _CURVES * len(panels) + _KEY_LINE * math.ceil(len(kinds) / 2) + _MARGIN
     figure, axes = _panels(_TRADE_WIDTH, height, len(panels), len(panels[0]), sharex=True, sharey="row")
     for row, found in enumerate(panels):
         for column, (title, lines) in enumerate(found):
@@ -254,18 +414,8 @@ def plot_curves(
             for curve in lines:
                 axis.plot(curve.x, _positive(curve.y), **styles[curve.name])
     figure.supxlabel(xlabel)
-    _legend(figure, styles, 2, fontsize=7)
+    _legend(figure, styles, 2)
     return figure
-
-
-def _curve(place: int) -> dict[str, Any]:
-    return {
-        "color": _COLOURS[place % len(_COLOURS)],
-        "marker": _MARKS[(place + place // len(_COLOURS)) % len(_MARKS)],
-        "linestyle": "-" if place < len(_COLOURS) else "--",
-        "markersize": 3,
-        "linewidth": 0.9,
-    }
 
 
 @dataclass(frozen=True)
@@ -291,8 +441,11 @@ def plot_approximations(
         Label of the errors.
     """
     names = dict.fromkeys(one.name for _, _, lines in panels.values() for one in lines)
-    styles = {name: _curve(place) | {"marker": "", "linewidth": 0.7} for place, name in enumerate(names)}
-    function = _IDEAL | {"linewidth": 2.5}
+    styles = {
+        name: style | {"markevery": (_STEP * place // len(names), _STEP)}
+        for place, (name, style) in enumerate(zip(names, _styles(("", name) for name in names), strict=True))
+    }
+    function = _IDEAL | {"linewidth": 2.5, "linestyle": "-", "color": "#c0c0c0"}
     width = max(_FITTED * len(panels) + _MARGIN, _LEAST)
     height = 2 * _CURVES + _KEY_LINE * math.ceil(len(names) / 3) + _MARGIN
     figure, axes = _panels(width, height, 2, len(panels), sharex="col")
@@ -310,7 +463,7 @@ def plot_approximations(
             below.set_ylim(bottom=min(largest) / 30)
     axes[0, 0].set_ylabel("value")
     axes[1, 0].set_ylabel(label)
-    _legend(figure, {"function": function, **styles}, 4, fontsize=7)
+    _legend(figure, {"function": function, **styles}, 5)
     return figure
 
 
@@ -323,7 +476,7 @@ def _points(costs: Sequence[float], panel: Panel) -> list[tuple[int, float, floa
     ]
 
 
-def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[bool]) -> None:
+def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, styles: Sequence[dict[str, Any]]) -> None:
     """Marks, and the line of the Pareto front."""
     points = _points(costs, panel)
     axis.set_ylabel(panel.label)
@@ -339,45 +492,36 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, chosen: Sequence[
     front = sorted({(cost, value) for (_, cost, value), best in zip(points, flags, strict=True) if best})
     axis.step([cost for cost, _ in front], [value for _, value in front], where="post", zorder=1, **_IDEAL)
     for index, cost, value in points:
-        axis.plot([cost], [value], **_MARK, markerfacecolor=_filled(chosen[index]))
+        axis.plot([cost], [value], **styles[index])
     axis.margins(0.08, 0.12)
 
 
-def _number(axis: Axes, costs: Sequence[float], panel: Panel) -> None:
-    """Numbers at the marks; near marks share one label."""
-    groups: list[tuple[tuple[float, float], tuple[float, float], list[int]]] = []
-    for index, cost, value in _points(costs, panel):
-        place = tuple(axis.transData.transform((cost, value)) * 72 / axis.figure.dpi)
-        for other, _, members in groups:
-            if math.dist(place, other) < _NEAR:
-                members.append(index)
-                break
-        else:
-            groups.append((place, (cost, value), [index]))
-    for _, at, members in groups:
-        text = ", ".join(str(index + 1) for index in members)
-        axis.annotate(text, at, xytext=(3.5, 3.5), textcoords="offset points", fontsize=7)
-
-
 @_styled
-def plot_harms(kinds: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
-    """For each kind of fault its nets: percentage of wrong results, and their median error in ulp; 0 is not drawn."""
+def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]]) -> Figure:
+    """For each kind of fault its nets: name, percentage of wrong results and median error in ulp; 0 is not drawn."""
     figure, axes = _panels(
         _PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN, 1, len(kinds), sharex=True, sharey=True
     )
-    for axis, (kind, nets) in zip(axes[0], kinds.items(), strict=True):
-        drawn = [(share, error) for share, error in nets if share > 0 and error > 0]
-        axis.set_title(kind)
-        axis.plot(*zip(*drawn, strict=True) if drawn else ((), ()), **_DOTS)
-        axis.set(xscale="log", yscale="log")
+    drawn = [
+        sorted((net for net in nets if min(net[1:]) > 0), key=lambda net: -net[1] * net[2]) for nets in kinds.values()
+    ]
+    for axis, kind, nets, style in zip(axes[0], kinds, drawn, _styles(("", kind) for kind in kinds), strict=True):
+        axis.plot([share for _, share, _ in nets], [error for *_, error in nets], **style | _MARK | {"markersize": 3})
+        axis.set(title=kind, yscale="log")
+        axis.margins(0.08)
+        _logarithmic(axis)
     axes[0, 0].set_ylabel("median error, ulp")
     figure.supxlabel("wrong results, %")
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axis, nets in zip(axes[0], drawn, strict=True):
+        _place(axis, nets[:_NAMED])
     return figure
 
 
 @dataclass(frozen=True)
 class Heat:
-    """Counts in rows and columns, drawn as colours; ``out`` and ``wrong`` mark cells out of reach and open ones."""
+    """Counts in rows and columns, drawn as colours; ``out`` and ``wrong`` are cells out of reach and open ones."""
 
     title: str
     counts: npt.NDArray[np.int64]
@@ -387,7 +531,7 @@ class Heat:
 
 @_styled
 def plot_heats(panels: Sequence[Heat]) -> Figure:
-    """Counts on one logarithmic scale of colours; cells out of reach are grey, open ones red."""
+    """Counts on one logarithmic scale of colours; cells out of reach and open ones are hatched."""
     largest = max((int(panel.counts.max()) for panel in panels), default=1)
     colours = LogNorm(1, max(largest, 2))
     columns = min(len(panels), _HEATS)
@@ -397,16 +541,15 @@ def plot_heats(panels: Sequence[Heat]) -> Figure:
         axis.remove()
     for axis, panel in zip(axes.flat, panels, strict=False):
         cells = colormaps["Blues"](0.25 + 0.75 * np.asarray(colours(np.maximum(panel.counts, 1))))
-        cells[panel.out] = to_rgba("#d0d0d0")
-        cells[panel.wrong] = to_rgba("#d55e00")
         axis.imshow(cells, aspect="auto", interpolation="nearest")
+        for style, marked in zip(_CELLS.values(), (panel.out, panel.wrong), strict=True):
+            corners = np.argwhere(marked)[:, None, ::-1] + _SQUARE
+            axis.add_collection(PolyCollection(corners, linewidth=0, **style), autolim=False)
         axis.set(xticks=[], yticks=[])
         axis.set_title(panel.title, fontsize=6)
     scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)
     scale.set_label("hits")
-    square: dict[str, Any] = {"marker": "s", "linestyle": ""}
-    lines = {"out of reach": square | {"color": "#d0d0d0"}, "open": square | {"color": "#d55e00"}}
-    _legend(figure, lines, 2, fontsize=7)
+    _legend(figure, _CELLS, 2)
     return figure
 
 

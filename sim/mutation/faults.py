@@ -323,10 +323,10 @@ def report(faults: Faults) -> Report:
     return Report(tables, {stem: plot}, endings=("png", "svg"), hidden=[f"{stem}-bits"])
 
 
-def harm_of(faults: Faults) -> dict[str, list[tuple[float, float]]]:
-    """For each kind of fault, of every bit the percentage of wrong results and the median error."""
-    found: dict[str, list[tuple[float, float]]] = {}
+def harm_of(faults: Faults) -> dict[str, list[tuple[str, float, float]]]:
+    """For each kind of fault the bits: name, percentage of wrong results and median error."""
+    found: dict[str, list[tuple[str, float, float]]] = {}
     for effect in faults.effects:
         median = float(np.median(effect.errors)) if len(effect.errors) else 0.0
-        found.setdefault(effect.kind, []).append((100 * effect.wrong / effect.trials, median))
+        found.setdefault(effect.kind, []).append((effect.change.net, 100 * effect.wrong / effect.trials, median))
     return found
